@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
+from curvflow.schemas.kinds.probes.logdet import LogdetParams
 from curvflow.schemas.nodes import Ritz
 from tests.tasks.matrices import as_matrix, matrix_of
 from tests.tasks.probes.checks import probes
@@ -244,3 +245,24 @@ def test_a_floor_above_a_ritz_value_is_refused():
     node = as_matrix(np.diag(np.linspace(0.1, 1, 30)))
     with pytest.raises(InputError, match="floor: expected at most the least"):
         run(node, method="slq", num_runs=4, num_steps=30, floor=0.2)
+
+
+def test_steps_are_taken_until_the_rule_is_as_accurate_as_wanted():
+    given = {"method": "slq", "num_steps": 5, "num_runs": 6, "damping": 0.01}
+    (short,) = run(kernel(), **given)
+    refined = run(kernel(), [0, 1, 2], rel_error=0.01, **given)
+    assert not short["logdet_quadrature"] <= 0.01 * abs(short["logdet"])
+    for arrays in refined:
+        assert arrays["converged"]
+        assert arrays["logdet_quadrature"] <= 0.01 * abs(arrays["logdet"])
+        assert arrays["num_matvecs"] > short["num_matvecs"]
+    # As many steps at once give the same, at no less work: the runs were continued.
+    steps = int(refined[0]["num_matvecs"]) // 6
+    (whole,) = run(kernel(), **{**given, "num_steps": steps})
+    assert whole["num_matvecs"] == refined[0]["num_matvecs"]
+    np.testing.assert_allclose(whole["logdet"], refined[0]["logdet"], rtol=1e-9)
+
+
+def test_what_is_no_rule_is_not_refined():
+    with pytest.raises(ValueError, match="rel_error cannot be combined with method me"):
+        LogdetParams(method="meme", rel_error=0.01)

@@ -21,7 +21,7 @@ from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature import operators
 from curvflow.tasks.numerics.estimators.traces import random_vectors
 from curvflow.tasks.numerics.krylov.functionals import Bounded
-from curvflow.tasks.numerics.krylov.lanczos import RitzData, joined, lanczos
+from curvflow.tasks.numerics.krylov.lanczos import LanczosRuns, RitzData, joined
 from curvflow.tasks.registry import Machine
 
 RITZ = "ritz"
@@ -54,12 +54,14 @@ def member_bytes(member: Member) -> int:
     if has_stored(member):
         return 16 * member.one(RITZ)["ritz_values"].nbytes + (1 << 20)
     params, size = _params(member), operators.size_of(member)
-    doubled = DOUBLINGS if _rel_error(member) is not None else 0
+    doubled = _doublings(member)
     peaks = []
     for steps in {params.num_steps, params.num_steps << doubled}:
         runs = _runs_at_once(member, steps)
-        # The start vectors stay in memory with the basis and its next row.
+        # The start vectors stay in memory with the basis and its next row; those of
+        # runs that are continued with the basis before.
         bases = runs * (_basis_bytes(member, steps) + 2 * 8 * size)
+        bases = bases * 3 // 2 if doubled else bases
         peaks.append(operators.product_bytes(member, runs) + bases)
     return max(peaks)
 
@@ -74,9 +76,11 @@ def _basis_bytes(member: Member, num_steps: int) -> int:
     return _item(member) * size * min(size, num_steps)
 
 
-def _rel_error(member: Member) -> float | None:
+def _doublings(member: Member) -> int:
+    """Return how often the steps may be doubled."""
     params = member.params
-    return params.rel_error if isinstance(params, RefinedParams) else None
+    asks = isinstance(params, RefinedParams) and params.rel_error is not None
+    return DOUBLINGS if asks else 0
 
 
 def _item(member: Member) -> int:
@@ -106,20 +110,46 @@ def ritz_data(members: Sequence[Member], machine: Machine) -> RitzData:
     """
     if has_stored(members[0]):
         return stored(members)
-    params = _params(members[0])
-    block = _runs_at_once(members[0], params.num_steps)
-    tile_operator = operators.tile_operator(members, machine, columns=block)
-    seeds = [_params(member).seed for member in members]
-    parts = []
-    for start in range(0, params.num_runs, block):
-        rows = range(start, min(start + block, params.num_runs))
-        vectors = random_vectors(
-            seeds, tile_operator.operator.shape[1], rows, params.distribution
-        )
-        parts.append(
-            lanczos(tile_operator.operator, vectors, num_steps=params.num_steps)
-        )
-    return joined(parts)
+    return _Runs(members, machine).ritz(_params(members[0]).num_steps)
+
+
+class _Runs:
+    """The runs of members, some at a time; they are continued where all fit at once."""
+
+    def __init__(self, members: Sequence[Member], machine: Machine) -> None:
+        self._first, self._params = members[0], _params(members[0])
+        self._seeds = [_params(member).seed for member in members]
+        most = self._params.num_steps << _doublings(self._first)
+        self.is_held = _runs_at_once(self._first, most) >= self._params.num_runs
+        self._held: LanczosRuns | None = None
+        block = _runs_at_once(self._first, self._params.num_steps)
+        tile = operators.tile_operator(members, machine, columns=block)
+        self._operator = tile.operator
+
+    def ritz(self, num_steps: int) -> RitzData:
+        """Return the data of so many steps, at least as many as before."""
+        if self.is_held:
+            self._held = self._held or self._begun(range(self._params.num_runs))
+            return self._held.extended(num_steps)
+        total, block = self._params.num_runs, _runs_at_once(self._first, num_steps)
+        rows = [
+            range(start, min(start + block, total)) for start in range(0, total, block)
+        ]
+        return joined([self._begun(part).extended(num_steps) for part in rows])
+
+    def select(self, models: Sequence[int]) -> None:
+        """Keep some of the members, by their numbers."""
+        self._seeds = [self._seeds[model] for model in models]
+        if self._held:
+            self._held.select(torch.tensor(models))
+        else:
+            self._operator = self._operator.select(
+                torch.tensor(models, device=self._operator.device)
+            )
+
+    def _begun(self, rows: range) -> LanczosRuns:
+        size, law = self._operator.shape[1], self._params.distribution
+        return LanczosRuns(self._operator, random_vectors(self._seeds, size, rows, law))
 
 
 def stored(members: Sequence[Member]) -> RitzData:
@@ -185,49 +215,51 @@ def floor_of(member: Member) -> float | None:
 
 def until_resolved(
     members: Sequence[Member],
-    compute: Callable[[Sequence[Member]], Sequence[tuple[Outcome, bool]]],
+    machine: Machine,
+    judge: Callable[[Sequence[Member], RitzData], Sequence[tuple[Outcome, bool]]],
 ) -> list[Outcome]:
-    """Compute members, and those that are not resolved again with twice the steps.
+    """Judge members by their Ritz data, and those not resolved by twice the steps.
 
-    Without `rel_error`, and of stored Ritz data, all are computed once.
+    Runs are continued where their bases fit, else begun again. Without `rel_error`,
+    and of stored Ritz data, all are judged once.
 
     Args:
         members: with equal `batch_key`.
-        compute: from members to their outcomes, with `num_matvecs`, and to whether the
-            quadrature of each is accurate enough.
+        machine: the device to compute on.
+        judge: from members and their data to outcomes, with `num_matvecs`, and to
+            whether the quadrature of each is accurate enough.
 
     Returns:
         The last outcome of each; its work is that of all its runs.
     """
+    if has_stored(members[0]):
+        return [outcome for outcome, _ in judge(members, stored(members))]
+    runs, steps = _Runs(members, machine), _params(members[0]).num_steps
+    most = min(steps << _doublings(members[0]), operators.size_of(members[0]))
     outcomes: dict[int, Outcome] = {}
-    left = dict(enumerate(members))
-    for doubling in range(1 + DOUBLINGS):
-        several = [*left.values()] * (2 if len(left) == 1 < len(members) else 1)
-        resolved = []
-        for number, (outcome, is_resolved) in zip(left, compute(several), strict=False):
-            if number in outcomes:
-                earlier = outcomes[number].arrays["num_matvecs"]
-                work = {"num_matvecs": outcome.arrays["num_matvecs"] + earlier}
-                outcome = replace(outcome, arrays={**outcome.arrays, **work})
-            outcomes[number] = outcome
-            if is_resolved or doubling == DOUBLINGS or not _may_refine(left[number]):
-                resolved.append(number)
-        left = {n: _longer(member) for n, member in left.items() if n not in resolved}
-        if not left:
-            break
-    return [outcomes[number] for number in range(len(members))]
+    numbers = list(range(len(members)))
+    while True:
+        judged = judge([members[number] for number in numbers], runs.ritz(steps))
+        wasted = {} if runs.is_held else dict(outcomes)
+        for number, (outcome, _) in zip(numbers, judged, strict=True):
+            outcomes[number] = _with_work(outcome, wasted.get(number))
+        going = [
+            index for index, (_, is_resolved) in enumerate(judged) if not is_resolved
+        ]
+        if not going or steps >= most:
+            return [outcomes[number] for number in range(len(members))]
+        if len({numbers[index] for index in going}) == 1 < len(members):
+            going = going[:1] * 2  # a model alone is computed with a copy of itself
+        runs.select(going)
+        numbers, steps = [numbers[index] for index in going], 2 * steps
 
 
-def _may_refine(member: Member) -> bool:
-    if has_stored(member) or _rel_error(member) is None:
-        return False
-    return _params(member).num_steps < operators.size_of(member)
-
-
-def _longer(member: Member) -> Member:
-    params = _params(member)
-    steps = {"num_steps": 2 * params.num_steps}
-    return replace(member, params=params.model_copy(update=steps))
+def _with_work(outcome: Outcome, wasted: Outcome | None) -> Outcome:
+    """Add the products of an earlier outcome."""
+    if wasted is None:
+        return outcome
+    work = outcome.arrays["num_matvecs"] + wasted.arrays["num_matvecs"]
+    return replace(outcome, arrays={**outcome.arrays, "num_matvecs": work})
 
 
 def functional_arrays(

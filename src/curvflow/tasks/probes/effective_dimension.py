@@ -18,12 +18,12 @@ from curvflow.tasks.curvature.ritz_data import (
     functional_arrays,
     member_bytes,
     num_products,
-    ritz_data,
     until_resolved,
 )
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.krylov.functionals import effective_dimension as dimension
 from curvflow.tasks.numerics.krylov.functionals import share_above, steps_needed
+from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.registry import Machine, computes
 
 
@@ -47,18 +47,12 @@ def effective_dimension(members: Sequence[Member], machine: Machine) -> list[Out
         MacKay (1992), doi:10.1162/neco.1992.4.3.415, for a positive definite Hessian;
         here negative eigenvalues count as zero.
     """
-
-    def together(alike: Sequence[Member]) -> list[Outcome]:
-        return until_resolved(alike, partial(_computed, machine=machine))
-
+    together = partial(until_resolved, machine=machine, judge=_judged)
     return grouped(members, batch_key, together)
 
 
-def _computed(
-    members: Sequence[Member], machine: Machine
-) -> list[tuple[Outcome, bool]]:
+def _judged(members: Sequence[Member], ritz: RitzData) -> list[tuple[Outcome, bool]]:
     params = cast("EffectiveDimensionParams", members[0].params)
-    ritz = ritz_data(members, machine)
     relative, floor = params.rel_error, floor_of(members[0])
     estimates = dimension(ritz, params.prior_precision, floor=floor)
     steps = torch.stack(

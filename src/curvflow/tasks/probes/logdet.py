@@ -60,7 +60,8 @@ def method(member: Member) -> str:
     has_entries = MATRIX in member.inputs and (
         str(member.one(MATRIX)["form"].item()) in ("dense", "kernel")
     )
-    return "preconditioned_meme" if has_entries else "slq"
+    refines = _params(member).rel_error is not None
+    return "preconditioned_meme" if has_entries and not refines else "slq"
 
 
 def member_bytes(member: Member) -> int:
@@ -111,25 +112,25 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         )
     ends = _ends(members, machine)
     wants_dense = method_name == "dense" or params.compare
-    exact = _dense(members, machine) if wants_dense else None
+    exact = _dense(members, machine) if wants_dense else [None] * len(members)
     if method_name == "dense":
-        values = cast("list[float]", exact)
-        estimates = [exactly(value) for value in values]
+        estimates = [exactly(cast("float", value)) for value in exact]
         ends = [replace(known, certified="cholesky") for known in ends]
         size = size_of(members[0])
         work = [{"num_matvecs": size, "rank": 0, "smallest": math.nan}] * len(members)
-    elif method_name.startswith("preconditioned"):
-        estimates, work = _preconditioned(
-            members, preconditioned_runs(members, machine)
-        )
-    else:
-        estimates, work = _unpreconditioned(
-            members, ritz_data.ritz_data(members, machine), ends
-        )
-    return [
-        _outcome(member, estimates[m], work[m], ends[m], exact[m] if exact else None)
-        for m, member in enumerate(members)
-    ]
+        return [*map(_outcome, members, estimates, work, ends, exact)]
+    if method_name.startswith("preconditioned"):
+        runs = preconditioned_runs(members, machine)
+        return [*map(_outcome, members, *_preconditioned(members, runs), ends, exact)]
+    known = {id(of): facts for of, *facts in zip(members, ends, exact, strict=True)}
+
+    def judge(some: Sequence[Member], ritz: RitzData) -> list[tuple[Outcome, bool]]:
+        of_some, values = zip(*(known[id(member)] for member in some), strict=True)
+        found = _unpreconditioned(some, ritz, of_some)
+        outcomes = map(_outcome, some, *found, of_some, values)
+        return [(outcome, bool(outcome.arrays["converged"])) for outcome in outcomes]
+
+    return ritz_data.until_resolved(members, machine, judge)
 
 
 Work = dict[str, float]
@@ -181,13 +182,20 @@ def _estimated(
     params: LogdetParams, method_name: str, runs: RitzData, ends: _Ends
 ) -> LogDet:
     if method_name == "slq":
-        return by_quadrature(runs, floor=ends.floor)
-    orders = params.num_moments or params.num_steps
+        return by_quadrature(runs, floor=ends.floor, relative=params.rel_error)
+    orders = params.num_moments or max(params.num_steps, runs.values.shape[2])
     least = lower_bound(params)
     high = ends.scale or _largest(runs)
     if method_name == "chebyshev":
         low = float(nodes(runs).min()) / 2 if least is None else least
-        return by_chebyshev(runs, degree=orders, low=low, high=high, floor=ends.floor)
+        return by_chebyshev(
+            runs,
+            degree=orders,
+            low=low,
+            high=high,
+            floor=ends.floor,
+            relative=params.rel_error,
+        )
     # On the interval (0, 1), as in the source; on (0, lambda_u) powers overflow.
     unit = replace(runs, values=runs.values / high, residuals=runs.residuals / high)
     law = "flat" if params.prior == "auto" else params.prior
@@ -265,7 +273,7 @@ def _remainder(
     )
 
 
-def _dense(members: Sequence[Member], machine: Machine) -> list[float]:
+def _dense(members: Sequence[Member], machine: Machine) -> list[float | None]:
     """Return the log-determinants by Cholesky of the matrices.
 
     Raises:

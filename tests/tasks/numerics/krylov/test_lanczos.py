@@ -6,7 +6,7 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import BatchedDense, stream
-from curvflow.tasks.numerics.krylov.lanczos import joined, lanczos
+from curvflow.tasks.numerics.krylov.lanczos import LanczosRuns, joined, lanczos
 from tests.tasks.toys import random_symmetric, with_spectrum
 
 
@@ -229,3 +229,26 @@ def test_products_that_are_not_finite_are_refused(bad):
 def test_a_start_of_zeros_is_refused():
     with pytest.raises(InputError, match="start: expected finite vectors"):
         lanczos(BatchedDense(torch.eye(3)[None]), torch.zeros(1, 3, 1), num_steps=2)
+
+
+def test_runs_that_are_continued_are_those_made_at_once():
+    # The last ends early: its matrix has four eigenvalues.
+    few = [*[1.0] * 10, *[2.0] * 10, *[3.0] * 10, *[5.0] * 10]
+    A = dense(np.linspace(-1, 3, 40), np.geomspace(1e-3, 1, 40), few)
+    start = starts(3, 40, 2)
+    runs = LanczosRuns(BatchedDense(A), start)
+    for num_steps in (3, 3, 9, 20):
+        parts = runs.extended(num_steps, vectors=True)
+        whole = lanczos(BatchedDense(A), start, num_steps=num_steps, vectors=True)
+        assert torch.equal(parts.steps, whole.steps)
+        for name in ("values", "weights", "residuals"):
+            torch.testing.assert_close(
+                getattr(parts, name), getattr(whole, name), equal_nan=True
+            )
+        assert parts.vectors is not None
+        torch.testing.assert_close(parts.vectors.abs(), whole.vectors.abs())
+    runs.select(torch.tensor([2, 0]))
+    rest = runs.extended(30)
+    whole = lanczos(BatchedDense(A[[2, 0]]), start[[2, 0]], num_steps=30)
+    assert torch.equal(rest.steps, whole.steps)
+    torch.testing.assert_close(rest.values[:, :, :4], whole.values[:, :, :4])

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Kind, Variable
-from curvflow.schemas.kinds.shared.operators import LanczosParams, ritz_inputs
+from curvflow.schemas.kinds.shared.operators import RefinedParams, ritz_inputs
 from curvflow.schemas.nodes import Array, Numbers
 
 Method = Literal[
@@ -24,7 +24,7 @@ Method = Literal[
 ]
 
 
-class LogdetParams(LanczosParams):
+class LogdetParams(RefinedParams):
     """By which method, of the operator plus how much damping."""
 
     method: Method = Field(
@@ -71,6 +71,16 @@ class LogdetParams(LanczosParams):
     compare: bool = Field(
         False, description="whether to compute the dense value too, by D products"
     )
+
+    @model_validator(mode="after")
+    def _refines(self) -> LogdetParams:
+        is_rule = self.method in ("auto", "slq", "chebyshev")
+        if self.rel_error is not None and not is_rule:
+            raise ValueError(
+                f"rel_error cannot be combined with method {self.method}. Take slq or "
+                "chebyshev, or remove it."
+            )
+        return self
 
     @model_validator(mode="after")
     def _has_moments(self) -> LogdetParams:

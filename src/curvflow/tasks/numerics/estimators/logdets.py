@@ -103,6 +103,8 @@ class _Rules:
         draws: of each run, (S,), controls taken off.
         error: of the mean of the draws over the random vectors.
         floor: what the eigenvalues were taken to be above; None if nothing shows it.
+        relative: error of the rules that is enough, relative to the value; None if it
+            should be within two standard errors of the vectors.
     """
 
     mean: float
@@ -111,10 +113,21 @@ class _Rules:
     draws: Tensor
     error: Error
     floor: float | None
+    relative: float | None
+
+    def are_enough(self, off: float, value: float, sem: float) -> bool:
+        """Return whether rules that may be off by so much are as good as wanted."""
+        if self.relative is not None:
+            return off <= self.relative * abs(value)
+        return off <= max(2 * sem, 1e-9 * abs(value))
 
 
 def _rules(
-    ritz: RitzData, *, floor: float | None = None, controls: Controls | None = None
+    ritz: RitzData,
+    *,
+    floor: float | None = None,
+    controls: Controls | None = None,
+    relative: float | None = None,
 ) -> _Rules:
     if floor is None:
         floor = floor_by_test(ritz)
@@ -126,7 +139,8 @@ def _rules(
         error = _spread(draws_S, controls)
     moved = float(draws_S.mean() - found.estimate.mean)
     lower, upper = (float(b.mean()) + moved for b in (found.lower, found.upper))
-    return _Rules(float(draws_S.mean()), lower, upper, draws_S, error, floor)
+    value = float(draws_S.mean())
+    return _Rules(value, lower, upper, draws_S, error, floor, relative)
 
 
 def _has_use(controls: Controls | None, draws_S: Tensor) -> TypeGuard[Controls]:
@@ -154,13 +168,17 @@ def _reported(draws_S: Tensor, error: Error, rules: _Rules, other: float) -> Log
         max(rules.upper, value) + half,
         other - value,
         math.nan,
-        off <= max(2 * sem, 1e-9 * abs(value)),
+        rules.are_enough(off, value, sem),
         rules.floor,
     )
 
 
 def by_quadrature(
-    ritz: RitzData, *, floor: float | None = None, controls: Controls | None = None
+    ritz: RitzData,
+    *,
+    floor: float | None = None,
+    controls: Controls | None = None,
+    relative: float | None = None,
 ) -> LogDet:
     """Sum log over each run's Gauss rule: stochastic Lanczos quadrature.
 
@@ -169,6 +187,8 @@ def by_quadrature(
         floor: what eigenvalues are known to be above; if not given, what the runs
             show that they are above, see `floor_by_test`.
         controls: taken off by regression over the runs; few runs are left alone.
+        relative: error of the quadrature that is enough, relative to the value; None
+            asks for two standard errors of the vectors.
 
     Returns:
         The estimate; its gap is to the Gauss-Radau rule with a node at the floor, which
@@ -177,7 +197,7 @@ def by_quadrature(
     Reference:
         Ubaru, Chen and Saad (2017), doi:10.1137/16M1104974.
     """
-    rules = _rules(ritz, floor=floor, controls=controls)
+    rules = _rules(ritz, floor=floor, controls=controls, relative=relative)
     return _reported(rules.draws, rules.error, rules, rules.lower)
 
 
@@ -201,6 +221,7 @@ def by_chebyshev(
     low: float,
     high: float,
     floor: float | None = None,
+    relative: float | None = None,
 ) -> LogDet:
     """Interpolate log by a polynomial on [low, high] and sum it over the spectrum.
 
@@ -210,6 +231,7 @@ def by_chebyshev(
         low: lower end, above zero.
         high: upper end.
         floor: what eigenvalues are known to be above.
+        relative: as for `by_quadrature`.
 
     Returns:
         The estimate; its gap is to the quadrature of the same runs.
@@ -223,7 +245,7 @@ def by_chebyshev(
     values_NK = polynomials("chebyshev", theta_SK.reshape(-1), degree + 1, (low, high))
     series_SK = (values_NK @ coefficients_K).reshape(shape)
     of = over_forms(ritz, series_SK.unsqueeze(0))
-    rules = _rules(ritz, floor=floor)
+    rules = _rules(ritz, floor=floor, relative=relative)
     return _reported(of.draws[0], Error(of.sem, of.freedom), rules, rules.mean)
 
 
