@@ -16,7 +16,7 @@ CORES := $(shell getconf _NPROCESSORS_ONLN)
 test test-all durations: export OMP_NUM_THREADS = 1
 test: .venv/.test # run the tests that need nothing but their own process
 	$(PYTEST) --numprocesses $$(($(CORES) + 1)) \
-	  -m "not (cluster or prefect or processes or browser or images)"
+	  -m "not (cluster or prefect or processes or browser or images or pages)"
 
 # One set of real images must be there, and a browser for the pages; other images are
 # read where they are found. Clusters and servers mostly wait, so two processes more

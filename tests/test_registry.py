@@ -153,15 +153,21 @@ def test_every_kind_is_used_by_its_own_example(first):
         assert name in {node.kind.name for node in nodes}
 
 
+# Tables are made one by one, whatever the width. So are figures, whose bytes their own
+# tests compare.
+NUMBERS = [n for n in KINDS if not issubclass(find_kind(n).returns, (Figure, Table))]
+
+
 def test_the_same_studies_from_scratch_are_equal_bit_for_bit(folder, first):
-    assert digests(run_all(folder)) == digests(first)
+    again = run_all(folder, [n for n in KINDS if not n.startswith("figure.")])
+    found, expected = digests(again), digests(first)
+    assert found == {key: expected[key] for key in found}
+    assert set(NUMBERS) <= {name for name, *_ in found}
 
 
 def test_no_result_depends_on_the_width_of_its_tile(folder, first):
-    # Tables and figures are made one by one, whatever the width.
-    names = [n for n in KINDS if not issubclass(find_kind(n).returns, (Figure, Table))]
-    narrow = run_all(folder, names, width=2)
-    for name in names:
+    narrow = run_all(folder, NUMBERS, width=2)
+    for name in NUMBERS:
         for (node, wide), (other, thin) in zip(
             first.read(name), narrow.read(name), strict=True
         ):

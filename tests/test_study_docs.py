@@ -21,7 +21,7 @@ __all__ = ["_figures_are_placed_only", "folder"]
 
 # The most that a setting of a kind is run with, written or by default.
 MOST = {
-    "train": {"epochs": 30},
+    "train": {"epochs": 10},
     "data.digits": {"num_train": 100},
     "data.mnist": {"num_train": 30},
     "data.fashion_mnist": {"num_train": 30},
@@ -34,6 +34,8 @@ MOST = {
     "probe.spectrum": {"num_steps": 15},
     "probe.llc": {"num_draws": 20},
 }
+# The epochs that a page's stages name.
+EPOCHS = {"docs/study": 30}
 # Pages whose code writes the files that their studies read.
 WRITING = ("own-data", "checkpoints")
 
@@ -48,9 +50,11 @@ def shown() -> dict[str, list[Any]]:
     return pages
 
 
-def small(stage: dict[str, Any]) -> dict[str, Any]:
+def small(stage: dict[str, Any], page: str) -> dict[str, Any]:
     """Lower the settings of a stage that are numbers to what is run."""
-    most = MOST.get(stage["use"], {})
+    most = dict(MOST.get(stage["use"], {}))
+    if "epochs" in most:
+        most["epochs"] = EPOCHS.get(page, most["epochs"])
     asked = {name: stage.get(name) or limit for name, limit in most.items()}
     lower = {
         name: min(value, most[name])
@@ -81,10 +85,11 @@ def store():
 
 
 @pytest.mark.slow
+@pytest.mark.pages
 @pytest.mark.parametrize("page", shown())
 def test_every_study_of_a_page_runs(page, place, store):
     for where, study in shown()[page]:
-        stages = {name: small(stage) for name, stage in study["stages"].items()}
+        stages = {n: small(stage, page) for n, stage in study["stages"].items()}
         YAML(typ="safe").dump({**study, "stages": stages}, place / "study.yaml")
         for profile in (None, *study.get("profiles", {})):
             opened = open_study("study.yaml", store="memory:", profile=profile)

@@ -60,6 +60,7 @@ class Reader:
 
 
 @pytest.mark.slow
+@pytest.mark.pages
 def test_the_tutorial_can_be_followed_word_by_word(tmp_path, monkeypatch, curvflow):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path / "first")
