@@ -46,7 +46,8 @@ def random_case(number):
 def forms_of(A_MDD, z_MDS, law, *, block=5):
     forms = FormErrors(law)
     for part_MDS in z_MDS.split(block, dim=2):
-        forms.add(part_MDS, A_MDD @ part_MDS)
+        images_MDS = A_MDD @ part_MDS
+        forms.add(part_MDS * images_MDS, images_MDS)
     return forms
 
 
@@ -89,7 +90,9 @@ def test_blocks_of_vectors_and_selected_models_change_nothing(law):
     at_once = forms_of(A_MDD, z_MDS, law, block=12).error()
     forms = forms_of(A_MDD, z_MDS[..., :5], law, block=2)
     forms.select(torch.tensor([2, 0]))
-    forms.add(z_MDS[[2, 0], :, 5:], A_MDD[[2, 0]] @ z_MDS[[2, 0], :, 5:])
+    rest_MDS = z_MDS[[2, 0], :, 5:]
+    images_MDS = A_MDD[[2, 0]] @ rest_MDS
+    forms.add(rest_MDS * images_MDS, images_MDS)
     for whole, parts in zip(at_once, forms.error(), strict=True):
         torch.testing.assert_close(parts, whole[[2, 0]])
 

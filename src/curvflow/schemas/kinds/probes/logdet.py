@@ -178,6 +178,7 @@ KIND = Kind(
         "num_runs",
         "num_steps",
         "distribution",
+        "rel_error",
         "preconditioner",
         "rank",
         "num_blocks",

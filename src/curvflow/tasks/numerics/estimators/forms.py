@@ -39,14 +39,13 @@ class FormErrors:
         self._squares_MS: Tensor | None = None
         self._means_MD = self._apart_M = torch.zeros(())
 
-    def add(self, z_MDS: Tensor, images_MDS: Tensor) -> None:
-        """Take vectors and their images Az in."""
-        squares_MS = images_MDS.square().sum(1)
+    def add(self, terms_MDS: Tensor, images_MDS: Tensor) -> None:
+        """Take z * Az, entry by entry, and Az of further vectors in."""
+        # Without a copy of the images, which may be large.
+        squares_MS = torch.linalg.vector_norm(images_MDS, dim=1).square()
         held = self._squares_MS
         if self._signs:
-            self._add_entries(
-                (z_MDS * images_MDS).double(), 0 if held is None else held.shape[1]
-            )
+            self._add_entries(terms_MDS, 0 if held is None else held.shape[1])
         self._squares_MS = (
             squares_MS if held is None else torch.cat([held, squares_MS], dim=1)
         )
@@ -57,11 +56,9 @@ class FormErrors:
         means_MD = terms_MDS.mean(2)
         away_MD = means_MD - self._means_MD
         weight = count * more / (count + more)
-        self._apart_M = (
-            self._apart_M
-            + (terms_MDS - means_MD.unsqueeze(2)).square().sum((1, 2))
-            + weight * away_MD.square().sum(1)
-        )
+        within_M = more * terms_MDS.var(2, correction=0).sum(1)
+        between_M = weight * away_MD.square().sum(1)
+        self._apart_M = self._apart_M + within_M + between_M
         self._means_MD = self._means_MD + away_MD * (more / (count + more))
 
     def select(self, models: Tensor) -> None:

@@ -162,9 +162,10 @@ class Hutchinson(PlainVectors):
         self.forms.select(models)
 
     def terms(self, z_MDS: Tensor, images_MDS: Tensor) -> Tensor:
-        """Return z_i (Az)_i, and take the images in."""
-        self.forms.add(z_MDS, images_MDS)
-        return super().terms(z_MDS, images_MDS)
+        """Return z_i (Az)_i, and take them in with the images."""
+        terms_MDS = super().terms(z_MDS, images_MDS)
+        self.forms.add(terms_MDS, images_MDS)
+        return terms_MDS
 
     def error(self, draws_MLS: Tensor) -> Error:
         """Return the error by the images, which know it better than the draws."""
@@ -238,8 +239,8 @@ class HutchPlusPlus(_Sketched):
 
     def error(self, draws_MLS: Tensor) -> Error:
         """Return the error by the images of what is outside of the range."""
-        forms = FormErrors(self.distribution)
-        forms.add(self.vectors_MDS[..., 1::2], self._outside()[1])
+        forms, (_, images_MDS) = FormErrors(self.distribution), self._outside()
+        forms.add(self.vectors_MDS[..., 1::2] * images_MDS, images_MDS)
         return forms.error()
 
     def _outside(self) -> tuple[Tensor, Tensor]:
