@@ -140,3 +140,13 @@ def test_draws_are_believed_where_they_spread_far_less():
     chosen = smaller_if_sure(draws, law)
     assert chosen.sem.tolist() == pytest.approx([0.1, 1, 1, 1])
     assert chosen.freedom.tolist() == [9, 99, 99, 99]
+
+
+def test_draws_that_are_alike_by_chance_are_not_believed():
+    torch.manual_seed(3)
+    draws_MS = torch.randn(20_000, 3, dtype=torch.float64)
+    sample = Error(draws_MS.std(1) / sqrt(3), torch.full((20_000,), 2.0).double())
+    law = Error(torch.full_like(sample.sem, 1 / sqrt(3)), sample.freedom + 1000)
+    chosen = smaller_if_sure(sample, law)
+    assert (sample.sem < 0.01).any()
+    assert torch.equal(chosen.sem, law.sem)

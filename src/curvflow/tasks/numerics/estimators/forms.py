@@ -18,6 +18,9 @@ from torch import Tensor
 # Degrees of freedom beyond which Student's law is the normal one.
 MANY = 1e7
 
+# Of draws that spread less than their law says.
+CHANCE = 1e-6
+
 
 class Error(NamedTuple):
     """Standard errors of means, and their degrees of freedom, of one shape."""
@@ -142,7 +145,8 @@ def smaller_if_sure(draws: Error, law: Error) -> Error:
 
     Signs see a diagonal without error: the draws of such a matrix spread less than the
     law says, which holds in any basis. Draws are believed where they spread so little
-    by chance in 0.1 % of cases.
+    by chance in one of a million cases: of few draws where they are equal, of ten
+    where they spread six times less.
 
     Args:
         draws: by the spread of the draws.
@@ -153,7 +157,7 @@ def smaller_if_sure(draws: Error, law: Error) -> Error:
     """
     from scipy.special import chdtri
 
-    few = torch.as_tensor(chdtri(draws.freedom.numpy(), 0.999))
+    few = torch.as_tensor(chdtri(draws.freedom.numpy(), 1 - CHANCE))
     is_less = draws.sem.square() * draws.freedom < law.sem.square() * few
     is_less |= draws.sem == 0
     return Error(
