@@ -24,7 +24,6 @@ from torch import Tensor
 
 from curvflow.tasks.numerics import BatchedDense, estimate, stream
 from curvflow.tasks.numerics.estimators.sketched_traces import METHODS, Probed
-from curvflow.tasks.numerics.krylov.quadrature import over_runs
 from curvflow.tasks.numerics.krylov.ritz_spectra import Mass
 
 SIZE, REPETITIONS, PRODUCTS = 60, 400, 24
@@ -103,7 +102,7 @@ def masses(count: int) -> tuple[float, float]:
     shape = (DRAWINGS, RUNS, DIMENSIONS)
     squares: Tensor = torch.randn(shape, generator=generator).double().square()
     draws_MS = squares[:, :, :count].sum(2) / squares.sum(2)
-    whole, truth = over_runs(draws_MS), count / DIMENSIONS
+    whole, truth = estimate(draws_MS), count / DIMENSIONS
     half_M = float(stdtrit(RUNS - 1, 0.975)) * whole.sem
     plain = ((whole.mean - truth).abs() <= half_M).double().mean().item()
     low_M, high_M = Mass(whole, draws_MS, draws_MS).interval()

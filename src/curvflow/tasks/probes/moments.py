@@ -24,13 +24,15 @@ from curvflow.tasks.curvature.operators import (
 from curvflow.tasks.curvature.ritz_data import SEMIDEFINITE
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.estimators.moments import (
+    MomentDraws,
     mean_covariance,
     moment_draws,
     moment_intervals,
     ritz_moments,
 )
 from curvflow.tasks.numerics.estimators.traces import random_vectors
-from curvflow.tasks.numerics.krylov.lanczos import lanczos
+from curvflow.tasks.numerics.krylov.lanczos import RitzData, lanczos
+from curvflow.tasks.numerics.krylov.quadrature import is_all_eigenvalues
 from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.registry import Machine, computes
 
@@ -90,7 +92,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     tile = tile_operator(members, machine, columns=columns)
     seeds = [_params(member).seed for member in members]
     support_M2, steps = _support(tile.operator, seeds, params)
-    draws_MSK = moment_draws(
+    found = moment_draws(
         tile.operator,
         seeds,
         num_moments=params.num_moments,
@@ -100,11 +102,10 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         support_M2=support_M2 if params.basis == "chebyshev" else None,
     )
     products = params.num_probes * math.ceil(params.num_moments / 2) + steps
+    size = tile.operator.shape[1]
     return [
-        _outcome(
-            params, draws_SK, support_2, size=tile.operator.shape[1], products=products
-        )
-        for draws_SK, support_2 in zip(draws_MSK, support_M2, strict=True)
+        _outcome(params, MomentDraws(*of), support_2, size=size, products=products)
+        for *of, support_2 in zip(*found, support_M2, strict=True)
     ]
 
 
@@ -150,13 +151,23 @@ def _from_ritz_data(member: Member) -> Outcome:
         support_2 = _ends(values, residuals)
     else:
         support_2 = torch.tensor(params.support, dtype=torch.float64)
-    draws_SK = ritz_moments(
+    found = ritz_moments(
         values,
         weights,
         num_moments=params.num_moments,
         support_2=support_2 if params.basis == "chebyshev" else None,
     )
-    return _outcome(params, draws_SK, support_2, size=int(ritz["size"]), products=0)
+    size = int(ritz["size"])
+    steps = values.isfinite().sum(1)
+    whole = RitzData(values[None], weights[None], residuals[None], steps[None], size)
+    return _outcome(
+        params,
+        found,
+        support_2,
+        size=size,
+        products=0,
+        is_exact=is_all_eigenvalues(whole),
+    )
 
 
 def _check_degree(params: MomentsParams, values: Tensor, size: int) -> None:
@@ -173,20 +184,22 @@ def _check_degree(params: MomentsParams, values: Tensor, size: int) -> None:
 
 def _outcome(
     params: MomentsParams,
-    draws_SK: Tensor,
+    found: MomentDraws,
     support_2: Tensor,
     *,
     size: int,
     products: int,
+    is_exact: bool = False,
 ) -> Outcome:
-    count, orders = draws_SK.shape
-    means = draws_SK.mean(0)
+    count, orders = found.draws.shape
+    means = found.draws.mean(0)
     covariance = torch.full((orders, orders), torch.nan, dtype=torch.float64)
-    errors = low = high = covariance.diagonal()
     if count > 1:
-        covariance = mean_covariance(draws_SK)
+        covariance = mean_covariance(found.draws)
+    errors, low, high = torch.zeros_like(means), means, means
+    if not is_exact:
         errors, low, high = moment_intervals(
-            draws_SK,
+            found,
             size=size,
             basis=params.basis,
             is_positive=params.operator in SEMIDEFINITE,
@@ -202,7 +215,7 @@ def _outcome(
             "moments_low": low.numpy(),
             "moments_high": high.numpy(),
             "moments_covariance": covariance.numpy(),
-            "moment_draws": draws_SK.numpy(),
+            "moment_draws": found.draws.numpy(),
             "num_draws": np.array(count, dtype=np.int64),
             "basis": np.array(params.basis),
             "support": support_2.numpy(),

@@ -5,10 +5,12 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics import BatchedDense
+from curvflow.tasks.numerics import BatchedDense, estimate
 from curvflow.tasks.numerics.estimators.moments import (
+    MomentDraws,
     mean_covariance,
     moment_draws,
+    moment_intervals,
     ritz_moments,
 )
 from curvflow.tasks.numerics.estimators.traces import random_vectors
@@ -38,7 +40,7 @@ def drawn(A_MDD, seeds, *, num_moments=7, num_probes=200, block=64, support=None
         distribution="gaussian",
         block=block,
         support_M2=support,
-    )
+    ).draws
 
 
 def exact(values, num_moments, support=None):
@@ -102,19 +104,23 @@ def test_ritz_data_of_half_as_many_steps_give_the_same_draws(support):
     direct = drawn(A_DD[None], [0], num_probes=4, support=support)[0]
     start = random_vectors([0], 12, range(4), "gaussian")
     result = lanczos(BatchedDense(A_DD[None]), start, num_steps=4)
-    of_ritz = ritz_moments(
+    of_ritz, squares = ritz_moments(
         result.values[0],
         result.weights[0],
         num_moments=7,
         support_2=None if support is None else support[0],
     )
     torch.testing.assert_close(of_ritz, direct, rtol=1e-9, atol=1e-11)
+    # The square of order 3 is of order 6, of which four nodes are exact.
+    doubled = direct.mean(0)[6]
+    expected = doubled if support is None else (doubled + 1) / 2
+    assert squares[3].item() == pytest.approx(expected.item())
 
 
 def test_nodes_behind_a_breakdown_do_not_count():
     values = torch.tensor([[2.0, torch.nan]]).double()
     weights = torch.tensor([[1.0, 0.0]]).double()
-    powers = ritz_moments(values, weights, num_moments=3)
+    powers, _ = ritz_moments(values, weights, num_moments=3)
     assert powers.tolist() == [[1.0, 2.0, 4.0, 8.0]]
 
 
@@ -122,7 +128,7 @@ def test_the_covariance_is_that_of_repeated_means():
     A_DD = with_spectrum(VALUES, 0)
     repetitions, probes = 400, 10
     draws = drawn(
-        A_DD[None], [0], num_moments=3, num_probes=repetitions * probes, block=4000
+        A_DD[None], [0], num_moments=3, num_probes=repetitions * probes, block=50
     )[0]
     grouped = draws.view(repetitions, probes, 4)
     seen = torch.cov(grouped.mean(1).T)[1:, 1:]
@@ -141,3 +147,70 @@ def test_a_support_that_lacks_part_of_the_spectrum_is_refused():
     narrow = torch.tensor([[-1.0, 2.0]])
     with pytest.raises(InputError, match=r"support: .* Widen it"):
         drawn(with_spectrum(VALUES, 0)[None], [0], num_moments=40, support=narrow)
+
+
+@pytest.mark.parametrize("support", [None, SUPPORT], ids=["power", "chebyshev"])
+def test_pairs_of_vectors_tell_the_mean_square_of_each_order(support):
+    A_MDD = with_spectrum(VALUES, 0).expand(400, -1, -1)
+    found = moment_draws(
+        BatchedDense(A_MDD),
+        range(400),
+        num_moments=5,
+        num_probes=6,
+        distribution="gaussian",
+        block=4,
+        support_M2=None if support is None else support.expand(400, -1),
+    )
+    over = estimate(found.squares.T)
+    doubled = exact(VALUES, 10, support)[::2]
+    truth = doubled if support is None else (doubled + 1) / 2
+    assert ((over.mean - truth).abs() < 5 * over.sem + 1e-12).all()
+
+
+@pytest.mark.parametrize("law", ["rademacher", "gaussian"])
+@pytest.mark.parametrize("basis", ["power", "chebyshev"])
+def test_intervals_of_random_spectra_cover(law, basis):
+    held = []
+    for number in range(60):
+        draw = np.random.default_rng(number)
+        values = 10 ** draw.uniform(-draw.uniform(0, 6), 0, 40)
+        values[: draw.integers(0, 4)] *= 10 ** draw.uniform(0, 2)
+        is_positive = number % 2 == 0
+        values *= 1 if is_positive else draw.choice([1, -0.3], 40)
+        ends = [min(values) - 0.1, max(values) + 0.1]
+        support = None if basis == "power" else torch.tensor([ends])
+        repeated = None if support is None else support.expand(20, -1)
+        found = moment_draws(
+            BatchedDense(with_spectrum(values, number).expand(20, -1, -1)),
+            range(20),
+            num_moments=7,
+            num_probes=int(draw.choice([6, 12, 30])),
+            distribution=law,
+            block=16,
+            support_M2=repeated,
+        )
+        truth = exact(values, 7, support)
+        slack = 1e-9 * truth.abs() + 1e-12
+        for draws, squares in zip(*found, strict=True):
+            _, low, high = moment_intervals(
+                MomentDraws(draws, squares),
+                size=40,
+                basis=basis,
+                is_positive=is_positive,
+            )
+            inside = (low - slack <= truth) & (truth <= high + slack)
+            held.append(inside[1:].double().mean())
+    assert 0.93 < np.mean(held) < 0.985
+
+
+def test_one_draw_of_many_steps_tells_its_error():
+    ritz = lanczos(
+        BatchedDense(with_spectrum(VALUES, 0)[None]),
+        random_vectors([0], 12, range(1), "gaussian"),
+        num_steps=8,
+    )
+    found = ritz_moments(ritz.values[0], ritz.weights[0], num_moments=4)
+    sem, low, high = moment_intervals(found, size=12, basis="power", is_positive=False)
+    assert sem.isfinite().all()
+    truth = exact(VALUES, 4)
+    assert ((low <= truth + 1e-9) & (truth - 1e-9 <= high)).all()

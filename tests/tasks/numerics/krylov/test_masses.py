@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from curvflow.tasks.numerics import stream
-from curvflow.tasks.numerics.krylov.quadrature import over_runs
+from curvflow.tasks.numerics import estimate, stream
 from curvflow.tasks.numerics.krylov.ritz_spectra import Mass
 
 SIZE, REPETITIONS = 65, 4000
@@ -25,7 +24,7 @@ def weights(count, runs, distribution):
 
 
 def known(draws):
-    return Mass(over_runs(draws), draws, draws)
+    return Mass(estimate(draws), draws, draws)
 
 
 @pytest.mark.parametrize("distribution", ["signs", "gaussian"])
@@ -42,7 +41,7 @@ def test_a_small_mass_is_missed_on_both_sides_more_evenly_than_by_student():
     draws = weights(2, 10, "gaussian")
     low, high = known(draws).interval()
     below = (high < 2 / SIZE).double().mean().item()
-    result = over_runs(draws)
+    result = estimate(draws)
     student = (result.mean + 2.2622 * result.sem < 2 / SIZE).double().mean().item()
     assert below < 0.65 * student
     assert (low > 0).all()
@@ -65,7 +64,7 @@ def test_runs_that_agree_leave_a_point(mass):
 def test_a_loose_rule_widens_the_interval_by_its_bounds():
     draws = weights(32, 20, "signs")[:50]
     lower, upper = (draws - 0.1).clamp(0, 1), (draws + 0.1).clamp(0, 1)
-    low, high = Mass(over_runs(draws), lower, upper).interval()
+    low, high = Mass(estimate(draws), lower, upper).interval()
     tight_low, tight_high = known(draws).interval()
     np.testing.assert_allclose(tight_low - low, 0.1, atol=0.01)
     np.testing.assert_allclose(high - tight_high, 0.1, atol=0.01)

@@ -79,8 +79,8 @@ KIND = Kind(
         ),
         Variable(
             "moments_sem",
-            "standard error: up to half of the highest order as the moments of twice "
-            "the order tell it, else as the draws spread; NaN if of one draw",
+            "standard error, told by the moments of twice the order, and beyond the "
+            "highest order by pairs of vectors",
             ("order",),
         ),
         Variable("moments_low", "lower ends of intervals of 95 %", ("order",)),

@@ -6,12 +6,13 @@ Further letters: K + 1 orders 0 .. K.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.estimators.forms import Error, freedom, smaller_if_sure
+from curvflow.tasks.numerics.estimators.forms import Error, smaller_if_sure
 from curvflow.tasks.numerics.estimators.intervals import (
     positive_interval,
     student_interval,
@@ -25,6 +26,19 @@ from curvflow.tasks.numerics.operators.base import (
 )
 
 
+class MomentDraws(NamedTuple):
+    """Draws of moments, and what tells their errors.
+
+    Attributes:
+        draws: v.p_k(A)v of each unit vector, (M, S, K + 1), float64, on the CPU.
+        squares: estimates of tr p_k(A)^2 / D, (M, K + 1), by pairs of vectors: the mean
+            of (v.p_k(A)w)^2 is that over D.
+    """
+
+    draws: Tensor
+    squares: Tensor
+
+
 def moment_draws(
     operator: AnyOperator,
     seeds: Sequence[int],
@@ -34,7 +48,7 @@ def moment_draws(
     distribution: str,
     block: int,
     support_M2: Tensor | None = None,
-) -> Tensor:
+) -> MomentDraws:
     """Draw v.p_k(A)v for unit vectors v; the mean of the draws is tr p_k(A) / D.
 
     Two products of a recurrence make two orders each: with t_k = p_k(A) v,
@@ -48,12 +62,12 @@ def moment_draws(
         num_probes: vectors per model, S.
         distribution: `rademacher` or `gaussian`, of the vectors before they are
             brought to length one.
-        block: vectors multiplied at once, bounding memory.
+        block: vectors multiplied at once, bounding memory; pairs are made within it.
         support_M2: the interval that each model's Chebyshev polynomials are taken over,
             (M, 2); None for powers.
 
     Returns:
-        Draws (M, S, K + 1), float64, on the CPU.
+        The draws, and the squares that their pairs tell; NaN of blocks of one vector.
 
     Raises:
         InputError: a product is not finite, or Chebyshev polynomials grow beyond the
@@ -62,10 +76,10 @@ def moment_draws(
     Examples:
         >>> from curvflow.tasks.numerics import Dense, moment_draws
         >>> A = Dense(torch.diag(torch.arange(1.0, 41.0).double()))
-        >>> draws = moment_draws(
+        >>> found = moment_draws(
         ...     A, [0], num_moments=2, num_probes=2, distribution="rademacher", block=2
         ... )
-        >>> [round(value, 6) for value in draws.mean(1)[0].tolist()]
+        >>> [round(value, 6) for value in found.draws.mean(1)[0].tolist()]
         [1.0, 20.5, 553.5]
 
     Reference:
@@ -73,23 +87,31 @@ def moment_draws(
         doi:10.1103/RevModPhys.78.275, Eqs. (34) and (35), for the doubling.
     """
     operator, draws = as_batched(operator), []
+    size, pairs, sums = operator.shape[1], 0, []
     for start in range(0, num_probes, block):
         rows = range(start, min(start + block, num_probes))
-        z_MDS = random_vectors(seeds, operator.shape[1], rows, distribution)
+        z_MDS = random_vectors(seeds, size, rows, distribution)
         v_MDS = (z_MDS / z_MDS.norm(dim=1, keepdim=True)).to(operator.device)
         if support_M2 is None:
             orders = _powers(operator, v_MDS, num_moments)
         else:
             orders = _chebyshev(operator, v_MDS, num_moments, support_M2)
-        draws.append(torch.stack(orders, dim=2).cpu())
-    return torch.cat(draws, dim=1)
+        forms_MKSS = torch.stack(orders, dim=1).cpu()
+        draws_MKS = forms_MKSS.diagonal(dim1=2, dim2=3)
+        draws.append(draws_MKS.mT)
+        sums.append(forms_MKSS.square().sum((2, 3)) - draws_MKS.square().sum(2))
+        pairs += len(rows) * (len(rows) - 1)
+    total_MK = torch.stack(sums).sum(0)
+    squares_MK = total_MK * (size / pairs) if pairs else total_MK + torch.nan
+    return MomentDraws(torch.cat(draws, dim=1), squares_MK)
 
 
 def _powers(operator: BatchedOperator, v_MDS: Tensor, highest: int) -> list[Tensor]:
-    orders, last = [_dot(v_MDS, v_MDS)], v_MDS
+    """Return v.A^k w of all pairs of vectors, (M, S, S) of each order."""
+    orders, last = [v_MDS.mT @ v_MDS], v_MDS
     while len(orders) <= highest:
         t_MDS = product(operator, last)
-        orders += [_dot(last, t_MDS), _dot(t_MDS, t_MDS)]
+        orders += [last.mT @ t_MDS, t_MDS.mT @ t_MDS]
         last = t_MDS
     return orders[: highest + 1]
 
@@ -97,6 +119,7 @@ def _powers(operator: BatchedOperator, v_MDS: Tensor, highest: int) -> list[Tens
 def _chebyshev(
     operator: BatchedOperator, v_MDS: Tensor, highest: int, support_M2: Tensor
 ) -> list[Tensor]:
+    """Return v.T_k(A)w of all pairs of vectors, (M, S, S) of each order."""
     low, high = support_M2.to(operator.device).double().T[:, :, None, None]
 
     def scaled(columns_MDS: Tensor) -> Tensor:
@@ -106,13 +129,13 @@ def _chebyshev(
         return within_MDS
 
     first = scaled(v_MDS) if highest else v_MDS
-    orders = [_dot(v_MDS, v_MDS), _dot(v_MDS, first)]
+    orders = [v_MDS.mT @ v_MDS, v_MDS.mT @ first]
     last, t_MDS = v_MDS, first
     while len(orders) <= highest:
-        orders.append(2 * _dot(t_MDS, t_MDS) - orders[0])
+        orders.append(2 * t_MDS.mT @ t_MDS - orders[0])
         if len(orders) <= highest:
             last, t_MDS = t_MDS, 2 * scaled(t_MDS) - last
-            orders.append(2 * _dot(last, t_MDS) - orders[1])
+            orders.append(2 * last.mT @ t_MDS - orders[1])
     _check_within(orders)
     return orders[: highest + 1]
 
@@ -126,18 +149,13 @@ def _check_within(orders: Sequence[Tensor]) -> None:
         )
 
 
-def _dot(a_MDS: Tensor, b_MDS: Tensor) -> Tensor:
-    total_MS: Tensor = (a_MDS * b_MDS).sum(1)
-    return total_MS
-
-
 def ritz_moments(
     values_SK: Tensor,
     weights_SK: Tensor,
     *,
     num_moments: int,
     support_2: Tensor | None = None,
-) -> Tensor:
+) -> MomentDraws:
     """Return v.p_k(A)v of each run's start v, from its Ritz values and weights.
 
     Exact up to order 2K - 1 of a run of K nodes.
@@ -149,32 +167,34 @@ def ritz_moments(
         support_2: the interval of Chebyshev polynomials; None for powers.
 
     Returns:
-        Draws (S, orders), float64.
+        The draws, (S, orders), and the means of the squares by the same rules,
+        (orders,).
     """
     x_SK = values_SK.double().where(weights_SK > 0, 0.0)
     if support_2 is not None:
         low, high = support_2.tolist()
         x_SK = (2 * x_SK - (low + high)) / (high - low)
     p_SK, next_SK = torch.ones_like(x_SK), x_SK
-    orders = []
+    orders, squares = [], []
     for _ in range(num_moments + 1):
         orders.append((weights_SK * p_SK).sum(1))
+        squares.append((weights_SK * p_SK.square()).sum(1).mean())
         following = x_SK * next_SK * (1 if support_2 is None else 2)
         p_SK, next_SK = next_SK, following - (0 if support_2 is None else p_SK)
-    return torch.stack(orders, dim=1)
+    return MomentDraws(torch.stack(orders, dim=1), torch.stack(squares))
 
 
 def moment_intervals(
-    draws_SO: Tensor, *, size: int, basis: str, is_positive: bool
+    found: MomentDraws, *, size: int, basis: str, is_positive: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return standard errors and intervals of 95 % of the means of moment draws.
 
-    The square of p_k is made of p_2k, so that the moment of twice the order tells the
-    variance of a draw; beyond the highest order their spread does, and draws of
-    positive matrices are skewed.
+    The variance of a draw is that of a form in p_k(A), which its square tells: the
+    moment of twice the order where there is one, else pairs of vectors. Powers that
+    cannot be negative are skewed.
 
     Args:
-        draws_SO: v.p_k(A)v of unit vectors v, of the orders 0, 1, ..., S >= 2.
+        found: draws of one model, (S, orders), of the orders 0, 1, ..., and squares.
         size: D.
         basis: `power` or `chebyshev`.
         is_positive: whether no eigenvalue is negative.
@@ -182,30 +202,25 @@ def moment_intervals(
     Returns:
         Standard errors, lower and upper ends, of every order.
     """
-    draws = estimate(draws_SO.T)
-    number = torch.arange(len(draws.mean))
-    known = (len(number) + 1) // 2
-    by_draws = Error(draws.sem[:known], draws.freedom[:known])
-    law = _error_by_law(draws_SO.T[::2][:known], draws.mean[:known], size, basis)
-    error = smaller_if_sure(by_draws, law)
-    sem = torch.cat([error.sem, draws.sem[known:]])
-    degrees = torch.cat([error.freedom, draws.freedom[known:]])
-    is_skewed = (number >= known) & ((number % 2 == 0) | is_positive)
-    if basis == "chebyshev":
-        is_skewed = torch.zeros_like(is_skewed)
-    low, high = student_interval(draws.mean, sem, degrees)
-    skewed_low, skewed_high = positive_interval(draws.mean, sem, degrees)
+    draws_OS, squares_O = found.draws.T, found.squares.clone()
+    runs = estimate(draws_OS)
+    number = torch.arange(len(runs.mean))
+    doubled_O = runs.mean[::2]
+    is_chebyshev = basis == "chebyshev"
+    squares_O[: len(doubled_O)] = (doubled_O + 1) / 2 if is_chebyshev else doubled_O
+    half_O = (squares_O - runs.mean.square()).clamp_min(0)
+    law = Error(
+        (2 * half_O / (size + 2) / runs.count).sqrt(),
+        torch.full_like(half_O, runs.count),
+    )
+    error = smaller_if_sure(Error(runs.sem, runs.freedom), law)
+    low, high = student_interval(runs.mean, *error)
+    if is_chebyshev:
+        return error.sem, low, high
+    is_skewed = (number > 0) & ((number % 2 == 0) | is_positive)
+    skewed_low, skewed_high = positive_interval(runs.mean, *error)
     low = torch.where(is_skewed, skewed_low, low)
-    return sem, low, torch.where(is_skewed, skewed_high, high)
-
-
-def _error_by_law(doubled_KS: Tensor, means_K: Tensor, size: int, basis: str) -> Error:
-    """Return errors by draws of twice the order, as `forms.sphere_error` has them."""
-    squares_KS = (doubled_KS + 1) / 2 if basis == "chebyshev" else doubled_KS
-    half_K = (squares_KS.mean(1) - means_K.square()).clamp_min(0)
-    count = squares_KS.shape[1]
-    sem_K = (2 * half_K / (size + 2) / count).sqrt()
-    return Error(sem_K, freedom(half_K, squares_KS, least=count))
+    return error.sem, low, torch.where(is_skewed, skewed_high, high)
 
 
 def mean_covariance(draws_SO: Tensor) -> Tensor:

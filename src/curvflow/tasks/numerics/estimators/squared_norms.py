@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.variances import curvature_variances
+from curvflow.tasks.numerics.estimators.forms import Error, smaller_if_sure
 from curvflow.tasks.numerics.estimators.sketched_traces import (
     PlainVectors,
     TraceDraws,
@@ -18,16 +20,45 @@ from curvflow.tasks.numerics.estimators.sketched_traces import (
 )
 from curvflow.tasks.numerics.operators.base import (
     AnyOperator,
+    BatchedOperator,
     as_batched,
     as_sample_mean,
 )
 
 
 class _Images(PlainVectors):
-    """||Az||^2 of each vector."""
+    """||Az||^2 of each vector, a form in A^2, whose square pairs of images tell.
+
+    The mean of (Az.Aw)^2 over pairs of vectors is ||A^2||_F^2, half of the variance of
+    ||Az||^2 for Gaussian vectors, and at least half of it for signs.
+    """
+
+    def __init__(
+        self, operator: BatchedOperator, seeds: Sequence[int], **given: Any
+    ) -> None:
+        super().__init__(operator, seeds, **given)
+        self._squares_M = torch.zeros(len(seeds), dtype=torch.float64)
+        self._pairs = 0
 
     def terms(self, z_MDS: Tensor, images_MDS: Tensor) -> Tensor:
+        inner_MSS = (images_MDS.mT @ images_MDS).cpu()
+        alone_MS = inner_MSS.diagonal(dim1=1, dim2=2)
+        squares_M = inner_MSS.square().sum((1, 2)) - alone_MS.square().sum(1)
+        self._squares_M = self._squares_M + squares_M
+        self._pairs += alone_MS.shape[1] * (alone_MS.shape[1] - 1)
         return images_MDS.square()
+
+    def select(self, models: Tensor) -> None:
+        super().select(models)
+        self._squares_M = self._squares_M[models]
+
+    def error(self, draws_MLS: Tensor) -> Error:
+        by_draws = super().error(draws_MLS)
+        if not self._pairs:
+            return by_draws
+        half_M, count = self._squares_M / self._pairs, draws_MLS.shape[2]
+        law = Error((2 * half_M / count).sqrt(), torch.full_like(half_M, count))
+        return smaller_if_sure(by_draws, law)
 
 
 class _BatchImages:

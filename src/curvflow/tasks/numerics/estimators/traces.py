@@ -33,7 +33,10 @@ class Estimate:
 
 
 def estimate(draws: Tensor) -> Estimate:
-    """Return mean and standard error of draws along the last dimension, S >= 2.
+    """Return mean and standard error of draws along the last dimension.
+
+    Args:
+        draws: shape (..., S); of a single draw the error is NaN.
 
     Examples:
         >>> from curvflow.tasks.numerics import estimate
@@ -42,7 +45,9 @@ def estimate(draws: Tensor) -> Estimate:
         (2.0, 0.5774)
     """
     count, mean = draws.shape[-1], draws.mean(-1)
-    sem = draws.std(dim=-1, correction=1) / math.sqrt(count)
+    sem = torch.full_like(mean, torch.nan)
+    if count > 1:
+        sem = draws.std(dim=-1, correction=1) / math.sqrt(count)
     return Estimate(draws, mean, sem, count, torch.full_like(mean, count - 1))
 
 

@@ -9,7 +9,6 @@ Further letters: S runs, K nodes, P powers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
@@ -24,7 +23,7 @@ from curvflow.tasks.numerics.estimators.forms import (
     smaller_if_sure,
     sphere_error,
 )
-from curvflow.tasks.numerics.estimators.traces import Estimate
+from curvflow.tasks.numerics.estimators.traces import Estimate, estimate
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 
 # How close, relative to the spectrum, a node inside it may come to a Ritz value: any
@@ -125,16 +124,6 @@ def _scale(ritz: RitzData, x_MS: Tensor) -> Tensor:
 Function = Callable[[Tensor], Tensor]
 
 
-def over_runs(draws: Tensor) -> Estimate:
-    """Return mean and standard error over the last dimension; NaN for a single run."""
-    count, mean = draws.shape[-1], draws.mean(-1)
-    freedom = torch.full_like(mean, count - 1)
-    if count == 1:
-        return Estimate(draws, mean, torch.full_like(mean, torch.nan), 1, freedom)
-    sem = draws.std(-1, correction=1) / math.sqrt(count)
-    return Estimate(draws, mean, sem, count, freedom)
-
-
 def over_forms(ritz: RitzData, values_MSK: Tensor) -> Estimate:
     """Return the mean of D v.f(A)v over the runs, with the error that f(A) tells.
 
@@ -147,7 +136,7 @@ def over_forms(ritz: RitzData, values_MSK: Tensor) -> Estimate:
         weights and values of all runs together tell, and is known of a single run too;
         of all eigenvalues there is none.
     """
-    runs = over_runs(ritz.size * (ritz.weights * values_MSK).sum(2))
+    runs = estimate(ritz.size * (ritz.weights * values_MSK).sum(2))
     if is_all_eigenvalues(ritz):
         exact = torch.zeros_like(runs.mean)
         return replace(runs, sem=exact, freedom=exact + MANY)

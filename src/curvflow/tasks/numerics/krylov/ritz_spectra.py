@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.estimators.traces import Estimate
+from curvflow.tasks.numerics.estimators.traces import Estimate, estimate
 from curvflow.tasks.numerics.krylov.eigenpairs import (
     Ritz,
     Which,
@@ -19,7 +19,6 @@ from curvflow.tasks.numerics.krylov.lanczos import RitzData, breakdown_tolerance
 from curvflow.tasks.numerics.krylov.quadrature import (
     distribution_bounds,
     nodes,
-    over_runs,
     score_interval,
 )
 
@@ -105,7 +104,7 @@ class Mass:
         """
         from scipy.special import stdtrit
 
-        low, high = over_runs(self.lower), over_runs(self.upper)
+        low, high = estimate(self.lower), estimate(self.upper)
         if low.count == 1:
             return torch.zeros_like(low.mean), torch.ones_like(high.mean)
         t = float(stdtrit(low.count - 1, (1 + confidence) / 2))
@@ -127,7 +126,7 @@ def mass(ritz: RitzData, low_M: Tensor, high_M: Tensor) -> Mass:
     inside = (values >= low_M[:, None, None]) & (values <= high_M[:, None, None])
     below_low, below_high = (distribution_bounds(ritz, x) for x in (low_M, high_M))
     return Mass(
-        over_runs((ritz.weights * inside).sum(2)),
+        estimate((ritz.weights * inside).sum(2)),
         (below_high[0] - below_low[1]).clamp(0, 1),
         (below_high[1] - below_low[0]).clamp(0, 1),
     )
@@ -165,4 +164,4 @@ def degeneracy(ritz: RitzData, count: int = 1) -> Degeneracy:
     weights = ritz.weights.gather(2, nearest)
     weight = weights.sum(2)
     value = (weights * nodes(ritz).gather(2, nearest)).sum(2) / weight
-    return Degeneracy(over_runs(weight), over_runs(value))
+    return Degeneracy(estimate(weight), estimate(value))
