@@ -31,12 +31,12 @@ class MomentDraws(NamedTuple):
 
     Attributes:
         draws: v.p_k(A)v of each unit vector, (M, S, K + 1), float64, on the CPU.
-        squares: estimates of tr p_k(A)^2 / D, (M, K + 1), by pairs of vectors: the mean
-            of (v.p_k(A)w)^2 is that over D.
+        spreads: means of (p_k - their mean)^2 over the spectrum, (M, K + 1), by pairs
+            of vectors: with B = p_k(A) - mean, the mean of (v.Bw)^2 is that over D.
     """
 
     draws: Tensor
-    squares: Tensor
+    spreads: Tensor
 
 
 def moment_draws(
@@ -67,7 +67,7 @@ def moment_draws(
             (M, 2); None for powers.
 
     Returns:
-        The draws, and the squares that their pairs tell; NaN of blocks of one vector.
+        The draws, and the spreads that their pairs tell; NaN of blocks of one vector.
 
     Raises:
         InputError: a product is not finite, or Chebyshev polynomials grow beyond the
@@ -87,7 +87,7 @@ def moment_draws(
         doi:10.1103/RevModPhys.78.275, Eqs. (34) and (35), for the doubling.
     """
     operator, draws = as_batched(operator), []
-    size, pairs, sums = operator.shape[1], 0, []
+    size, pairs = operator.shape[1], _Pairs()
     for start in range(0, num_probes, block):
         rows = range(start, min(start + block, num_probes))
         z_MDS = random_vectors(seeds, size, rows, distribution)
@@ -97,13 +97,40 @@ def moment_draws(
         else:
             orders = _chebyshev(operator, v_MDS, num_moments, support_M2)
         forms_MKSS = torch.stack(orders, dim=1).cpu()
-        draws_MKS = forms_MKSS.diagonal(dim1=2, dim2=3)
-        draws.append(draws_MKS.mT)
-        sums.append(forms_MKSS.square().sum((2, 3)) - draws_MKS.square().sum(2))
-        pairs += len(rows) * (len(rows) - 1)
-    total_MK = torch.stack(sums).sum(0)
-    squares_MK = total_MK * (size / pairs) if pairs else total_MK + torch.nan
-    return MomentDraws(torch.cat(draws, dim=1), squares_MK)
+        draws.append(forms_MKSS.diagonal(dim1=2, dim2=3).mT)
+        pairs.add(forms_MKSS)
+    draws_MSK = torch.cat(draws, dim=1)
+    return MomentDraws(draws_MSK, size * pairs.squares(draws_MSK.mean(1)))
+
+
+class _Pairs:
+    """Sums over pairs of vectors, of which a mean can be taken off afterwards."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._sums_3MK: Tensor | None = None
+
+    def add(self, forms_MKSS: Tensor) -> None:
+        """Take v.p_k(A)w of all pairs in; the order 0 is v.w."""
+        plain_M1SS = forms_MKSS[:, :1]
+        terms = (forms_MKSS.square(), forms_MKSS * plain_M1SS, plain_M1SS.square())
+        sums = [
+            term.sum((2, 3)) - term.diagonal(dim1=2, dim2=3).sum(2) for term in terms
+        ]
+        square_MK, mixed_MK, plain_M1 = sums
+        sums_3MK = torch.stack([square_MK, mixed_MK, plain_M1.expand_as(square_MK)])
+        held = self._sums_3MK
+        self._sums_3MK = sums_3MK if held is None else held + sums_3MK
+        vectors = forms_MKSS.shape[2]
+        self._count += vectors * (vectors - 1)
+
+    def squares(self, means_MK: Tensor) -> Tensor:
+        """Return means of (v.(p_k(A) - mean)w)^2 over the pairs; NaN without one."""
+        assert self._sums_3MK is not None
+        square_MK, mixed_MK, plain_MK = self._sums_3MK
+        total_MK = square_MK - 2 * means_MK * mixed_MK + means_MK.square() * plain_MK
+        mean_MK: Tensor = total_MK.clamp_min(0) / (self._count or torch.nan)
+        return mean_MK
 
 
 def _powers(operator: BatchedOperator, v_MDS: Tensor, highest: int) -> list[Tensor]:
@@ -167,21 +194,21 @@ def ritz_moments(
         support_2: the interval of Chebyshev polynomials; None for powers.
 
     Returns:
-        The draws, (S, orders), and the means of the squares by the same rules,
-        (orders,).
+        The draws, (S, orders), and the spreads by the same rules, (orders,).
     """
     x_SK = values_SK.double().where(weights_SK > 0, 0.0)
     if support_2 is not None:
         low, high = support_2.tolist()
         x_SK = (2 * x_SK - (low + high)) / (high - low)
     p_SK, next_SK = torch.ones_like(x_SK), x_SK
-    orders, squares = [], []
+    orders, spreads = [], []
     for _ in range(num_moments + 1):
         orders.append((weights_SK * p_SK).sum(1))
-        squares.append((weights_SK * p_SK.square()).sum(1).mean())
+        away_SK = p_SK - orders[-1].mean()
+        spreads.append((weights_SK * away_SK.square()).sum(1).mean())
         following = x_SK * next_SK * (1 if support_2 is None else 2)
         p_SK, next_SK = next_SK, following - (0 if support_2 is None else p_SK)
-    return MomentDraws(torch.stack(orders, dim=1), torch.stack(squares))
+    return MomentDraws(torch.stack(orders, dim=1), torch.stack(spreads))
 
 
 def moment_intervals(
@@ -194,7 +221,7 @@ def moment_intervals(
     cannot be negative are skewed.
 
     Args:
-        found: draws of one model, (S, orders), of the orders 0, 1, ..., and squares.
+        found: draws of one model, (S, orders), of the orders 0, 1, ..., and spreads.
         size: D.
         basis: `power` or `chebyshev`.
         is_positive: whether no eigenvalue is negative.
@@ -202,13 +229,12 @@ def moment_intervals(
     Returns:
         Standard errors, lower and upper ends, of every order.
     """
-    draws_OS, squares_O = found.draws.T, found.squares.clone()
-    runs = estimate(draws_OS)
-    number = torch.arange(len(runs.mean))
-    doubled_O = runs.mean[::2]
-    is_chebyshev = basis == "chebyshev"
-    squares_O[: len(doubled_O)] = (doubled_O + 1) / 2 if is_chebyshev else doubled_O
-    half_O = (squares_O - runs.mean.square()).clamp_min(0)
+    runs, half_O = estimate(found.draws.T), found.spreads.clone()
+    number, is_chebyshev = torch.arange(len(runs.mean)), basis == "chebyshev"
+    doubled = runs.mean[::2]
+    squares = (doubled + 1) / 2 if is_chebyshev else doubled
+    half_O[: len(squares)] = squares - runs.mean[: len(squares)].square()
+    half_O = half_O.clamp_min(0)
     law = Error(
         (2 * half_O / (size + 2) / runs.count).sqrt(),
         torch.full_like(half_O, runs.count),
