@@ -12,9 +12,11 @@ from docs.generator.markdown import code, prose, table
 
 CODES = {
     0: "done",
-    1: "some nodes failed, or the store did",
+    1: "some nodes failed, or the store did; an expected value was not measured",
     2: "the request is wrong; one line says where and what to do",
     3: "an expectation is contradicted",
+    4: "a mean differs from the one expected, within the scatter of one run",
+    5: "an expectation is undecided",
 }
 
 

@@ -129,7 +129,7 @@ def test_what_is_expected_says_what_of_it_is_in_doubt(curvflow, compared):
     assert (
         "; 3 unconverged pairs; made at different settings, localization 1 to 50"
     ) in lines
-    rows = json.loads(curvflow("check", compared, "--json").out)
+    rows = json.loads(curvflow("check", compared, "--json").out)["findings"]
     assert [row["unconverged"] for row in rows] == [3, 1, 1, 1, None, None, None]
     assert rows[0]["verdict"] == "agrees"
     assert rows[0]["differing_settings"] == "localization 1 to 50"
@@ -150,7 +150,7 @@ def test_the_page_says_so_next_to_the_verdict_and_the_table(curvflow, compared):
 def test_what_rests_on_an_assumption_says_which(curvflow, chains):
     chains.write_text(ASSUMED)
     curvflow("run", chains)
-    rows = json.loads(curvflow("check", chains, "--json").out)
+    rows = json.loads(curvflow("check", chains, "--json").out)["findings"]
     assert [row["assumed"] for row in rows] == ["definite", "", "", ""]
     lines = " ".join(curvflow("check", chains).out.split())
     assert lines.count("assumed, not shown: definite") == 1

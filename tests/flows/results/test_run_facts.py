@@ -10,6 +10,7 @@ from curvflow.flows.results.run_facts import (
     expected_text,
     failures,
 )
+from curvflow.schemas.study.expectations import Expectation
 
 
 def test_failures_are_nodes_with_their_error_on_one_line():
@@ -31,9 +32,14 @@ def test_numbers_have_the_digits_of_their_error():
 
 
 def test_expected_values_state_their_spread_or_their_limits():
-    spread = SimpleNamespace(value=1.2, limits=None, sd=0.05)
-    assert expected_text(Finding(spread, {})) == "1.2 \u00b1 0.05"
-    limits = SimpleNamespace(value=1.0, limits=(0.5, 1.5), within_sems=3.0)
-    assert expected_text(Finding(limits, {})) == (
-        "1 within [0.5, 1.5], or 3 standard errors"
+    def text(**given):
+        return expected_text(Finding(Expectation(stage="s", quantity="q", **given), {}))
+
+    assert text(value=1.2, sd=0.05) == "1.2 \u00b1 0.05"
+    assert text(value=1.2, sd=0.05, n=10) == "1.2 \u00b1 0.05, one of 10 runs"
+    assert text(value=1.2, se=0.05) == "1.2 \u00b1 0.05, its error"
+    assert text(value=1.0, within=0.5, within_sems=3.0) == (
+        "1 in [0.5, 1.5] or within 3 standard errors"
     )
+    assert text(at_least=0.0) == "at least 0"
+    assert text(at_least=0.0, at_most=2.0) == "at least 0 and at most 2"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,16 +19,25 @@ from curvflow.cli.arguments import (
     print_json,
 )
 from curvflow.cli.text.tables import echo_missing
-from curvflow.schemas.words import node_label
+from curvflow.schemas.words import counted, node_label
 
 if TYPE_CHECKING:
     from curvflow.flows.results.check import Finding
 
 NOTHING = """\
 the study expects nothing; to have a value checked, add it to the study, such as
-expect: [{stage: table, quantity: trace, value: 8.2, sd: 0.3, source: "paper"}]"""
+expect: [{stage: table, quantity: trace, value: 8, sd: 0.3, n: 10, source: paper}]"""
 NO_BREAK = "\N{NO-BREAK SPACE}"
-CODES = {"contradicted": 3, "not measured": 1}
+# By verdict, the gravest first; the first of those found is the exit code.
+CODES = {"contradicted": 3, "differs_in_mean": 4, "not measured": 1, "undecided": 5}
+WIDTH = 15  # of a verdict
+
+Holm = Annotated[
+    bool,
+    typer.Option(
+        "--holm", help="Correct the tests of means for the number of them, by Holm."
+    ),
+]
 
 
 def command(
@@ -38,50 +47,68 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    holm: Holm = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare measured with expected; exit code 3 if they contradict."""
+    """Compare measured with expected; the exit code says how they agree."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.api import results_of
-    from curvflow.flows.results.check import check
+    from curvflow.flows.results.check import check, corrected, counts, without_runs
 
     opened = open_study_store(study, store, profile, overrides)
     results = results_of(opened, run)
     findings = check(results, opened.study.expect)
+    if holm:
+        findings = corrected(findings)
     for stage in dict.fromkeys(
         expectation.stage for expectation in opened.study.expect
     ):
         echo_missing(results, stage)
+    if lacking := without_runs(opened.study.expect):
+        typer.echo(
+            f"{counted(lacking, 'expectation')} with sd and without n: means are not "
+            "compared. Add n, the runs of the source.",
+            err=True,
+        )
+    found = counts(findings)
     if as_json:
-        print_json([finding.as_json() for finding in findings])
+        rows = [finding.as_json() for finding in findings]
+        print_json({"counts": found, "findings": rows})
     else:
         typer.echo("\n".join(map(_line, findings)) or NOTHING)
-    verdicts = {finding.verdict for finding in findings}
-    code = max((CODES.get(verdict, 0) for verdict in verdicts), default=0)
-    if code:
-        raise typer.Exit(code)
+        if findings:
+            told = [f"{n} {verdict}" for verdict, n in found.items() if n]
+            typer.echo(f"{counted(len(findings), 'value')}: {', '.join(told)}")
+    for verdict, code in CODES.items():
+        if any(finding.verdict == verdict for finding in findings):
+            raise typer.Exit(code)
 
 
 def _line(finding: Finding) -> str:
     expected = finding.expected
     node = node_label(expected.stage, finding.coords)
-    within = "" if expected.sd is None else f" +- {expected.sd:g}"
-    if expected.limits is not None:
-        low, high = expected.limits
-        within = f" in [{low:g}, {high:g}]"
-        if expected.within_sems is not None:
-            within += f" or within {expected.within_sems:g} standard errors"
     # A number and its tolerance stay on one line.
-    expected_text = f"expected {expected.value:g}{within}".replace(" ", NO_BREAK)
+    expected_text = f"expected {expected.text}".replace(" ", NO_BREAK)
     doubts = f"; {finding.doubts}" if finding.doubts else ""
     return textwrap.fill(
-        f"{node} {expected.label}: {_measured(finding)}{expected_text}{doubts}",
+        f"{node} {expected.label}: {_measured(finding)}{expected_text}"
+        f"{_errors(finding)}{doubts}",
         80,
-        initial_indent=f"{finding.verdict:<13} ",
-        subsequent_indent=" " * 14,
+        initial_indent=f"{finding.verdict:<{WIDTH}} ",
+        subsequent_indent=" " * (WIDTH + 1),
         break_long_words=False,
         break_on_hyphens=False,
     ).replace(NO_BREAK, " ")
+
+
+def _errors(finding: Finding) -> str:
+    """Return the difference in deviations of one run and in errors of the means."""
+    parts = [
+        f"{number:+.1f} {of}".replace(" ", NO_BREAK)
+        for number, of in ((finding.scatter, "sd of a run"), (finding.z, "errors"))
+        if math.isfinite(number)
+    ]
+    return f": {', '.join(parts)}" if parts else ""
 
 
 def _measured(finding: Finding) -> str:

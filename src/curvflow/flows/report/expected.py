@@ -32,9 +32,10 @@ class Comparison:
         full: the same with all digits.
         sem: its standard error; empty if unknown.
         value: the expected value with its error or limits.
-        z: in combined standard deviations; empty if only limits are known.
+        z: in deviations of one run of the source, or else in errors of both means;
+            empty if only limits are known.
         place: z within what the small drawing shows; None without z.
-        verdict: `agrees`, `contradicted` or `not measured`.
+        verdict: of `VERDICTS`.
         source: of the expected value.
         doubts: unconverged estimates behind it, differing settings, what is assumed.
     """
@@ -82,7 +83,13 @@ def expectations(basis: Basis, origins: Origins) -> Expectations:
         except UnknownNameError:  # an earlier run had no such stage, label or kind
             findings.append(Finding(expectation, expectation.where))
     lines = [_comparison(basis, origins, expectation) for expectation in findings]
-    order = ("contradicted", "not measured", "agrees")
+    order = (
+        "contradicted",
+        "differs_in_mean",
+        "not measured",
+        "undecided",
+        "agrees",
+    )
     return Expectations(
         sorted(lines, key=lambda line: order.index(line.verdict)), unreadable
     )
@@ -90,7 +97,8 @@ def expectations(basis: Basis, origins: Origins) -> Expectations:
 
 def _comparison(basis: Basis, origins: Origins, finding: Finding) -> Comparison:
     stage = finding.expected.stage
-    has_z = math.isfinite(finding.z)
+    z = finding.z if math.isnan(finding.scatter) else finding.scatter
+    has_z = math.isfinite(z)
     return Comparison(
         node_label(stage, finding.coords),
         _origin(basis, origins, finding),
@@ -99,8 +107,8 @@ def _comparison(basis: Basis, origins: Origins, finding: Finding) -> Comparison:
         str(finding.measured),
         digits(finding.sem, finding.sem),
         expected_text(finding),
-        f"{finding.z:+.1f}" if has_z else "",
-        max(-DRAWN, min(DRAWN, finding.z)) if has_z else None,
+        f"{z:+.1f}" if has_z else "",
+        max(-DRAWN, min(DRAWN, z)) if has_z else None,
         finding.verdict,
         finding.expected.source,
         finding.doubts,

@@ -188,9 +188,14 @@ def _expected(expectations: Expectations) -> Mark:
     if wrong := expectations.count("contradicted"):
         text = f"{wrong:,} of {counted(total, 'expectation')} contradicted"
         return Mark(BAD, text, target)
-    if agree < total:
-        text = f"{total - agree:,} of {counted(total, 'expectation')} not measured"
-        return Mark(DOUBT, text, target)
+    for verdict, words in (
+        ("differs_in_mean", "differ in the mean"),
+        ("not measured", "not measured"),
+        ("undecided", "undecided"),
+    ):
+        if number := expectations.count(verdict):
+            text = f"{number:,} of {counted(total, 'expectation')} {words}"
+            return Mark(DOUBT, text, target)
     text = f"{agree:,} of {counted(total, 'expectation')} agree"
     if number := expectations.doubtful:
         return Mark(

@@ -31,6 +31,8 @@ SIGNS = {
     "ok": "\u2713",
     "agrees": "\u2713",
     "contradicted": "\u2715",
+    "differs_in_mean": "\u25b3",
+    "undecided": "\u25b3",
     "not measured": "\u25cb",
     "failed": "\u2715",
     "diverged": "\u25b3",

@@ -63,11 +63,5 @@ def digits(value: float, error: float) -> str:
 
 
 def expected_text(finding: Finding) -> str:
-    """Return an expected value with its standard deviation or its limits."""
-    expected = finding.expected
-    if expected.limits is None:
-        return f"{expected.value:g} \N{PLUS-MINUS SIGN} {expected.sd:g}"
-    low, high = expected.limits
-    errors = expected.within_sems
-    or_sems = f", or {errors:g} standard errors" if errors is not None else ""
-    return f"{expected.value:g} within [{low:g}, {high:g}]{or_sems}"
+    """Return an expected value with its error or its limits."""
+    return finding.expected.text.replace("+-", "\N{PLUS-MINUS SIGN}")

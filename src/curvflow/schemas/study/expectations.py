@@ -34,8 +34,14 @@ class Expectation(Params):
     column: str | None = Field(
         None, description="of a table: the column compared; null takes its statistic"
     )
-    value: float = Field(description="the known value")
-    sd: float | None = Field(None, gt=0, description="its standard deviation")
+    value: float | None = Field(None, description="the known value")
+    sd: float | None = Field(
+        None, gt=0, description="standard deviation of one run of its source"
+    )
+    n: int | None = Field(
+        None, ge=2, description="with sd: runs of the source, whose mean the value is"
+    )
+    se: float | None = Field(None, gt=0, description="its standard error")
     within: Annotated[float, Field(gt=0)] | Limits | None = Field(
         None, description="largest difference from it, or the limits [low, high]"
     )
@@ -44,6 +50,12 @@ class Expectation(Params):
         gt=0,
         description="with within: a difference of so many of the measured standard "
         "errors is also close enough",
+    )
+    at_least: float | None = Field(
+        None, description="in place of a value: what its interval must not be below"
+    )
+    at_most: float | None = Field(
+        None, description="in place of a value: what its interval must not be above"
     )
     source: str = Field("", description="its source: paper, table, equation")
 
@@ -56,12 +68,27 @@ class Expectation(Params):
 
     @model_validator(mode="after")
     def _one_tolerance(self) -> Expectation:
-        if self.sd is not None and self.within is not None:
+        given = [name for name in ("sd", "se", "within") if getattr(self, name)]
+        given += ["at_least"] if self.at_least is not None else []
+        given += ["at_most"] if self.at_most is not None else []
+        if given != ["at_least", "at_most"] and len(given) > 1:
             raise ValueError(
-                "'sd' cannot be combined with 'within'. Remove one of them."
+                f"'{given[0]}' cannot be combined with '{given[1]}'. Remove one of "
+                "them."
             )
-        if self.sd is None and self.within is None:
-            raise ValueError("expected one of 'sd' and 'within', got neither")
+        if not given:
+            raise ValueError(
+                "expected one of 'sd', 'se', 'within', 'at_least' and 'at_most', got "
+                "none"
+            )
+        if self.is_one_sided == (self.value is not None):
+            raise ValueError(
+                f"'value' cannot be combined with '{given[0]}'. Remove one of them."
+                if self.is_one_sided
+                else f"expected a value with '{given[0]}', got none"
+            )
+        if self.n is not None and self.sd is None:
+            raise ValueError("'n' cannot be without 'sd'. Remove it, or add 'sd'.")
         if self.within_sems is not None and self.column is not None:
             raise ValueError(
                 "'within_sems' cannot be combined with 'column', which has no standard "
@@ -79,10 +106,32 @@ class Expectation(Params):
         return f"{self.quantity} {self.column}" if self.column else self.quantity
 
     @property
+    def text(self) -> str:
+        """What is expected, with its error or limits."""
+        if self.is_one_sided:
+            ends = (("at least", self.at_least), ("at most", self.at_most))
+            return " and ".join(f"{w} {end:g}" for w, end in ends if end is not None)
+        if self.limits is not None:
+            low, high = self.limits
+            sems = self.within_sems
+            more = f" or within {sems:g} standard errors" if sems is not None else ""
+            return f"{self.value:g} in [{low:g}, {high:g}]{more}"
+        if self.se is not None:
+            return f"{self.value:g} +- {self.se:g}, its error"
+        runs = f", one of {self.n} runs" if self.n is not None else ""
+        return f"{self.value:g} +- {self.sd:g}{runs}"
+
+    @property
+    def is_one_sided(self) -> bool:
+        """Whether an interval must lie on one side, or between two limits."""
+        return self.at_least is not None or self.at_most is not None
+
+    @property
     def limits(self) -> tuple[float, float] | None:
         """Smallest and largest value allowed; None without `within`."""
         if self.within is None or isinstance(self.within, tuple):
             return self.within
+        assert self.value is not None
         return self.value - self.within, self.value + self.within
 
 
