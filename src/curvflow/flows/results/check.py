@@ -17,8 +17,6 @@ from curvflow.schemas.kinds.shared.tables import CONVERGED, UNCONVERGED
 from curvflow.schemas.nodes import Label, Table
 from curvflow.schemas.study.study import Expectation
 from curvflow.schemas.words import counted
-from curvflow.tasks.statistics.differences import holm
-from curvflow.tasks.statistics.means import student_half, welch_p
 
 # Differences of more standard deviations of one run than these contradict.
 MAX_SCATTER = 3.0
@@ -98,6 +96,8 @@ class Finding:
     @property
     def p_means(self) -> float:
         """Two-sided p-value of equal means by Welch's test; NaN if there is none."""
+        from curvflow.tasks.statistics.means import welch_p  # which loads SciPy
+
         if not math.isfinite(self.z):
             return math.nan
         return welch_p(
@@ -169,6 +169,8 @@ class Finding:
     @property
     def _by_interval(self) -> Verdict:
         """Return whether an interval of 95 % lies where it should, or beyond."""
+        from curvflow.tasks.statistics.means import student_half  # which loads SciPy
+
         least = -math.inf if self.expected.at_least is None else self.expected.at_least
         most = math.inf if self.expected.at_most is None else self.expected.at_most
         half = student_half(self._own_error, self.count or math.inf, 1 - LEVEL)
@@ -223,6 +225,8 @@ def corrected(findings: Sequence[Finding]) -> list[Finding]:
     Reference:
         Holm (1979), Scandinavian Journal of Statistics 6(2).
     """
+    from curvflow.tasks.statistics.differences import holm  # which loads SciPy
+
     p_values = holm(np.array([finding.p_means for finding in findings]))
     return [
         finding if math.isnan(p) else replace(finding, corrected=float(p))
