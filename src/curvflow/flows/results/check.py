@@ -263,7 +263,6 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
     judge, basis = _judge(view.kind, name), _basis(view.kind, name)
     wanted = (name, error, judge, basis)
     names = [variable for variable in wanted if view.kind.output(variable)]
-    columns = MEASURED if expected.column is None else (expected.column,)
     rows = results.records(
         expected.stage, where=where, variables=None if is_table else names
     )
@@ -271,18 +270,10 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
     for row in rows:
         by_point[tuple(row[dim] for dim in view.dims)].append(row)
     for number, point in enumerate(view.points):
-        rows_at = by_point[point]
+        values = [(r[name], r.get(error), r) for r in by_point[point] if name in r]
         if is_table:
-            values = [
-                (row[column], _error(row, expected), row)
-                for row in rows_at
-                if row.get("quantity") == name
-                for column in columns
-                if column in row
-            ]
-        else:
-            values = [(r[name], r.get(error), r) for r in rows_at if name in r]
-        nothing: tuple[object, object, Mapping[str, Any]] = None, None, {}
+            values = _cells(by_point[point], expected)
+        nothing: Cell = None, None, {}
         measured, sem, beside = values[0] if len(values) == 1 else nothing
         yield Finding(
             expected,
@@ -298,9 +289,20 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
         )
 
 
-def _error(row: Mapping[str, Any], expected: Expectation) -> object:
-    """Return the standard error of a row, which is that of its statistic."""
-    return row.get("sem") if expected.column is None else None
+Cell = tuple[object, object, Mapping[str, Any]]
+
+
+def _cells(rows: Iterable[Mapping[str, Any]], expected: Expectation) -> list[Cell]:
+    """Return values of a table with their errors, which only its statistic has."""
+    named = expected.column
+    columns = MEASURED if named is None else (named,)
+    return [
+        (row[column], row.get("sem") if named is None else None, row)
+        for row in rows
+        if row.get("quantity") == expected.quantity
+        for column in columns
+        if column in row
+    ]
 
 
 def _count(row: Mapping[str, Any]) -> int | None:

@@ -113,8 +113,8 @@ class Expectation(Params):
             return " and ".join(f"{w} {end:g}" for w, end in ends if end is not None)
         if self.limits is not None:
             low, high = self.limits
-            sems = self.within_sems
-            more = f" or within {sems:g} standard errors" if sems is not None else ""
+            errors = self.within_sems
+            more = "" if errors is None else f" or within {errors:g} standard errors"
             return f"{self.value:g} in [{low:g}, {high:g}]{more}"
         if self.se is not None:
             return f"{self.value:g} +- {self.se:g}, its error"

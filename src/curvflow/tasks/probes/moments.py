@@ -204,9 +204,7 @@ def _outcome(
             basis=params.basis,
             is_positive=params.operator in SEMIDEFINITE,
         )
-    shift, scale = 0.0, 1.0
-    if params.basis == "chebyshev":
-        shift, scale = support_2.mean().item(), (support_2[1] - support_2[0]).item() / 2
+    shift, scale = _of_order_one(params, support_2, size)
     return Outcome(
         {
             "order": np.arange(orders, dtype=np.int64),
@@ -219,11 +217,21 @@ def _outcome(
             "num_draws": np.array(count, dtype=np.int64),
             "basis": np.array(params.basis),
             "support": support_2.numpy(),
-            "trace": (size * (shift + scale * means[1])).numpy(),
-            "trace_sem": (size * scale * errors[1]).numpy(),
-            "trace_low": (size * (shift + scale * low[1])).numpy(),
-            "trace_high": (size * (shift + scale * high[1])).numpy(),
+            "trace": (shift + scale * means[1]).numpy(),
+            "trace_sem": (scale * errors[1]).numpy(),
+            "trace_low": (shift + scale * low[1]).numpy(),
+            "trace_high": (shift + scale * high[1]).numpy(),
             "size": np.array(size, dtype=np.int64),
             "num_matvecs": np.array(products, dtype=np.int64),
         }
     )
+
+
+def _of_order_one(
+    params: MomentsParams, support_2: Tensor, size: int
+) -> tuple[float, float]:
+    """Return a and b of the trace a + b m, with m the moment of order one."""
+    if params.basis == "power":
+        return 0.0, float(size)
+    low, high = support_2.tolist()
+    return size * (low + high) / 2, size * (high - low) / 2
