@@ -13,9 +13,9 @@ and negative parts; those of a network come from its dense matrix, coefficients 
 
 Prints per variable: numbers compared, how many of their 95 % intervals hold the truth,
 with a binomial interval of 95 %, median |z|, how many are flagged as converged, how
-many of these are covered and how many of their flags are right, and the worst case with
-the command that repeats it. Intervals are `x_low` to `x_high` where a kind has them,
-else Student's t times `x_sem`.
+many of these and of the others are covered, how many of their flags are right, and the
+worst case with the command that repeats it. Intervals are `x_low` to `x_high` where a
+kind has them, else Student's t times `x_sem`.
 
 A flag of a quadrature says how far the rule may be off, whatever the random vectors
 are. It is right if the same probe with as many steps as there are dimensions, whose
@@ -53,9 +53,8 @@ from curvflow.schemas.kinds import all_kinds, find_kind
 MANY = 10**6  # degrees of freedom where a kind states no interval and no sample size
 LONG, EXACT = 1000, "_exact"  # steps, more than there are dimensions
 # Stages whose flag is about a rule: how many standard errors of the vectors it may be
-# off, unless it is off by less than ENOUGH of the value.
-ALLOWED = {"dimension": 1.0, "logdet": 2.0}
-ENOUGH = 0.01
+# off, unless it is off by less than that part of the value.
+ALLOWED = {"dimension": (1.0, 0.01), "logdet": (2.0, 1e-9)}
 SLACK = 1e-7  # of the truth: rounding of products and of the dense matrix
 NETWORK_SHARE = 0.3
 POSTERIOR_SHARE = 0.15
@@ -372,14 +371,18 @@ def arrays_of(results: curvflow.Results, stage: str) -> dict[str, Any]:
 
 
 def off(
-    allowed: float, name: str, result: Mapping[str, Any], exact: Mapping[str, Any]
+    allowed: tuple[float, float],
+    name: str,
+    result: Mapping[str, Any],
+    exact: Mapping[str, Any],
 ) -> list[float]:
     """Return how far rules are off, in parts of what their flag says."""
     values, vectors, truths = (
         np.atleast_1d(array)
         for array in (result[name], result[f"{name}_vectors"], exact[name])
     )
-    may = np.maximum(allowed * vectors, ENOUGH * np.abs(values))
+    errors, part = allowed
+    may = np.maximum(errors * vectors, part * np.abs(values)) + 1e-300
     apart = np.maximum(np.abs(values - truths) - SLACK * np.abs(values), 0.0)
     return [float(share) for share in apart / may]
 
@@ -397,9 +400,9 @@ def report(numbers: list[Compared]) -> None:
     """Print the table in Markdown."""
     print(
         "| variable | numbers | covered, % | median z | converged, % of all | "
-        "of these covered, % | flags right, % | worst, z | case |"
+        "of these covered, % | of others, % | flags right, % | worst, z | case |"
     )
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     by_variable: dict[str, list[Compared]] = defaultdict(list)
     for number in numbers:
         by_variable[number.variable].append(number)
@@ -408,6 +411,7 @@ def report(numbers: list[Compared]) -> None:
         is_judged = same[0].converged is not None
         right = sum(number.is_right for number in flagged)
         held = sum(number.is_covered for number in flagged)
+        others = [number.is_covered for number in same if not number.converged]
         worst = max(same, key=lambda number: number.z)
         covered = share(sum(number.is_covered for number in same), len(same))
         median = np.median([number.z for number in same])
@@ -418,6 +422,7 @@ def report(numbers: list[Compared]) -> None:
             f"{median:.2f}",
             f"{100 * len(flagged) / len(same):.0f}" if is_judged else "-",
             share(held, len(flagged)) if is_judged else "-",
+            share(sum(others), len(others)) if is_judged else "-",
             share(right, len(flagged)) if is_judged else "-",
             f"{worst.z:.1f}",
             f"`--case {worst.case}`",

@@ -58,13 +58,16 @@ def test_the_table_has_shares_with_binomial_intervals_and_the_worst_case(capsys)
     *_, row = capsys.readouterr().out.splitlines()
     assert row == (
         "| trace.trace | 2 | 50.0 (1.3 to 98.7) | 1.00 | 50 | 0.0 (0.0 to 97.5) "
-        "| 100.0 (2.5 to 100.0) | 2.0 | `--case 7` |"
+        "| 100.0 (2.5 to 100.0) | 100.0 (2.5 to 100.0) | 2.0 | `--case 7` |"
     )
 
 
 def test_a_flag_of_a_rule_is_held_to_what_it_says_of_the_rule():
     says = {"x": 3.0, "x_vectors": 0.1}
-    near, far = (truth.off(1.0, "x", says, {"x": exact}) for exact in (3.05, 3.2))
+    near, far = (
+        truth.off((1.0, 0.01), "x", says, {"x": exact}) for exact in (3.05, 3.2)
+    )
+    assert truth.off((1.0, 0.01), "x", {"x": 0.0, "x_vectors": 0.0}, {"x": 0.0}) == [0]
     assert near == [pytest.approx(0.5, abs=1e-5)]
     assert far == [pytest.approx(2.0, abs=1e-5)]
     for (off,), is_right in ((near, True), (far, False)):

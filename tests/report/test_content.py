@@ -88,7 +88,7 @@ def test_expectations_stand_with_z_and_verdict_the_contradicted_first(written):
     assert (first.verdict, second.verdict) == ("contradicted", "not measured")
     assert first.z == f"{(3.23456789 - 1.2) / 0.05:+.1f}"
     assert first.measured == "3.235"
-    assert first.value == "1.2 \u00b1 0.05"
+    assert first.value == "1.2, sd 0.05"
     assert third.verdict == "agrees"
     assert third.source == "a book & its <b>table</b>"
 

@@ -187,7 +187,7 @@ def test_every_expectation_is_that_of_check_and_of_the_arrays(tables, told, resu
         assert row["verdict"].text.strip() == one["verdict"]
         assert row["source"].value == one["source"]
         assert shown(row)["measured"] == plain(one["measured"])
-        assert row["expected"].text.startswith(f"{one['expected']:g} ")
+        assert row["expected"].text.startswith(f"{one['expected']:g}")
         if one["measured"] is None:
             assert row["sem"].text == row["z"].text == ""
             continue

@@ -61,8 +61,8 @@ def hessian(
         >>> H = curvflow.hessian(net, "sse", (x, x))
         >>> H
         SymmetricOperator(hessian, 1 by 1, float64, cpu)
-        >>> H.trace(num_probes=4)  # 2 x^2, its mean
-        Trace(5 ± 0, 4 products)
+        >>> H.trace(num_probes=32)  # 2 x^2, its mean
+        Trace(5 ± 0, 32 products)
     """
     curvature = modules.hessian(
         module,

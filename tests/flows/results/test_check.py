@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
-from curvflow.flows.results.check import MEASURED, Finding
+from curvflow.flows.results.check import MEASURED, Finding, corrected, gravest_first
 from curvflow.schemas.kinds import all_kinds
 from curvflow.schemas.nodes import Table
 from curvflow.schemas.study.expectations import Expectation
@@ -41,21 +41,51 @@ def test_there_are_tables():
         ({"within": 1.0, "within_sems": 2}, 5.5, math.inf, "agrees"),
         ({"within": 1.0, "within_sems": 2}, 50.0, math.inf, "undecided"),
         ({"within": 1.0, "within_sems": 2}, 50.0, 30.0, "agrees"),
-        ({"within": 1.0, "within_sems": 2}, 50.0, math.nan, "contradicted"),
+        ({"within": 1.0, "within_sems": 2}, 50.0, math.nan, "undecided"),
+        ({"within": 1.0, "within_sems": 2}, 5.5, math.nan, "agrees"),
     ],
 )
 def test_an_infinite_error_decides_nothing(tolerance, measured, sem, verdict):
     expected = Expectation(stage="s", quantity="q", value=5.0, **tolerance)
-    assert Finding(expected, {}, measured, sem).verdict == verdict
+    assert Finding(expected, {}, measured, sem, sort="mean").verdict == verdict
 
 
-def test_one_run_tells_no_error():
-    expected = Expectation(stage="s", quantity="q", value=5.0, sd=1.0, n=10)
-    assert Finding(expected, {}, 5.0, math.nan, count=1).verdict == "undecided"
-    assert Finding(expected, {}, 5.0, math.nan).verdict == "agrees"  # exact
+def test_what_has_no_error_is_exact_and_what_has_one_unknown_is_not():
+    printed = Expectation(stage="s", quantity="q", value=5.0, sd=1.0, n=10)
     above = Expectation(stage="s", quantity="q", at_least=0.0)
-    assert Finding(above, {}, 5.0, math.nan, count=1).verdict == "undecided"
-    assert Finding(above, {}, 5.0, math.nan).verdict == "agrees"
+    for expected in (printed, above):
+        assert Finding(expected, {}, 5.0).verdict == "agrees"
+        unknown = Finding(expected, {}, 5.0, sort="mean")
+        assert (unknown.verdict, "not known" in unknown.reason) == ("undecided", True)
+        assert math.isnan(unknown.p_means)
+
+
+def test_a_single_node_is_compared_with_the_scatter_alone():
+    expected = Expectation(stage="s", quantity="q", value=5.0, sd=1.0, n=10)
+    for measured, verdict in ((7.5, "agrees"), (8.1, "agrees"), (8.2, "contradicted")):
+        for finding in (
+            Finding(expected, {}, measured),
+            Finding(expected, {}, measured, 0.01, sort="estimate"),
+        ):
+            assert finding.verdict == verdict
+            assert math.isnan(finding.z)
+
+
+def test_a_sign_needs_the_interval_that_the_table_states():
+    above = Expectation(stage="s", quantity="q", at_least=0.0)
+    for low, high, verdict in (
+        (0.1, 0.9, "agrees"),
+        (-0.1, 1.1, "undecided"),
+        (-0.9, -0.1, "contradicted"),
+    ):
+        found = Finding(above, {}, (low + high) / 2, 0.1, low, high, sort="mean")
+        assert found.verdict == verdict
+
+
+def mean_of(values, expected):
+    sem = values.std(ddof=1) / len(values) ** 0.5
+    freedom = len(values) - 1
+    return Finding(expected, {}, values.mean(), sem, freedom=freedom, sort="mean")
 
 
 def test_means_are_compared_as_welch_does():
@@ -70,8 +100,7 @@ def test_means_are_compared_as_welch_does():
             sd=theirs.std(ddof=1),
             n=len(theirs),
         )
-        sem = ours.std(ddof=1) / len(ours) ** 0.5
-        finding = Finding(expected, {}, ours.mean(), sem, len(ours))
+        finding = mean_of(ours, expected)
         known = ttest_ind(ours, theirs, equal_var=False)
         assert finding.p_means == pytest.approx(known.pvalue)
         assert finding.z == pytest.approx(known.statistic)
@@ -83,13 +112,39 @@ def test_equal_means_are_told_to_differ_as_often_as_the_level_says():
     for _ in range(1500):
         theirs, ours = draw.normal(size=10), draw.normal(size=30)
         sd = theirs.std(ddof=1)
-        expected = Expectation(
-            stage="s", quantity="q", value=theirs.mean(), sd=sd, n=10
-        )
-        sem = ours.std(ddof=1) / 30**0.5
-        verdicts.append(Finding(expected, {}, ours.mean(), sem, 30).verdict)
+        value = theirs.mean()
+        expected = Expectation(stage="s", quantity="q", value=value, sd=sd, n=10)
+        verdicts.append(mean_of(ours, expected).verdict)
     assert 0.03 < verdicts.count("differs_in_mean") / 1500 < 0.07
     assert verdicts.count("contradicted") == 0
+
+
+def test_nothing_is_contradicted_of_which_the_means_may_be_equal():
+    expected = Expectation(stage="s", quantity="q", value=0.0, sd=1.0, n=10)
+    far = Finding(expected, {}, 3.1, 0.99, freedom=1, sort="mean")
+    assert (far.verdict, far.p_means > 0.1) == ("undecided", True)
+    assert Finding(expected, {}, 3.1, 0.1, freedom=9, sort="mean").verdict == (
+        "contradicted"
+    )
+
+
+def test_only_tests_of_means_are_corrected():
+    printed = Expectation(stage="s", quantity="q", value=0.0, sd=1.0, n=10)
+    unknown = [Finding(printed, {}, 0.1, sort="mean")] * 20
+    differing = Finding(printed, {}, 0.9, 0.1, freedom=9, sort="mean")
+    *_, last = corrected([*unknown, differing])
+    assert last.corrected == pytest.approx(differing.p_means)
+    assert last.verdict == differing.verdict == "differs_in_mean"
+
+
+def test_the_gravest_come_first():
+    above = Expectation(stage="s", quantity="q", at_least=0.0)
+    found = [Finding(above, {}, value) for value in (1.0, -1.0, math.nan)]
+    assert [one.verdict for one in gravest_first(found)] == [
+        "contradicted",
+        "not measured",
+        "agrees",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -99,8 +154,9 @@ def test_equal_means_are_told_to_differ_as_often_as_the_level_says():
         ({"within": 1.0, "at_least": 0.0}, "'within' cannot be combined"),
         ({"at_least": 0.0}, "'value' cannot be combined with 'at_least'"),
         ({}, "expected one of 'sd', 'se', 'within', 'at_least' and 'at_most'"),
-        ({"se": 1.0, "n": 4}, "'n' cannot be without 'sd'"),
+        ({"se": 1.0, "n": 4}, "'n' cannot be combined with 'se'"),
         ({"sd": 1.0, "n": 1}, "greater than or equal to 2"),
+        ({"se": 1.0, "within_sems": 2.0}, "'within_sems' cannot be combined with 'se'"),
     ],
 )
 def test_tolerances_that_contradict_are_refused(entry, message):
@@ -111,3 +167,8 @@ def test_tolerances_that_contradict_are_refused(entry, message):
 def test_a_tolerance_needs_a_value():
     with pytest.raises(ValueError, match="expected a value with 'sd', got none"):
         Expectation(stage="s", quantity="q", sd=1.0)
+
+
+def test_ends_that_leave_nothing_between_are_refused():
+    with pytest.raises(ValueError, match=r"expected at_least of at most 0\.5"):
+        Expectation(stage="s", quantity="q", at_least=1.0, at_most=0.5)

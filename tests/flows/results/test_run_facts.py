@@ -35,9 +35,9 @@ def test_expected_values_state_their_spread_or_their_limits():
     def text(**given):
         return expected_text(Finding(Expectation(stage="s", quantity="q", **given), {}))
 
-    assert text(value=1.2, sd=0.05) == "1.2 \u00b1 0.05"
-    assert text(value=1.2, sd=0.05, n=10) == "1.2 \u00b1 0.05, one of 10 runs"
-    assert text(value=1.2, se=0.05) == "1.2 \u00b1 0.05, its error"
+    assert text(value=1.2, sd=0.05) == "1.2, sd 0.05"
+    assert text(value=1.2, sd=0.05, n=10) == "1.2, sd 0.05 over 10 runs"
+    assert text(value=1.2, se=0.05) == "1.2 \u00b1 0.05"
     assert text(value=1.0, within=0.5, within_sems=3.0) == (
         "1 in [0.5, 1.5] or within 3 standard errors"
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t, ttest_ind
 
-from curvflow.tasks.statistics.means import student_half, welch_p
+from curvflow.tasks.statistics.means import freedom_of, welch_p
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -17,7 +17,9 @@ def test_welch_is_that_of_the_values(seed):
         for _ in range(2)
     )
     errors = tuple(x.std(ddof=1) / len(x) ** 0.5 for x in (first, second))
-    found = welch_p(first.mean() - second.mean(), errors, (len(first), len(second)))
+    found = welch_p(
+        first.mean() - second.mean(), errors, (len(first) - 1, len(second) - 1)
+    )
     assert found == pytest.approx(ttest_ind(first, second, equal_var=False).pvalue)
 
 
@@ -25,10 +27,22 @@ def test_errors_that_are_known_are_normal():
     assert welch_p(1.96, (1.0, 0.0), (math.inf, math.inf)) == pytest.approx(
         2 * norm.sf(1.96), rel=1e-6
     )
-    one_sample = welch_p(2.0, (1.0, 0.0), (8, math.inf))
+    one_sample = welch_p(2.0, (1.0, 0.0), (7, math.inf))
     assert one_sample == pytest.approx(2 * t.sf(2.0, 7))
 
 
-def test_half_of_an_interval_is_students():
-    assert student_half(0.5, 10, 0.95) == pytest.approx(0.5 * t.ppf(0.975, 9))
-    assert student_half(0.5, math.inf, 0.95) == pytest.approx(0.98, abs=1e-3)
+def test_errors_that_are_tiny_or_of_other_sizes_are_compared():
+    assert welch_p(1.0, (1e-200, 0.0), (9, math.inf)) == 0
+    assert welch_p(0.0, (1e-200, 0.0), (9, math.inf)) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("freedom", [1, 3.5, 9, 200])
+def test_an_interval_tells_the_freedom_of_its_error(freedom):
+    half = 0.5 * t.ppf(0.975, freedom)
+    assert freedom_of(half, 0.5) == pytest.approx(freedom, rel=1e-3)
+
+
+def test_an_interval_that_is_normal_or_unknown_has_no_end_of_freedom():
+    assert freedom_of(norm.ppf(0.975), 1.0) > 1e5
+    for half, error in ((math.nan, 1.0), (1.0, math.nan), (1.0, 0.0), (0.5, 1.0)):
+        assert freedom_of(half, error) == math.inf

@@ -60,6 +60,9 @@ def command(
     findings = check(results, opened.study.expect)
     if holm:
         findings = corrected(findings)
+        tests = sum(finding.corrected is not None for finding in findings)
+        text = f"{counted(tests, 'test')} of means corrected"
+        typer.echo(f"{text}; limits and intervals are not", err=True)
     for stage in dict.fromkeys(
         expectation.stage for expectation in opened.study.expect
     ):
@@ -89,7 +92,8 @@ def _line(finding: Finding) -> str:
     node = node_label(expected.stage, finding.coords)
     # A number and its tolerance stay on one line.
     expected_text = f"expected {expected.text}".replace(" ", NO_BREAK)
-    doubts = f"; {finding.doubts}" if finding.doubts else ""
+    notes = [note for note in (finding.reason, finding.doubts) if note]
+    doubts = "".join(f"; {note}" for note in notes)
     return textwrap.fill(
         f"{node} {expected.label}: {_measured(finding)}{expected_text}"
         f"{_errors(finding)}{doubts}",

@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 from curvflow.flows.deployed.messages import Messages
 from curvflow.flows.plan.plan import Plan
-from curvflow.flows.results.check import Finding
+from curvflow.flows.results.check import Finding, counts, gravest_first
 from curvflow.flows.results.run_facts import (
     OUTCOMES,
     digits,
@@ -225,17 +225,22 @@ def _diverged(plan: Plan) -> list[str]:
 def _expected(findings: Sequence[Finding]) -> list[str]:
     if not findings:
         return []
+    first = gravest_first(findings)
     rows = [
         (
             finding.verdict,
             node_label(finding.expected.stage, finding.coords),
-            finding.expected.quantity,
+            finding.expected.label,
             digits(finding.measured, finding.sem),
             expected_text(finding),
         )
-        for finding in findings[: 5 * MOST]
+        for finding in first[: 5 * MOST]
     ]
-    return _table(("verdict", "node", "quantity", "measured", "expected"), rows)
+    counted = [f"{n} {verdict}" for verdict, n in counts(findings).items() if n]
+    table = _table(("verdict", "node", "quantity", "measured", "expected"), rows)
+    left = len(first) - len(rows)
+    more = ["", f"and {left} more"] if left else []
+    return [", ".join(counted), "", *table, *more]
 
 
 def _more(what: Sequence[object] | Mapping[Any, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from curvflow.errors import (
 )
 from curvflow.flows.report.basis import Basis
 from curvflow.flows.report.origins import Origins
-from curvflow.flows.results.check import Finding, check
+from curvflow.flows.results.check import Finding, check, gravest_first
 from curvflow.flows.results.run_facts import digits, expected_text
 from curvflow.schemas.words import node_label
 
@@ -34,7 +34,7 @@ class Comparison:
         value: the expected value with its error or limits.
         z: in deviations of one run of the source, or else in errors of both means;
             empty if only limits are known.
-        place: z within what the small drawing shows; None without z.
+        place: z within what the small drawing shows, of deviations of one run.
         verdict: of `VERDICTS`.
         source: of the expected value.
         doubts: unconverged estimates behind it, differing settings, what is assumed.
@@ -82,23 +82,16 @@ def expectations(basis: Basis, origins: Origins) -> Expectations:
             findings.append(Finding(expectation, expectation.where))
         except UnknownNameError:  # an earlier run had no such stage, label or kind
             findings.append(Finding(expectation, expectation.where))
-    lines = [_comparison(basis, origins, expectation) for expectation in findings]
-    order = (
-        "contradicted",
-        "differs_in_mean",
-        "not measured",
-        "undecided",
-        "agrees",
-    )
-    return Expectations(
-        sorted(lines, key=lambda line: order.index(line.verdict)), unreadable
-    )
+    lines = [
+        _comparison(basis, origins, finding) for finding in gravest_first(findings)
+    ]
+    return Expectations(lines, unreadable)
 
 
 def _comparison(basis: Basis, origins: Origins, finding: Finding) -> Comparison:
     stage = finding.expected.stage
     z = finding.z if math.isnan(finding.scatter) else finding.scatter
-    has_z = math.isfinite(z)
+    has_z, is_drawn = math.isfinite(z), math.isfinite(finding.scatter)
     return Comparison(
         node_label(stage, finding.coords),
         _origin(basis, origins, finding),
@@ -108,10 +101,10 @@ def _comparison(basis: Basis, origins: Origins, finding: Finding) -> Comparison:
         digits(finding.sem, finding.sem),
         expected_text(finding),
         f"{z:+.1f}" if has_z else "",
-        max(-DRAWN, min(DRAWN, z)) if has_z else None,
+        max(-DRAWN, min(DRAWN, finding.scatter)) if is_drawn else None,
         finding.verdict,
         finding.expected.source,
-        finding.doubts,
+        "; ".join(note for note in (finding.reason, finding.doubts) if note),
     )
 
 

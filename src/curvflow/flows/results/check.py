@@ -22,6 +22,7 @@ from curvflow.schemas.words import counted
 MAX_SCATTER = 3.0
 # Means differ, and intervals are of that confidence.
 LEVEL = 0.05
+NORMAL = 1.959964  # of an estimate that states no interval
 # The statistic of a table, by its column; each kind has one of them.
 MEASURED = ("mean", "coverage", "correlation", "mean_rank", "exponent")
 # What a condition is that nothing shows to hold.
@@ -31,6 +32,8 @@ Verdict = Literal[
     "agrees", "differs_in_mean", "contradicted", "undecided", "not measured"
 ]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+Sort = Literal["mean", "estimate", "exact"]
+NOISY = "its error exceeds the one expected"
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,12 @@ class Finding:
         coords: labels of the node.
         measured: the value found; NaN if there is none.
         sem: its standard error; NaN if unknown.
-        count: runs that it is the mean of; None if it is no mean over runs.
+        low: lower end of its interval; NaN if unknown.
+        high: upper end.
+        freedom: degrees of freedom of the standard error; None as the interval has
+            them.
+        sort: `mean` over runs, `estimate` of one node with an error of its own, or
+            `exact`, of which no error is stated.
         corrected: `p_means` corrected for all cells; None if it stands alone.
         unconverged: how many of the estimates, or pairs of such, behind it are not
             converged; None if nothing judges them.
@@ -56,7 +64,10 @@ class Finding:
     coords: Mapping[str, Label]
     measured: float = math.nan
     sem: float = math.nan
-    count: int | None = None
+    low: float = math.nan
+    high: float = math.nan
+    freedom: float | None = math.inf
+    sort: Sort = "exact"
     corrected: float | None = None
     unconverged: int | None = None
     paired: bool = False
@@ -87,136 +98,175 @@ class Finding:
 
     @property
     def z(self) -> float:
-        """Difference in standard errors of both means; NaN if these are not known."""
+        """Difference in standard errors of both means; NaN if none are compared."""
         source = self._source_error
-        if math.isnan(source) or math.isinf(self.sem):
+        if math.isnan(source) or not math.isfinite(self.own_error):
             return math.nan
-        return self.difference / math.hypot(source, self._own_error)
+        return self.difference / math.hypot(source, self.own_error)
 
     @property
     def p_means(self) -> float:
         """Two-sided p-value of equal means by Welch's test; NaN if there is none."""
-        from curvflow.tasks.statistics.means import welch_p  # which loads SciPy
-
-        if not math.isfinite(self.z):
-            return math.nan
-        return welch_p(
-            self.difference,
-            (self._source_error, self._own_error),
-            (self.expected.n or math.inf, self.count or math.inf),
+        from curvflow.tasks.statistics.means import (  # which loads SciPy
+            freedom_of,
+            welch_p,
         )
+
+        if math.isnan(self.z):
+            return math.nan
+        errors = (self._source_error, self.own_error)
+        freedom = self.freedom
+        if freedom is None:
+            freedom = freedom_of((self.high - self.low) / 2, self.sem)
+        runs = (self.expected.n or math.inf) - 1
+        return welch_p(self.difference, errors, (runs, freedom))
+
+    @property
+    def own_error(self) -> float:
+        """Standard error of the value measured; 0 of one that has none."""
+        return 0.0 if self.sort == "exact" else self.sem
 
     @property
     def verdict(self) -> Verdict:
         """Return whether the value agrees."""
+        return self._judged[0]
+
+    @property
+    def reason(self) -> str:
+        """Why the value is undecided; else empty."""
+        return self._judged[1]
+
+    @property
+    def _judged(self) -> tuple[Verdict, str]:
         if not math.isfinite(self.measured):
-            return "not measured"
-        if self.count == 1 and self._takes_error:
-            return "undecided"  # one run tells no error
+            return "not measured", ""
         if self.expected.is_one_sided:
             return self._by_interval
         if self.expected.limits is not None:
             return self._by_limits
-        return self._by_means
+        if not math.isfinite(self.own_error):
+            return "undecided", self._no_error
+        if self.expected.se is not None:
+            return self._by_error(self.expected.se)
+        return self._by_scatter
 
     @property
-    def _takes_error(self) -> bool:
-        return self.expected.limits is None or self.expected.within_sems is not None
+    def _no_error(self) -> str:
+        infinite = math.isinf(self.sem)
+        return "its error is infinite" if infinite else "its error is not known"
 
     @property
     def _source_error(self) -> float:
-        """Standard error of the value expected; NaN if it is not known."""
+        """Standard error of a mean that another is compared with; else NaN."""
         expected = self.expected
-        if expected.sd is not None:
-            return expected.sd / math.sqrt(expected.n) if expected.n else math.nan
-        return math.nan if expected.se is None else expected.se
+        if expected.se is not None:
+            return expected.se
+        if expected.sd is None or expected.n is None or self.sort != "mean":
+            return math.nan
+        return expected.sd / math.sqrt(expected.n)
 
     @property
-    def _own_error(self) -> float:
-        """Standard error of the value measured; one without an error is exact."""
-        return 0.0 if math.isnan(self.sem) else self.sem
+    def _differs(self) -> bool:
+        p = self.p_means if self.corrected is None else self.corrected
+        return p < LEVEL
+
+    def _by_error(self, se: float) -> tuple[Verdict, str]:
+        if self._differs:
+            return "contradicted", ""
+        is_noisy = self.own_error > se
+        return ("undecided", NOISY) if is_noisy else ("agrees", "")
 
     @property
-    def _by_means(self) -> Verdict:
-        """Compare with the scatter of one run of the source, and with its mean."""
-        printed = self.expected.sd or self.expected.se or 0.0
-        p_means = self.p_means if self.corrected is None else self.corrected
-        differs = p_means < LEVEL
-        if self.expected.sd is None:
-            is_noisy = self._own_error > printed
-            return "contradicted" if differs else _unless(is_noisy)
-        far = MAX_SCATTER * math.hypot(printed, self._own_error)
-        if self._own_error > printed and abs(self.difference) <= far:
-            return "undecided"
-        if abs(self.scatter) > MAX_SCATTER:
-            return "contradicted"
-        return "differs_in_mean" if differs else "agrees"
+    def _by_scatter(self) -> tuple[Verdict, str]:
+        """Compare with the scatter of one run of the source, and with its mean.
+
+        One run is compared with the scatter alone, about a mean that is uncertain.
+        """
+        sd, n = self.expected.sd or 0.0, self.expected.n
+        is_mean = self.sort == "mean" and n is not None
+        around = sd * math.sqrt(1 + 1 / n) if n and not is_mean else sd
+        far = MAX_SCATTER * (around if is_mean else math.hypot(around, self.own_error))
+        is_far = abs(self.difference) > far
+        if is_far and is_mean and not self._differs:
+            return "undecided", "far off, but the means may be equal"
+        if is_far:
+            return "contradicted", ""
+        if self.own_error > sd:
+            return "undecided", NOISY
+        return ("differs_in_mean" if self._differs else "agrees"), ""
 
     @property
-    def _by_limits(self) -> Verdict:
+    def _by_limits(self) -> tuple[Verdict, str]:
         expected = self.expected
         assert expected.limits is not None
         low, high = expected.limits
         if low <= self.measured <= high:
-            return "agrees"
+            return "agrees", ""
         if expected.within_sems is None:
-            return "contradicted"
-        if math.isinf(self.sem):
-            return "undecided"  # everything lies within an infinite error
-        is_near = abs(self.difference) <= expected.within_sems * self.sem
-        return "agrees" if is_near else "contradicted"
+            return "contradicted", ""
+        if not math.isfinite(self.own_error):
+            return "undecided", self._no_error
+        is_near = abs(self.difference) <= expected.within_sems * self.own_error
+        return ("agrees" if is_near else "contradicted"), ""
 
     @property
-    def _by_interval(self) -> Verdict:
-        """Return whether an interval of 95 % lies where it should, or beyond."""
-        from curvflow.tasks.statistics.means import student_half  # which loads SciPy
-
+    def _by_interval(self) -> tuple[Verdict, str]:
+        """Return whether the interval lies where it should, or beyond."""
         least = -math.inf if self.expected.at_least is None else self.expected.at_least
         most = math.inf if self.expected.at_most is None else self.expected.at_most
-        half = student_half(self._own_error, self.count or math.inf, 1 - LEVEL)
-        low, high = self.measured - half, self.measured + half
+        ends = (self.measured, self.measured)
+        low, high = ends if self.sort == "exact" else (self.low, self.high)
+        if math.isnan(low) or math.isnan(high):
+            return "undecided", "its interval is not known"
         if least <= low and high <= most:
-            return "agrees"
-        return "contradicted" if high < least or low > most else "undecided"
+            return "agrees", ""
+        if high < least or low > most:
+            return "contradicted", ""
+        return "undecided", f"its interval is {low:.3g} to {high:.3g}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding as plain data."""
+        expected = self.expected
+        given = ("sd", "n", "se", "within_sems", "at_least", "at_most")
+        found = ("measured", "sem", "low", "high", "scatter", "z", "p_means")
         return {
-            "stage": self.expected.stage,
+            "stage": expected.stage,
             "where": dict(self.coords),
-            "quantity": self.expected.quantity,
-            "column": self.expected.column,
-            "expected": self.expected.value,
-            "sd": self.expected.sd,
-            "n": self.expected.n,
-            "se": self.expected.se,
-            "within": self.expected.limits,
-            "within_sems": self.expected.within_sems,
-            "at_least": self.expected.at_least,
-            "at_most": self.expected.at_most,
-            "measured": self.measured,
-            "sem": self.sem,
-            "count": self.count,
-            "scatter": self.scatter,
-            "z": self.z,
-            "p_means": self.p_means,
+            "quantity": expected.quantity,
+            "column": expected.column,
+            **{name: getattr(expected, name) for name in given},
+            "expected": expected.value,
+            "within": expected.limits,
+            **{name: getattr(self, name) for name in found},
             "p_corrected": self.corrected,
             "verdict": self.verdict,
+            "reason": self.reason,
             "unconverged": self.unconverged,
             "differing_settings": self.settings,
             "assumed": self.assumed,
-            "source": self.expected.source,
+            "source": expected.source,
         }
-
-
-def _unless(is_noisy: bool) -> Verdict:
-    return "undecided" if is_noisy else "agrees"
 
 
 def counts(findings: Iterable[Finding]) -> dict[Verdict, int]:
     """Return how many findings have each verdict, those of none included."""
     found = Counter(finding.verdict for finding in findings)
     return {verdict: found[verdict] for verdict in VERDICTS}
+
+
+# As a reader should see them.
+GRAVEST: tuple[Verdict, ...] = (
+    "contradicted",
+    "differs_in_mean",
+    "not measured",
+    "undecided",
+    "agrees",
+)
+
+
+def gravest_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings by verdict, those that agree last."""
+    return sorted(findings, key=lambda finding: GRAVEST.index(finding.verdict))
 
 
 def corrected(findings: Sequence[Finding]) -> list[Finding]:
@@ -261,7 +311,7 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
     # Not every quantity has a standard error beside it.
     error = error_of(view.kind, name)
     judge, basis = _judge(view.kind, name), _basis(view.kind, name)
-    wanted = (name, error, judge, basis)
+    wanted = (name, error, f"{name}_low", f"{name}_high", judge, basis)
     names = [variable for variable in wanted if view.kind.output(variable)]
     rows = results.records(
         expected.stage, where=where, variables=None if is_table else names
@@ -270,34 +320,42 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
     for row in rows:
         by_point[tuple(row[dim] for dim in view.dims)].append(row)
     for number, point in enumerate(view.points):
-        values = [(r[name], r.get(error), r) for r in by_point[point] if name in r]
         if is_table:
             values = _cells(by_point[point], expected)
-        nothing: Cell = None, None, {}
-        measured, sem, beside = values[0] if len(values) == 1 else nothing
+        else:
+            values = [
+                (_of_node(row, name, error if error in names else ""), row)
+                for row in by_point[point]
+                if name in row
+            ]
+        nothing: Cell = {}, {}
+        facts, beside = values[0] if len(values) == 1 else nothing
         yield Finding(
             expected,
             view.coords(number),
-            _number(measured),
-            _number(sem),
-            _count(beside) if is_table and expected.column is None else None,
-            None,
-            _unconverged(beside, judge),
-            beside.get("above", -1) >= 0,
-            str(beside.get(DIFFERING, "")),
-            basis if beside.get(basis) == ASSUMED else "",
+            **facts,
+            unconverged=_unconverged(beside, judge),
+            paired=beside.get("above", -1) >= 0,
+            settings=str(beside.get(DIFFERING, "")),
+            assumed=basis if beside.get(basis) == ASSUMED else "",
         )
 
 
-Cell = tuple[object, object, Mapping[str, Any]]
+# What a finding has of a measured value, and the row that it is from.
+Cell = tuple[dict[str, Any], Mapping[str, Any]]
 
 
 def _cells(rows: Iterable[Mapping[str, Any]], expected: Expectation) -> list[Cell]:
-    """Return values of a table with their errors, which only its statistic has."""
+    """Return values of a table; its statistic has an error, a named column none."""
     named = expected.column
     columns = MEASURED if named is None else (named,)
     return [
-        (row[column], row.get("sem") if named is None else None, row)
+        (
+            {"measured": _number(row[column])}
+            if named is not None
+            else _of_statistic(row, column),
+            row,
+        )
         for row in rows
         if row.get("quantity") == expected.quantity
         for column in columns
@@ -305,10 +363,35 @@ def _cells(rows: Iterable[Mapping[str, Any]], expected: Expectation) -> list[Cel
     ]
 
 
-def _count(row: Mapping[str, Any]) -> int | None:
-    """Return of how many runs a row is the mean; None of a statistic that is none."""
+def _of_statistic(row: Mapping[str, Any], column: str) -> dict[str, Any]:
+    low, high = (
+        _number(row.get(end, row.get(f"{column}_{end}"))) for end in ("low", "high")
+    )
     count = row.get("count")
-    return int(count) if isinstance(count, int) and "mean" in row else None
+    is_plain = column == "mean" and "baseline_count" not in row
+    return {
+        "measured": _number(row[column]),
+        "sem": _number(row.get("sem")),
+        "low": low,
+        "high": high,
+        "freedom": count - 1 if is_plain and isinstance(count, int) else None,
+        "sort": "mean",
+    }
+
+
+def _of_node(row: Mapping[str, Any], name: str, error: str) -> dict[str, Any]:
+    measured = _number(row[name])
+    if not error:
+        return {"measured": measured}
+    sem = _number(row.get(error))
+    low, high = measured - NORMAL * sem, measured + NORMAL * sem
+    return {
+        "measured": measured,
+        "sem": sem,
+        "low": _number(row.get(f"{name}_low", low)),
+        "high": _number(row.get(f"{name}_high", high)),
+        "sort": "estimate",
+    }
 
 
 def _judge(kind: Kind, name: str) -> str:

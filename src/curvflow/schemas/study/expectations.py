@@ -68,10 +68,9 @@ class Expectation(Params):
 
     @model_validator(mode="after")
     def _one_tolerance(self) -> Expectation:
-        given = [name for name in ("sd", "se", "within") if getattr(self, name)]
-        given += ["at_least"] if self.at_least is not None else []
-        given += ["at_most"] if self.at_most is not None else []
-        if given != ["at_least", "at_most"] and len(given) > 1:
+        names = ("sd", "se", "within", "at_least", "at_most")
+        given = [name for name in names if getattr(self, name) is not None]
+        if len(given) > 1 and given != ["at_least", "at_most"]:
             raise ValueError(
                 f"'{given[0]}' cannot be combined with '{given[1]}'. Remove one of "
                 "them."
@@ -81,22 +80,36 @@ class Expectation(Params):
                 "expected one of 'sd', 'se', 'within', 'at_least' and 'at_most', got "
                 "none"
             )
-        if self.is_one_sided == (self.value is not None):
+        if self.is_one_sided and self.value is not None:
             raise ValueError(
                 f"'value' cannot be combined with '{given[0]}'. Remove one of them."
-                if self.is_one_sided
-                else f"expected a value with '{given[0]}', got none"
             )
+        if not self.is_one_sided and self.value is None:
+            raise ValueError(f"expected a value with '{given[0]}', got none")
+        if None not in (self.at_least, self.at_most) and self.at_least > self.at_most:  # type: ignore[operator]
+            raise ValueError(
+                f"expected at_least of at most {self.at_most:g}, that of at_most, got "
+                f"{self.at_least:g}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Expectation:
+        """Refuse what the tolerance or the column leaves no use for."""
+        tolerance = "sd" if self.sd is not None else "se" if self.se is not None else ""
+        unfit = tolerance or ("at_least" if self.is_one_sided else "within")
         if self.n is not None and self.sd is None:
-            raise ValueError("'n' cannot be without 'sd'. Remove it, or add 'sd'.")
+            raise ValueError(
+                f"'n' cannot be combined with '{unfit}'. Remove one of them."
+            )
+        if self.within_sems is not None and self.within is None:
+            raise ValueError(
+                f"'within_sems' cannot be combined with '{unfit}'. Use 'within'."
+            )
         if self.within_sems is not None and self.column is not None:
             raise ValueError(
                 "'within_sems' cannot be combined with 'column', which has no standard "
                 "error. Remove one of them."
-            )
-        if self.within_sems is not None and self.within is None:
-            raise ValueError(
-                "'within_sems' cannot be combined with 'sd'. Use 'within'."
             )
         return self
 
@@ -117,9 +130,9 @@ class Expectation(Params):
             more = "" if errors is None else f" or within {errors:g} standard errors"
             return f"{self.value:g} in [{low:g}, {high:g}]{more}"
         if self.se is not None:
-            return f"{self.value:g} +- {self.se:g}, its error"
-        runs = f", one of {self.n} runs" if self.n is not None else ""
-        return f"{self.value:g} +- {self.sd:g}{runs}"
+            return f"{self.value:g} +- {self.se:g}"
+        runs = f" over {self.n} runs" if self.n is not None else ""
+        return f"{self.value:g}, sd {self.sd:g}{runs}"
 
     @property
     def is_one_sided(self) -> bool:

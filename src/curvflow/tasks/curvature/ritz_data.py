@@ -61,7 +61,7 @@ def member_bytes(member: Member) -> int:
         # The start vectors stay in memory with the basis and its next row; those of
         # runs that are continued with the basis before.
         bases = runs * (_basis_bytes(member, steps) + 2 * 8 * size)
-        bases = bases * 3 // 2 if doubled else bases
+        bases = 2 * bases if doubled else bases
         peaks.append(operators.product_bytes(member, runs) + bases)
     return max(peaks)
 
@@ -250,7 +250,8 @@ def until_resolved(
             return [outcomes[number] for number in range(len(members))]
         if len({numbers[index] for index in going}) == 1 < len(members):
             going = going[:1] * 2  # a model alone is computed with a copy of itself
-        runs.select(going)
+        if len(going) < len(numbers):
+            runs.select(going)
         numbers, steps = [numbers[index] for index in going], 2 * steps
 
 

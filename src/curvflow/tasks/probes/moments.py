@@ -104,8 +104,16 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     products = params.num_probes * math.ceil(params.num_moments / 2) + steps
     size = tile.operator.shape[1]
     return [
-        _outcome(params, MomentDraws(*of), support_2, size=size, products=products)
-        for *of, support_2 in zip(*found, support_M2, strict=True)
+        _outcome(
+            params,
+            MomentDraws(draws, spreads, found.freedom),
+            support_2,
+            size=size,
+            products=products,
+        )
+        for draws, spreads, support_2 in zip(
+            found.draws, found.spreads, support_M2, strict=True
+        )
     ]
 
 

@@ -1,48 +1,51 @@
-"""Means that are known by their standard errors: tests of two, and intervals."""
+"""Means that are known by their standard errors: a test of two."""
 
 from __future__ import annotations
 
 import math
 
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtr, stdtridf, stdtrit
 
 MANY = 1e9  # degrees of freedom of an error that is known
 
 
 def welch_p(
-    difference: float, errors: tuple[float, float], counts: tuple[float, float]
+    difference: float, errors: tuple[float, float], freedoms: tuple[float, float]
 ) -> float:
     """Return the two-sided p-value of equal means by Welch's test.
 
     Args:
         difference: of the means, in their unit.
         errors: standard errors of both; 0 of a mean that is exact, not both.
-        counts: how many values each is the mean of; infinity if its error is known.
+        freedoms: degrees of freedom of both errors, values less one; infinity of one
+            that is known.
 
     Examples:
-        >>> round(welch_p(1.0, (0.3, 0.4), (10, 20)), 4)
-        0.0551
+        >>> round(welch_p(1.0, (0.3, 0.4), (9, 19)), 4)
+        0.0554
 
     Reference:
         Welch (1947), doi:10.1093/biomet/34.1-2.28.
     """
-    whole = sum(error**2 for error in errors)
+    whole = math.hypot(*errors)
     spread = sum(
-        error**4 / (count - 1)
-        for error, count in zip(errors, counts, strict=True)
+        (error / whole) ** 4 / freedom
+        for error, freedom in zip(errors, freedoms, strict=True)
         if error
     )
-    freedom = min(whole**2 / spread, MANY) if spread else MANY
-    return 2 * float(stdtr(freedom, -abs(difference) / math.sqrt(whole)))
+    freedom = min(1 / spread, MANY) if spread else MANY
+    return 2 * float(stdtr(freedom, -abs(difference / whole)))
 
 
-def student_half(error: float, count: float, confidence: float) -> float:
-    """Return half the width of Student's interval of a mean.
+def freedom_of(half: float, error: float, confidence: float = 0.95) -> float:
+    """Return the degrees of freedom of Student's interval; infinity if it is normal.
 
     Args:
-        error: its standard error.
-        count: values that it is the mean of, 2 or more; infinity if its error is known.
+        half: half of its width.
+        error: the standard error.
         confidence: of the interval.
     """
-    freedom = min(count - 1, MANY)
-    return float(stdtrit(freedom, (1 + confidence) / 2)) * error
+    share = (1 + confidence) / 2
+    if not (error > 0 and half > error * float(stdtrit(MANY, share)) * (1 + 1e-6)):
+        return math.inf
+    return max(1.0, float(stdtridf(share, half / error)))

@@ -105,11 +105,19 @@ def test_signs_know_a_diagonal_without_error():
 
 def test_one_vector_tells_no_error():
     forms = FormErrors("gaussian")
-    with pytest.raises(ValueError, match="two vectors or more"):
-        forms.error()
+    assert forms.error().sem.isnan().all()
     forms.add(torch.ones(1, 3, 1), torch.ones(1, 3, 1))
-    with pytest.raises(ValueError, match="two vectors or more"):
-        forms.error()
+    assert forms.error().sem.isnan().all()
+
+
+def test_few_signs_of_few_dimensions_are_not_believed_to_agree():
+    A_DD = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).double()
+    torch.manual_seed(0)
+    A_MDD, z_MDS = A_DD.expand(500, -1, -1), drawn("rademacher", 500, 2, 4)
+    error = forms_of(A_MDD, z_MDS, "rademacher").error()
+    mean_M = (z_MDS * (A_MDD @ z_MDS)).sum(1).mean(1)
+    # Vectors that are all in the null space know of nothing else.
+    assert ((error.sem > 0) == (mean_M > 0)).all()
 
 
 def test_the_error_of_directions_is_that_of_their_law():
@@ -120,7 +128,8 @@ def test_the_error_of_directions_is_that_of_their_law():
     z_SD = torch.randn(200_000, SIZE, dtype=torch.float64)
     v_SD = z_SD / z_SD.norm(dim=1, keepdim=True)
     draws_S = SIZE * (v_SD.square() * values_D).sum(1)
-    assert error.sem.item() == pytest.approx(float(draws_S.std()) / sqrt(10), rel=0.01)
+    law = float(draws_S.std()) / sqrt(10)  # of Gaussian directions, D / (D + 2) of it
+    assert error.sem.item() == pytest.approx(law * sqrt(1 + 2 / SIZE), rel=0.01)
     centred_D = (values_D - values_D.mean()).square()
     alike = float(centred_D.sum() ** 2 / centred_D.square().sum())
     assert error.freedom.item() == pytest.approx(10 * alike)
@@ -137,7 +146,7 @@ def test_draws_are_believed_where_they_spread_far_less():
     draws = Error(
         torch.tensor([0.1, 0.8, 2.0, torch.nan]), torch.tensor([9.0, 9.0, 9.0, 0.0])
     )
-    chosen = smaller_if_sure(draws, law)
+    chosen = smaller_if_sure(draws, law, size=SIZE)
     assert chosen.sem.tolist() == pytest.approx([0.1, 1, 1, 1])
     assert chosen.freedom.tolist() == [9, 99, 99, 99]
 
@@ -147,6 +156,6 @@ def test_draws_that_are_alike_by_chance_are_not_believed():
     draws_MS = torch.randn(20_000, 3, dtype=torch.float64)
     sample = Error(draws_MS.std(1) / sqrt(3), torch.full((20_000,), 2.0).double())
     law = Error(torch.full_like(sample.sem, 1 / sqrt(3)), sample.freedom + 1000)
-    chosen = smaller_if_sure(sample, law)
+    chosen = smaller_if_sure(sample, law, size=SIZE)
     assert (sample.sem < 0.01).any()
     assert torch.equal(chosen.sem, law.sem)

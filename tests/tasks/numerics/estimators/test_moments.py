@@ -104,7 +104,7 @@ def test_ritz_data_of_half_as_many_steps_give_the_same_draws(support):
     direct = drawn(A_DD[None], [0], num_probes=4, support=support)[0]
     start = random_vectors([0], 12, range(4), "gaussian")
     result = lanczos(BatchedDense(A_DD[None]), start, num_steps=4)
-    of_ritz, spreads = ritz_moments(
+    of_ritz, spreads, _ = ritz_moments(
         result.values[0],
         result.weights[0],
         num_moments=7,
@@ -121,7 +121,7 @@ def test_ritz_data_of_half_as_many_steps_give_the_same_draws(support):
 def test_nodes_behind_a_breakdown_do_not_count():
     values = torch.tensor([[2.0, torch.nan]]).double()
     weights = torch.tensor([[1.0, 0.0]]).double()
-    powers, _ = ritz_moments(values, weights, num_moments=3)
+    powers, *_ = ritz_moments(values, weights, num_moments=3)
     assert powers.tolist() == [[1.0, 2.0, 4.0, 8.0]]
 
 
@@ -183,8 +183,8 @@ def test_what_hardly_varies_has_a_small_error_and_none_of_zero():
         block=8,
     )
     law = values.std()
-    for draws, spreads in zip(*found, strict=True):
-        of = MomentDraws(draws, spreads)
+    for draws, spreads in zip(found.draws, found.spreads, strict=True):
+        of = MomentDraws(draws, spreads, found.freedom)
         sem, *_ = moment_intervals(of, size=12, basis="power", is_positive=True)
         assert 0.3 < sem[1].item() / (law * (2 / 14 / 8) ** 0.5) < 3
 
@@ -213,9 +213,9 @@ def test_intervals_of_random_spectra_cover(law, basis):
         )
         truth = exact(values, 7, support)
         slack = 1e-9 * truth.abs() + 1e-12
-        for draws, spreads in zip(*found, strict=True):
+        for draws, spreads in zip(found.draws, found.spreads, strict=True):
             _, low, high = moment_intervals(
-                MomentDraws(draws, spreads),
+                MomentDraws(draws, spreads, found.freedom),
                 size=40,
                 basis=basis,
                 is_positive=is_positive,

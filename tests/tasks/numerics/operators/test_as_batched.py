@@ -66,6 +66,8 @@ FUNCTIONS = {
 def leaves(result):
     if isinstance(result, torch.Tensor):
         return [result]
+    if isinstance(result, int):
+        return [torch.tensor(result)]
     if isinstance(result, list | tuple):
         return [leaf for part in result for leaf in leaves(part)]
     held = (getattr(result, name) for name in result.__dataclass_fields__)

@@ -80,6 +80,11 @@ class LogdetParams(RefinedParams):
                 f"rel_error cannot be combined with method {self.method}. Take slq or "
                 "chebyshev, or remove it."
             )
+        if self.rel_error is not None and self.num_moments is not None:
+            raise ValueError(
+                "rel_error cannot be combined with num_moments, which would stay as it "
+                "is while steps are doubled. Remove one of them."
+            )
         return self
 
     @model_validator(mode="after")
@@ -125,7 +130,7 @@ KIND = Kind(
             "logdet_sem",
             "standard error, of the vectors and of the quadrature; 0 for dense",
         ),
-        _number("logdet_vectors", "standard error over the runs alone"),
+        _number("logdet_vectors", "standard error of the random vectors alone"),
         _number(
             "logdet_quadrature",
             "most that it may be off for all runs alike, by what their rules allow",
@@ -150,7 +155,8 @@ KIND = Kind(
         _number("strain", "largest misfit of a moment in standard errors, or NaN"),
         Variable(
             "converged",
-            "whether the quadrature is within two standard errors of the vectors, and "
+            "whether the quadrature is off by at most rel_error of the value; without "
+            "one, by two standard errors of the vectors; and "
             "a fit converged",
             dtype="bool",
         ),

@@ -73,19 +73,36 @@ class FormErrors:
             self._apart_M = self._apart_M[models]
 
     def error(self) -> Error:
-        """Return the standard error of the mean, (M,).
+        """Return the standard error of the mean, (M,); NaN of fewer than two vectors.
 
-        Raises:
-            ValueError: there are fewer than two vectors.
+        Of few signs in few dimensions, which may be the same, it is that of Gaussian
+        vectors, which is never less.
         """
-        if self._squares_MS is None or self._squares_MS.shape[1] < 2:
-            raise ValueError("expected two vectors or more, got fewer. Draw more.")
+        count = 0 if self._squares_MS is None else self._squares_MS.shape[1]
+        if self._squares_MS is None or count < 2:
+            models = 1 if self._squares_MS is None else len(self._squares_MS)
+            unknown_M = torch.full((models,), torch.nan, dtype=torch.float64)
+            return Error(unknown_M, torch.zeros_like(unknown_M))
         squares_MS = self._squares_MS.cpu()
-        count = squares_MS.shape[1]
+        by_entries = self._signs and differ(self._means_MD.shape[1], count)
         least = count - 1 if self._signs else count
-        half_M = self._apart_M.cpu() / least if self._signs else squares_MS.mean(1)
+        half_M = self._apart_M.cpu() / least if by_entries else squares_MS.mean(1)
         freedom_M = freedom(half_M, squares_MS, least=least)
         return Error((2 * half_M / count).sqrt(), freedom_M)
+
+
+def differ(size: int, count: int) -> bool:
+    """Return whether random signs in so many dimensions are surely not all the same.
+
+    Args:
+        size: D.
+        count: vectors of signs.
+
+    Returns:
+        Whether all are the same, but for their sign, by chance of CHANCE at most. In
+        one dimension they are, and know it without error.
+    """
+    return size == 1 or (size - 1) * (count - 1) >= -math.log2(CHANCE)
 
 
 def freedom(half_M: Tensor, squares_MS: Tensor, *, least: float) -> Tensor:
@@ -115,8 +132,9 @@ def sphere_error(
 ) -> Error:
     """Return the error of a mean of D v.Bv over random directions v of D dimensions.
 
-    The variance of D v.Bv is 2 D / (D + 2) times the sum of (b - mean b)^2 over the
-    eigenvalues b of B; of directions whose entries are signs, at most that.
+    The variance of D v.Bv is at most twice the sum of (b - mean b)^2 over the
+    eigenvalues b of B: D / (D + 2) of that for Gaussian vectors, and for signs all of
+    it where the diagonal of B is constant, less elsewhere.
 
     Args:
         weights_MN: the part of D eigenvalues that is at each of N values, of sum 1.
@@ -134,23 +152,23 @@ def sphere_error(
     second_M, fourth_M = (
         (weights_MN * power_MN).sum(1) for power_MN in (squares_MN, squares_MN.square())
     )
-    sem_M = size * (2 * second_M / (size + 2) / count).sqrt()
     alike_M = size * second_M.square() / fourth_M.clamp_min(1e-300)
     freedom_M = torch.where(fourth_M > 0, count * alike_M, math.inf)
-    return Error(sem_M, freedom_M.clamp(1.0, MANY))
+    return Error((2 * size * second_M / count).sqrt(), freedom_M.clamp(1.0, MANY))
 
 
-def smaller_if_sure(draws: Error, law: Error) -> Error:
+def smaller_if_sure(draws: Error, law: Error, *, size: int) -> Error:
     """Return the error by the law, or by the draws where these spread far less.
 
     Signs see a diagonal without error: the draws of such a matrix spread less than the
     law says, which holds in any basis. Draws are believed where they spread so little
-    by chance in one of a million cases: of few draws where they are equal, of ten
-    where they spread six times less.
+    by chance in one of a million cases: of few draws where they are equal, of ten where
+    they spread six times less; and where the law is not known.
 
     Args:
         draws: by the spread of the draws.
-        law: by the law.
+        law: by the law; NaN where it is not known.
+        size: D.
 
     Returns:
         Either, element by element.
@@ -159,7 +177,6 @@ def smaller_if_sure(draws: Error, law: Error) -> Error:
 
     few = torch.as_tensor(chdtri(draws.freedom.numpy(), 1 - CHANCE))
     is_less = draws.sem.square() * draws.freedom < law.sem.square() * few
-    is_less |= draws.sem == 0
-    return Error(
-        *(torch.where(is_less, *both) for both in zip(draws, law, strict=True))
-    )
+    count = int(draws.freedom.max()) + 1
+    chosen = law.sem.isnan() | (is_less if differ(size, count) else False)
+    return Error(*(torch.where(chosen, *both) for both in zip(draws, law, strict=True)))

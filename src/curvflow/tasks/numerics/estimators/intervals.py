@@ -9,14 +9,13 @@ import torch
 from scipy.special import gammaincinv, stdtrit
 from torch import Tensor
 
+from curvflow.tasks.numerics.estimators.forms import MANY
+
 # From means, standard errors and their degrees of freedom to the ends.
 Interval = Callable[[Tensor, Tensor, Tensor | float], tuple[Tensor, Tensor]]
 
 LOW, HIGH = 0.025, 0.975
 NORMAL = 1.959964
-
-# Degrees of freedom beyond which the two intervals are the same.
-MANY = 1e7
 
 
 def student_interval(

@@ -56,8 +56,8 @@ class LogDet:
         high: its upper end.
         gap: how far another rule from the same runs is from the mean.
         strain: of the moments, in standard errors, where a density is fitted; or NaN.
-        converged: whether the quadrature is within two standard errors of the vectors,
-            and a fit converged.
+        converged: whether the quadrature is as accurate as asked, else within two
+            standard errors of the vectors, and a fit converged.
         floor: what the eigenvalues were taken to be above; None where nothing shows
             that there is none about zero, and below.
     """
@@ -102,6 +102,7 @@ class _Rules:
         upper: greatest.
         draws: of each run, (S,), controls taken off.
         error: of the mean of the draws over the random vectors.
+        margins: how much further the ends of an interval of 95 % are than the bounds.
         floor: what the eigenvalues were taken to be above; None if nothing shows it.
         relative: error of the rules that is enough, relative to the value; None if it
             should be within two standard errors of the vectors.
@@ -112,6 +113,7 @@ class _Rules:
     upper: float
     draws: Tensor
     error: Error
+    margins: tuple[float, float]
     floor: float | None
     relative: float | None
 
@@ -139,8 +141,13 @@ def _rules(
         error = _spread(draws_S, controls)
     moved = float(draws_S.mean() - found.estimate.mean)
     lower, upper = (float(b.mean()) + moved for b in (found.lower, found.upper))
-    value = float(draws_S.mean())
-    return _Rules(value, lower, upper, draws_S, error, floor, relative)
+    ends = (float(end) for end in found.interval())
+    below, above = (
+        0.0 if math.isinf(end) else abs(float(bound.mean()) - end)
+        for bound, end in zip((found.lower, found.upper), ends, strict=True)
+    )
+    value, margins = float(draws_S.mean()), (below, above)
+    return _Rules(value, lower, upper, draws_S, error, margins, floor, relative)
 
 
 def _has_use(controls: Controls | None, draws_S: Tensor) -> TypeGuard[Controls]:
@@ -160,12 +167,16 @@ def _reported(draws_S: Tensor, error: Error, rules: _Rules, other: float) -> Log
     value, sem = float(draws_S.mean()), float(error.sem)
     half = float(stdtrit(float(error.freedom), 0.975)) * sem
     off = max(rules.upper - value, value - rules.lower, 0.0)
+    # NaN, of a single run that is not resolved, stays.
+    below, above = (
+        half if off <= sem or margin < half else margin for margin in rules.margins
+    )
     return LogDet(
         draws_S,
         sem,
         off,
-        min(rules.lower, value) - half,
-        max(rules.upper, value) + half,
+        min(rules.lower, value) - below,
+        max(rules.upper, value) + above,
         other - value,
         math.nan,
         rules.are_enough(off, value, sem),

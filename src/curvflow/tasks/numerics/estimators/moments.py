@@ -25,6 +25,9 @@ from curvflow.tasks.numerics.operators.base import (
     product,
 )
 
+# Part of a squared moment below which its spread is not told.
+ROUNDING = 1e-12
+
 
 class MomentDraws(NamedTuple):
     """Draws of moments, and what tells their errors.
@@ -32,11 +35,14 @@ class MomentDraws(NamedTuple):
     Attributes:
         draws: v.p_k(A)v of each unit vector, (M, S, K + 1), float64, on the CPU.
         spreads: means of (p_k - their mean)^2 over the spectrum, (M, K + 1), by pairs
-            of vectors: with B = p_k(A) - mean, the mean of (v.Bw)^2 is that over D.
+            of vectors: with B = p_k(A) - mean, the mean of (v.Bw)^2 is that over D; NaN
+            where they are not known.
+        freedom: degrees of freedom of these, at most S.
     """
 
     draws: Tensor
     spreads: Tensor
+    freedom: int
 
 
 def moment_draws(
@@ -100,14 +106,15 @@ def moment_draws(
         draws.append(forms_MKSS.diagonal(dim1=2, dim2=3).mT)
         pairs.add(forms_MKSS)
     draws_MSK = torch.cat(draws, dim=1)
-    return MomentDraws(draws_MSK, size * pairs.squares(draws_MSK.mean(1)))
+    freedom = min(num_probes, pairs.count // 2)
+    return MomentDraws(draws_MSK, size * pairs.squares(draws_MSK.mean(1)), freedom)
 
 
 class _Pairs:
     """Sums over pairs of vectors, of which a mean can be taken off afterwards."""
 
     def __init__(self) -> None:
-        self._count = 0
+        self.count = 0
         self._sums_3MK: Tensor | None = None
 
     def add(self, forms_MKSS: Tensor) -> None:
@@ -122,14 +129,14 @@ class _Pairs:
         held = self._sums_3MK
         self._sums_3MK = sums_3MK if held is None else held + sums_3MK
         vectors = forms_MKSS.shape[2]
-        self._count += vectors * (vectors - 1)
+        self.count += vectors * (vectors - 1)
 
     def squares(self, means_MK: Tensor) -> Tensor:
         """Return means of (v.(p_k(A) - mean)w)^2 over the pairs; NaN without one."""
         assert self._sums_3MK is not None
         square_MK, mixed_MK, plain_MK = self._sums_3MK
         total_MK = square_MK - 2 * means_MK * mixed_MK + means_MK.square() * plain_MK
-        mean_MK: Tensor = total_MK.clamp_min(0) / (self._count or torch.nan)
+        mean_MK: Tensor = total_MK.clamp_min(0) / (self.count or torch.nan)
         return mean_MK
 
 
@@ -205,10 +212,13 @@ def ritz_moments(
     for _ in range(num_moments + 1):
         orders.append((weights_SK * p_SK).sum(1))
         away_SK = p_SK - orders[-1].mean()
-        spreads.append((weights_SK * away_SK.square()).sum(1).mean())
+        spread = (weights_SK * away_SK.square()).sum(1).mean()
+        # A rule of one node does not know how a polynomial varies.
+        spreads.append(spread if values_SK.shape[1] > 1 else spread * torch.nan)
         following = x_SK * next_SK * (1 if support_2 is None else 2)
         p_SK, next_SK = next_SK, following - (0 if support_2 is None else p_SK)
-    return MomentDraws(torch.stack(orders, dim=1), torch.stack(spreads))
+    draws_SO = torch.stack(orders, dim=1)
+    return MomentDraws(draws_SO, torch.stack(spreads), len(draws_SO))
 
 
 def moment_intervals(
@@ -234,12 +244,13 @@ def moment_intervals(
     doubled = runs.mean[::2]
     squares = (doubled + 1) / 2 if is_chebyshev else doubled
     half_O[: len(squares)] = squares - runs.mean[: len(squares)].square()
-    half_O = half_O.clamp_min(0)
-    law = Error(
-        (2 * half_O / (size + 2) / runs.count).sqrt(),
-        torch.full_like(half_O, runs.count),
-    )
-    error = smaller_if_sure(Error(runs.sem, runs.freedom), law)
+    # What is left of equal numbers is rounding.
+    half_O = half_O.masked_fill(half_O <= ROUNDING * runs.mean.square(), torch.nan)
+    half_O[0] = 0.0
+    freedom_O = torch.full_like(half_O, found.freedom)
+    freedom_O[: len(squares)] = runs.count
+    law = Error((2 * half_O / size / runs.count).sqrt(), freedom_O)
+    error = smaller_if_sure(Error(runs.sem, runs.freedom), law, size=size)
     low, high = student_interval(runs.mean, *error)
     if is_chebyshev:
         return error.sem, low, high

@@ -57,8 +57,9 @@ class _Images(PlainVectors):
         if not self._pairs:
             return by_draws
         half_M, count = self._squares_M / self._pairs, draws_MLS.shape[2]
-        law = Error((2 * half_M / count).sqrt(), torch.full_like(half_M, count))
-        return smaller_if_sure(by_draws, law)
+        freedom_M = torch.full_like(half_M, min(count, self._pairs // 2))
+        law = Error((2 * half_M / count).sqrt(), freedom_M)
+        return smaller_if_sure(by_draws, law, size=self.operator.shape[1])
 
 
 class _BatchImages:

@@ -18,7 +18,7 @@ from numpy.polynomial.chebyshev import chebval
 from torch import Tensor
 
 from curvflow.tasks.numerics.estimators.intervals import student_interval
-from curvflow.tasks.numerics.estimators.traces import Estimate
+from curvflow.tasks.numerics.estimators.traces import Estimate, estimate
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.krylov.quadrature import (
     Function,
@@ -136,11 +136,23 @@ class Bounded:
 
         Returns:
             Its ends, (M,): of the bounds' means, further apart by Student's interval of
-            the vectors.
+            the vectors. Where the rule is no better than these, nodes do not tell the
+            error of the bounds, and the spread of the bounds over the runs counts too;
+            NaN then of a single run.
         """
         of = self.estimate
-        low_M, _ = student_interval(self.lower.mean(-1), of.sem, of.freedom)
-        _, high_M = student_interval(self.upper.mean(-1), of.sem, of.freedom)
+        is_resolved_M = self.rule_error <= of.sem
+        lower, upper = estimate(self.lower), estimate(self.upper)
+        (low_M, _), (_, high_M) = (
+            student_interval(bound.mean, of.sem, of.freedom) for bound in (lower, upper)
+        )
+        (wide_low_M, _), (_, wide_high_M) = (
+            student_interval(bound.mean, bound.sem, bound.freedom)
+            for bound in (lower, upper)
+        )
+        is_low_M, is_high_M = (is_resolved_M | end.isinf() for end in (low_M, high_M))
+        low_M = torch.where(is_low_M, low_M, torch.minimum(low_M, wide_low_M))
+        high_M = torch.where(is_high_M, high_M, torch.maximum(high_M, wide_high_M))
         if math.isinf(self.most):
             return low_M, high_M
         return low_M.clamp(0, self.most), high_M.clamp(0, self.most)
