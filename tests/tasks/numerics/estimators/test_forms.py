@@ -9,10 +9,11 @@ import torch
 from curvflow.tasks.numerics.estimators.forms import (
     Error,
     FormErrors,
-    smaller_if_sure,
+    shrunk,
     sphere_error,
 )
 from curvflow.tasks.numerics.estimators.intervals import student_interval
+from curvflow.tasks.numerics.estimators.traces import estimate
 from tests.tasks.toys import random_symmetric
 
 LAWS = ["rademacher", "gaussian"]
@@ -141,21 +142,61 @@ def test_equal_values_have_no_error():
     assert np.isfinite(error.freedom.item())
 
 
-def test_draws_are_believed_where_they_spread_far_less():
-    law = Error(torch.tensor([1.0, 1.0, 1.0, 1.0]), torch.full((4,), 99.0))
+def test_the_error_lies_between_that_of_the_draws_and_of_the_law():
+    law = Error(torch.ones(5), torch.full((5,), 99.0))
     draws = Error(
-        torch.tensor([0.1, 0.8, 2.0, torch.nan]), torch.tensor([9.0, 9.0, 9.0, 0.0])
+        torch.tensor([0.0, 0.5, 2.0, torch.nan, 0.5]),
+        torch.tensor([20.0, 20.0, 20.0, 0.0, 1e6]),
     )
-    chosen = smaller_if_sure(draws, law, size=SIZE)
-    assert chosen.sem.tolist() == pytest.approx([0.1, 1, 1, 1])
-    assert chosen.freedom.tolist() == [9, 99, 99, 99]
+    found = shrunk(draws, law, size=SIZE)
+    expected = [0, 0.5**0.5, 2**0.5, 1, 0.5]
+    assert found.sem.tolist() == pytest.approx(expected, rel=1e-4)
+    assert found.freedom[1].item() == pytest.approx(4 / (1 / 99 + 1 / 20))
+    assert found.freedom[3].item() == pytest.approx(99)
 
 
-def test_draws_that_are_alike_by_chance_are_not_believed():
+def test_an_unknown_law_leaves_the_draws():
+    law = Error(torch.tensor([torch.nan]), torch.tensor([5.0]))
+    found = shrunk(Error(torch.tensor([0.3]), torch.tensor([7.0])), law, size=SIZE)
+    assert [found.sem.item(), found.freedom.item()] == pytest.approx([0.3, 7])
+
+
+def test_equal_draws_of_few_signs_in_few_dimensions_keep_their_law():
+    law = Error(torch.ones(1), torch.full((1,), 9.0))
+    equal = Error(torch.zeros(1), torch.full((1,), 3.0))
+    assert shrunk(equal, law, size=2).sem.item() == 1
+    assert shrunk(equal, law, size=SIZE).sem.item() == 0
+
+
+def test_draws_that_are_alike_by_chance_do_not_make_the_error_small():
     torch.manual_seed(3)
     draws_MS = torch.randn(20_000, 3, dtype=torch.float64)
     sample = Error(draws_MS.std(1) / sqrt(3), torch.full((20_000,), 2.0).double())
     law = Error(torch.full_like(sample.sem, 1 / sqrt(3)), sample.freedom + 1000)
-    chosen = smaller_if_sure(sample, law, size=SIZE)
+    found = shrunk(sample, law, size=SIZE)
     assert (sample.sem < 0.01).any()
-    assert torch.equal(chosen.sem, law.sem)
+    assert (found.sem > 0.5 * law.sem).all()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
+@pytest.mark.parametrize("count", [5, 20, 100])
+def test_intervals_of_signs_cover_whatever_the_diagonal_has(share, count):
+    torch.manual_seed(count)
+    held = []
+    for number in range(30):
+        rest_DD = random_symmetric(SIZE, number)
+        rest_DD -= torch.diag(rest_DD.diagonal())
+        rest_DD *= ((1 - share) / rest_DD.square().sum()).sqrt()
+        diagonal_D = torch.randn(SIZE, dtype=torch.float64)
+        diagonal_D *= (share / diagonal_D.square().sum()).sqrt()
+        A_DD = rest_DD + torch.diag(diagonal_D)
+        z_MDS = drawn("rademacher", 60, SIZE, count)
+        draws = estimate((z_MDS * (A_DD @ z_MDS)).sum(1))
+        values_D = torch.linalg.eigvalsh(A_DD).expand(60, -1)
+        even_MD = torch.full_like(values_D, 1 / SIZE)
+        law = sphere_error(even_MD, values_D, size=SIZE, count=count)
+        error = shrunk(Error(draws.sem, draws.freedom), law, size=SIZE)
+        low_M, high_M = student_interval(draws.mean, *error)
+        truth = float(diagonal_D.sum())
+        held.append(((low_M <= truth) & (truth <= high_M)).double().mean())
+    assert 0.93 < np.mean(held) < (0.985 if share < 0.5 or count > 20 else 1.001)

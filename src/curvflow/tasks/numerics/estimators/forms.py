@@ -18,8 +18,11 @@ from torch import Tensor
 # Degrees of freedom beyond which Student's law is the normal one.
 MANY = 1e7
 
-# Of draws that spread less than their law says.
+# That signs are all the same, so that their draws agree.
 CHANCE = 1e-6
+
+# Draws whose spread weighs as much as their law.
+WORTH = 20
 
 
 class Error(NamedTuple):
@@ -157,26 +160,36 @@ def sphere_error(
     return Error((2 * size * second_M / count).sqrt(), freedom_M.clamp(1.0, MANY))
 
 
-def smaller_if_sure(draws: Error, law: Error, *, size: int) -> Error:
-    """Return the error by the law, or by the draws where these spread far less.
+def shrunk(draws: Error, law: Error, *, size: int) -> Error:
+    """Return the error between that of the draws and of their law, on a log scale.
 
-    Signs see a diagonal without error: the draws of such a matrix spread less than the
-    law says, which holds in any basis. Draws are believed where they spread so little
-    by chance in one of a million cases: of few draws where they are equal, of ten where
-    they spread six times less; and where the law is not known.
+    The law is known of the first draw on, but is an upper bound for signs, which see a
+    diagonal without error; the spread of many draws is right for any law. So the draws
+    have the weight of their freedom, and the law that of WORTH draws. Equal draws have
+    no error, unless they are few signs in few dimensions, which may be the same.
 
     Args:
-        draws: by the spread of the draws.
+        draws: by the spread of the draws; NaN of one draw.
         law: by the law; NaN where it is not known.
         size: D.
 
     Returns:
-        Either, element by element.
+        The error, element by element; its freedom is that of the mean of logarithms.
     """
-    from scipy.special import chdtri
+    weight = draws.freedom / (draws.freedom + WORTH)
+    if not differ(size, int(draws.freedom.max()) + 1):
+        weight = torch.zeros_like(weight)
+    weight = torch.where(law.sem.isnan(), 1.0, weight.masked_fill(draws.sem.isnan(), 0))
+    sem = _to(law.sem, 1 - weight) * _to(draws.sem, weight)
+    parts = _of(1 - weight, law.freedom) + _of(weight, draws.freedom)
+    return Error(sem, (1 / parts).clamp_max(MANY))
 
-    few = torch.as_tensor(chdtri(draws.freedom.numpy(), 1 - CHANCE))
-    is_less = draws.sem.square() * draws.freedom < law.sem.square() * few
-    count = int(draws.freedom.max()) + 1
-    chosen = law.sem.isnan() | (is_less if differ(size, count) else False)
-    return Error(*(torch.where(chosen, *both) for both in zip(draws, law, strict=True)))
+
+def _to(sem: Tensor, weight: Tensor) -> Tensor:
+    """Return an error to a power; 1 to the power of 0, whatever it is."""
+    return torch.where(weight > 0, sem**weight, 1.0)
+
+
+def _of(weight: Tensor, degrees: Tensor) -> Tensor:
+    """Return the part that one error has of the variance of the mean of both."""
+    return torch.where(weight > 0, weight.square() / degrees, 0.0)

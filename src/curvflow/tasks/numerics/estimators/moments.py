@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.estimators.forms import Error, smaller_if_sure
+from curvflow.tasks.numerics.estimators.forms import Error, shrunk
 from curvflow.tasks.numerics.estimators.intervals import (
     positive_interval,
     student_interval,
@@ -250,7 +250,7 @@ def moment_intervals(
     freedom_O = torch.full_like(half_O, found.freedom)
     freedom_O[: len(squares)] = runs.count
     law = Error((2 * half_O / size / runs.count).sqrt(), freedom_O)
-    error = smaller_if_sure(Error(runs.sem, runs.freedom), law, size=size)
+    error = shrunk(Error(runs.sem, runs.freedom), law, size=size)
     low, high = student_interval(runs.mean, *error)
     if is_chebyshev:
         return error.sem, low, high

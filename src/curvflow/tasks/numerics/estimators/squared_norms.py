@@ -11,7 +11,7 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.variances import curvature_variances
-from curvflow.tasks.numerics.estimators.forms import Error, smaller_if_sure
+from curvflow.tasks.numerics.estimators.forms import Error, shrunk
 from curvflow.tasks.numerics.estimators.sketched_traces import (
     PlainVectors,
     TraceDraws,
@@ -59,7 +59,7 @@ class _Images(PlainVectors):
         half_M, count = self._squares_M / self._pairs, draws_MLS.shape[2]
         freedom_M = torch.full_like(half_M, min(count, self._pairs // 2))
         law = Error((2 * half_M / count).sqrt(), freedom_M)
-        return smaller_if_sure(by_draws, law, size=self.operator.shape[1])
+        return shrunk(by_draws, law, size=self.operator.shape[1])
 
 
 class _BatchImages:

@@ -20,7 +20,7 @@ from curvflow.errors import InputError
 from curvflow.tasks.numerics.estimators.forms import (
     MANY,
     Error,
-    smaller_if_sure,
+    shrunk,
     sphere_error,
 )
 from curvflow.tasks.numerics.estimators.traces import Estimate, estimate
@@ -150,7 +150,7 @@ def over_forms(ritz: RitzData, values_MSK: Tensor) -> Estimate:
     is_one_M = ((ritz.steps == 1) & (ritz.steps == ritz.values.shape[2])).any(1)
     is_one_M &= ritz.size > 1
     known = law._replace(sem=law.sem.masked_fill(is_one_M, torch.nan))
-    error = smaller_if_sure(Error(runs.sem, runs.freedom), known, size=ritz.size)
+    error = shrunk(Error(runs.sem, runs.freedom), known, size=ritz.size)
     return replace(runs, sem=error.sem, freedom=error.freedom)
 
 
