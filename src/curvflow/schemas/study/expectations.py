@@ -86,10 +86,10 @@ class Expectation(Params):
             )
         if not self.is_one_sided and self.value is None:
             raise ValueError(f"expected a value with '{given[0]}', got none")
-        if None not in (self.at_least, self.at_most) and self.at_least > self.at_most:  # type: ignore[operator]
+        least, most = self.at_least, self.at_most
+        if least is not None and most is not None and least > most:
             raise ValueError(
-                f"expected at_least of at most {self.at_most:g}, that of at_most, got "
-                f"{self.at_least:g}"
+                f"expected at_least of at most {most:g}, that of at_most, got {least:g}"
             )
         return self
 
