@@ -28,7 +28,7 @@ NOTHING = """\
 the study expects nothing; to have a value checked, add it to the study, such as
 expect: [{stage: table, quantity: trace, value: 8, sd: 0.3, n: 10, source: paper}]"""
 NO_BREAK = "\N{NO-BREAK SPACE}"
-# By verdict, the gravest first; the first of those found is the exit code.
+# Exit codes; that of the gravest verdict counts.
 CODES = {"contradicted": 3, "differs_in_mean": 4, "not measured": 1, "undecided": 5}
 WIDTH = 15  # of a verdict
 
@@ -53,7 +53,14 @@ def command(
     """Compare measured with expected; the exit code says how they agree."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.api import results_of
-    from curvflow.flows.results.check import check, corrected, counts, without_runs
+    from curvflow.flows.results.check import (
+        VERDICTS,
+        check,
+        corrected,
+        counts,
+        counts_text,
+        without_runs,
+    )
 
     opened = open_study_store(study, store, profile, overrides)
     results = results_of(opened, run)
@@ -80,11 +87,10 @@ def command(
     else:
         typer.echo("\n".join(map(_line, findings)) or NOTHING)
         if findings:
-            told = [f"{n} {verdict}" for verdict, n in found.items() if n]
-            typer.echo(f"{counted(len(findings), 'value')}: {', '.join(told)}")
-    for verdict, code in CODES.items():
-        if any(finding.verdict == verdict for finding in findings):
-            raise typer.Exit(code)
+            typer.echo(f"{counted(len(findings), 'value')}: {counts_text(findings)}")
+    gravest = next((verdict for verdict in VERDICTS if found[verdict]), "agrees")
+    if gravest in CODES:
+        raise typer.Exit(CODES[gravest])
 
 
 def _line(finding: Finding) -> str:
@@ -92,11 +98,10 @@ def _line(finding: Finding) -> str:
     node = node_label(expected.stage, finding.coords)
     # A number and its tolerance stay on one line.
     expected_text = f"expected {expected.text}".replace(" ", NO_BREAK)
-    notes = [note for note in (finding.reason, finding.doubts) if note]
-    doubts = "".join(f"; {note}" for note in notes)
+    notes = f"; {finding.notes}" if finding.notes else ""
     return textwrap.fill(
         f"{node} {expected.label}: {_measured(finding)}{expected_text}"
-        f"{_errors(finding)}{doubts}",
+        f"{_errors(finding)}{notes}",
         80,
         initial_indent=f"{finding.verdict:<{WIDTH}} ",
         subsequent_indent=" " * (WIDTH + 1),

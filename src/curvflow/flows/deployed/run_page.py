@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 from curvflow.flows.deployed.messages import Messages
 from curvflow.flows.plan.plan import Plan
-from curvflow.flows.results.check import Finding, counts, gravest_first
+from curvflow.flows.results.check import Finding, counts_text, gravest_first
 from curvflow.flows.results.run_facts import (
     OUTCOMES,
     digits,
@@ -236,11 +236,10 @@ def _expected(findings: Sequence[Finding]) -> list[str]:
         )
         for finding in first[: 5 * MOST]
     ]
-    counted = [f"{n} {verdict}" for verdict, n in counts(findings).items() if n]
     table = _table(("verdict", "node", "quantity", "measured", "expected"), rows)
     left = len(first) - len(rows)
     more = ["", f"and {left} more"] if left else []
-    return [", ".join(counted), "", *table, *more]
+    return [counts_text(findings), "", *table, *more]
 
 
 def _more(what: Sequence[object] | Mapping[Any, Any]) -> list[str]:

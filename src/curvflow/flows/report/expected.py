@@ -104,7 +104,7 @@ def _comparison(basis: Basis, origins: Origins, finding: Finding) -> Comparison:
         max(-DRAWN, min(DRAWN, finding.scatter)) if is_drawn else None,
         finding.verdict,
         finding.expected.source,
-        "; ".join(note for note in (finding.reason, finding.doubts) if note),
+        finding.notes,
     )
 
 

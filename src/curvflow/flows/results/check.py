@@ -28,8 +28,9 @@ MEASURED = ("mean", "coverage", "correlation", "mean_rank", "exponent")
 # What a condition is that nothing shows to hold.
 ASSUMED = "assumed"
 
+# The gravest first, as a reader should see them.
 Verdict = Literal[
-    "agrees", "differs_in_mean", "contradicted", "undecided", "not measured"
+    "contradicted", "differs_in_mean", "not measured", "undecided", "agrees"
 ]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 Sort = Literal["mean", "estimate", "exact"]
@@ -83,6 +84,11 @@ class Finding:
         made = [f"made at different settings, {self.settings}"] if self.settings else []
         taken = [f"assumed, not shown: {self.assumed}"] if self.assumed else []
         return "; ".join([*notes, *made, *taken])
+
+    @property
+    def notes(self) -> str:
+        """Why it is undecided, and the caveats; usually empty."""
+        return "; ".join(note for note in (self.reason, self.doubts) if note)
 
     @property
     def difference(self) -> float:
@@ -254,19 +260,14 @@ def counts(findings: Iterable[Finding]) -> dict[Verdict, int]:
     return {verdict: found[verdict] for verdict in VERDICTS}
 
 
-# As a reader should see them.
-GRAVEST: tuple[Verdict, ...] = (
-    "contradicted",
-    "differs_in_mean",
-    "not measured",
-    "undecided",
-    "agrees",
-)
+def counts_text(findings: Iterable[Finding]) -> str:
+    """Return the verdicts that there are with their numbers, such as `2 agrees`."""
+    return ", ".join(f"{n} {verdict}" for verdict, n in counts(findings).items() if n)
 
 
 def gravest_first(findings: Iterable[Finding]) -> list[Finding]:
     """Return findings by verdict, those that agree last."""
-    return sorted(findings, key=lambda finding: GRAVEST.index(finding.verdict))
+    return sorted(findings, key=lambda finding: VERDICTS.index(finding.verdict))
 
 
 def corrected(findings: Sequence[Finding]) -> list[Finding]:
