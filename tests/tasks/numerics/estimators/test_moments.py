@@ -31,16 +31,33 @@ class Counting(BatchedDense):
         return super().__matmul__(columns)
 
 
-def drawn(A_MDD, seeds, *, num_moments=7, num_probes=200, block=64, support=None):
+def found_of(
+    A_MDD,
+    seeds,
+    *,
+    num_moments=7,
+    num_probes=200,
+    block=64,
+    support=None,
+    law="gaussian",
+):
     return moment_draws(
         BatchedDense(A_MDD),
         seeds,
         num_moments=num_moments,
         num_probes=num_probes,
-        distribution="gaussian",
+        distribution=law,
         block=block,
         support_M2=support,
-    ).draws
+    )
+
+
+def drawn(A_MDD, seeds, **given):
+    return found_of(A_MDD, seeds, **given).draws
+
+
+def repeated(support, count):
+    return None if support is None else support.expand(count, -1)
 
 
 def exact(values, num_moments, support=None):
@@ -153,14 +170,13 @@ def test_a_support_that_lacks_part_of_the_spectrum_is_refused():
 @pytest.mark.parametrize("support", [None, SUPPORT], ids=["power", "chebyshev"])
 def test_pairs_of_vectors_tell_how_each_order_spreads(support):
     A_MDD = with_spectrum(VALUES, 0).expand(400, -1, -1)
-    found = moment_draws(
-        BatchedDense(A_MDD),
+    found = found_of(
+        A_MDD,
         range(400),
         num_moments=5,
         num_probes=6,
-        distribution="gaussian",
         block=4,
-        support_M2=None if support is None else support.expand(400, -1),
+        support=repeated(support, 400),
     )
     over = estimate(found.spreads.T)
     doubled = exact(VALUES, 10, support)[::2]
@@ -174,14 +190,7 @@ def test_pairs_of_vectors_tell_how_each_order_spreads(support):
 def test_what_hardly_varies_has_a_small_error_and_none_of_zero():
     values = 5.0 + 1e-3 * VALUES
     A_MDD = with_spectrum(values, 0).expand(50, -1, -1)
-    found = moment_draws(
-        BatchedDense(A_MDD),
-        range(50),
-        num_moments=1,
-        num_probes=8,
-        distribution="gaussian",
-        block=8,
-    )
+    found = found_of(A_MDD, range(50), num_moments=1, num_probes=8, block=8)
     law = values.std()
     for draws, spreads in zip(found.draws, found.spreads, strict=True):
         of = MomentDraws(draws, spreads, found.freedom)
@@ -201,15 +210,13 @@ def test_intervals_of_random_spectra_cover(law, basis):
         values *= 1 if is_positive else draw.choice([1, -0.3], 40)
         ends = [min(values) - 0.1, max(values) + 0.1]
         support = None if basis == "power" else torch.tensor([ends])
-        repeated = None if support is None else support.expand(20, -1)
-        found = moment_draws(
-            BatchedDense(with_spectrum(values, number).expand(20, -1, -1)),
+        found = found_of(
+            with_spectrum(values, number).expand(20, -1, -1),
             range(20),
-            num_moments=7,
             num_probes=int(draw.choice([6, 12, 30])),
-            distribution=law,
             block=16,
-            support_M2=repeated,
+            support=repeated(support, 20),
+            law=law,
         )
         truth = exact(values, 7, support)
         slack = 1e-9 * truth.abs() + 1e-12
