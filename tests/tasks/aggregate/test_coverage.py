@@ -111,6 +111,18 @@ def test_intervals_that_are_given_are_taken():
     assert np.isnan(row["mean_z"])
 
 
+def test_bias_and_spread_are_seen_of_intervals_that_are_given_as_well():
+    of = estimates(scale=0.5)
+    for each in of:
+        each.arrays["trace"] = each.arrays["trace"] + each.arrays["trace_sem"]
+        each.arrays.update(trace_low=np.array(-9.0), trace_high=np.array(9.0))
+    of[0].arrays["trace_sem"] = np.array(np.inf)
+    row = table(of, TRUTH)["trace"]
+    assert (row["coverage"], row["count"]) == (1, 400)
+    assert row["mean_z"] == pytest.approx(1, abs=0.3)
+    assert row["sd_z"] == pytest.approx(2.26, rel=0.15)
+
+
 def test_errors_of_few_draws_have_wider_intervals_if_one_says_so():
     of = [node({"seed": 0}, trace=1.0, trace_sem=0.1)]
     truth = [node({}, "dense", trace=1.25)]

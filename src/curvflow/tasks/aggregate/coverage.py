@@ -115,7 +115,11 @@ def _errors(node: NodeData, truth: Array, name: str, params: CoverageParams) -> 
             "Measure both with the same shape."
         )
     slack = params.rounding * np.maximum(np.abs(exact), np.abs(value))
-    z = np.full(value.shape, np.nan)
+    error, z = error_of(find_kind(node.kind), name), np.full(value.shape, np.nan)
+    if error in node:
+        sem = node[error].ravel()
+        has_error = np.isfinite(sem) & (sem > slack)
+        z[has_error] = ((value - exact) / np.where(has_error, sem, 1.0))[has_error]
     if f"{name}_low" in node:
         if params.confidence != STATED:
             raise InputError(
@@ -123,12 +127,9 @@ def _errors(node: NodeData, truth: Array, name: str, params: CoverageParams) -> 
                 f"got {params.confidence:g}. Leave it out."
             )
         low, high = (node[f"{name}_{end}"].ravel() for end in ("low", "high"))
-    elif (error := error_of(find_kind(node.kind), name)) in node:
-        sem = node[error].ravel()
+    elif error in node:
         half = _student_quantile(node, params) * sem
         low, high = value - half, value + half
-        has_error = sem > slack
-        z[has_error] = ((value - exact) / np.where(has_error, sem, 1.0))[has_error]
     else:
         raise InputError(
             f"quantities: expected '{name}' with a standard error, such as "

@@ -68,7 +68,7 @@ def _check_names(params: CoverageParams, taken: Taken) -> Iterator[ParamProblem]
 
 KIND = Kind(
     name="aggregate.coverage",
-    version=2,
+    version=3,
     summary="How often stated intervals hold the truth, over repetitions.",
     params=CoverageParams,
     returns=Table,
@@ -83,7 +83,7 @@ KIND = Kind(
         _column("coverage", "share of the intervals that hold the truth"),
         _column("coverage_low", "lower limit of its Clopper-Pearson interval, 95 %"),
         _column("coverage_high", "upper limit of it"),
-        _column("mean_z", "mean of (estimate - truth) / sem; NaN for given intervals"),
+        _column("mean_z", "mean of (estimate - truth) / sem; NaN without a sem"),
         _column("sd_z", "standard deviation of the same; 1 if the errors are right"),
         Variable("count", "intervals judged", ("quantity",), dtype="int64"),
         Variable(
