@@ -71,7 +71,7 @@ def read(path: Path, slots: range) -> None:
     pack = ZarrPayload("payload", path)
     for slot in slots:
         for name in pack.layout():
-            pack.node(name, slot)
+            pack.rows(name, [slot])
 
 
 def timed(action: Callable[[], object]) -> float:

@@ -9,7 +9,7 @@ import zarr
 from curvflow.errors import CorruptPayloadError, StoreError
 from curvflow.stores import local_payloads, zarr_payloads
 from curvflow.stores.local import LocalStore
-from curvflow.stores.payload_digests import payload_id
+from curvflow.stores.payload_digests import payload_id, unreadable
 from curvflow.stores.zarr_payloads import ZarrPayload, entries, zip_payload
 from curvflow.testing.stores import OUTPUTS, arrays_of, publish
 
@@ -27,6 +27,14 @@ def test_equal_arrays_give_equal_bytes():
     assert first == sorted(entries(arrays_of(), sharded=True))
 
 
+@pytest.fixture
+def a_chunk_per_node(monkeypatch):
+    """As large variables have it, and all of payloads of versions before 0.3."""
+    with monkeypatch.context() as written:
+        written.setattr(zarr_payloads, "WHOLE_BYTES", -1)
+        yield written.undo  # to read them as this version does
+
+
 def test_a_zip_holds_sorted_stored_entries_of_one_date_and_no_name_twice():
     with zipfile.ZipFile(io.BytesIO(zip_payload(arrays_of()))) as archive:
         names = archive.namelist()
@@ -35,21 +43,25 @@ def test_a_zip_holds_sorted_stored_entries_of_one_date_and_no_name_twice():
     assert {(i.date_time, i.compress_type) for i in infos} == {
         ((1980, 1, 1, 0, 0, 0), zipfile.ZIP_STORED)
     }
-    assert {"zarr.json", "loss/zarr.json", "loss/c/2/0"} < set(names)
+    assert {"zarr.json", "loss/zarr.json", "loss/c/0/0"} < set(names)
 
 
-def test_chunks_hold_one_node_and_end_in_a_checksum():
-    held = dict(entries(arrays_of(), sharded=False))
+@pytest.mark.parametrize(("most", "nodes"), [(1 << 20, 3), (100, 1)])
+def test_chunks_hold_a_small_variable_or_a_node_and_end_in_a_checksum(
+    monkeypatch, most, nodes
+):
+    monkeypatch.setattr(zarr_payloads, "WHOLE_BYTES", most)
+    held = dict(entries(arrays_of(nodes=3), sharded=False))
     metadata = json.loads(held["weights/zarr.json"])
     assert metadata["zarr_format"] == 3
-    assert metadata["chunk_grid"]["configuration"]["chunk_shape"] == [1, 3, 6]
+    assert metadata["chunk_grid"]["configuration"]["chunk_shape"] == [nodes, 3, 6]
     codecs = [codec["name"] for codec in metadata["codecs"]]
     assert codecs == ["bytes", "zstd", "crc32c"]
     assert "consolidated_metadata" not in json.loads(held["zarr.json"])
 
 
 @pytest.mark.parametrize("sharded", [False, True])
-def test_a_variable_of_zeros_is_written_in_full(sharded):
+def test_a_variable_of_zeros_is_written_in_full(sharded, a_chunk_per_node):
     held = dict(entries({"zeros": np.zeros((2, 3))}, sharded=sharded))
     chunks = {"zeros/c/0/0"} if sharded else {"zeros/c/0/0", "zeros/c/1/0"}
     assert chunks == {name for name in held if "/c/" in name}
@@ -73,7 +85,9 @@ def test_large_variables_take_several_shards(tmp_path, monkeypatch):
     assert sorted(p.name for p in (path / "loss" / "c").iterdir()) == ["0", "1", "2"]
     pack = ZarrPayload("p", path)
     for slot in range(7):
-        np.testing.assert_array_equal(pack.node("loss", slot), arrays["loss"][slot])
+        np.testing.assert_array_equal(
+            pack.rows("loss", [slot])[0], arrays["loss"][slot]
+        )
     assert payload_id(pack.read_all()) == payload_id(arrays)
 
 
@@ -93,7 +107,21 @@ def test_many_nodes_are_read_without_opening_or_reading_again(tmp_path, monkeypa
     for receipt in receipts:
         store.read(receipt, ["loss", "epoch"])
     assert len(opened) == 1
-    assert len(read) == 4  # of each variable one node, then all
+    assert len(read) == 2
+    assert len(store.read_many(receipts, ["loss", "weights"])) == 20
+    assert len(read) == 3
+
+
+def test_of_chunks_of_a_node_the_first_is_read_alone(tmp_path, a_chunk_per_node):
+    path = tmp_path / "x.zip"
+    path.write_bytes(zip_payload(arrays_of()))
+    a_chunk_per_node()
+    pack = ZarrPayload("p", path)
+    for slot in (2, 0, 1):
+        assert len(pack._whole) == (slot == 1)
+        got = pack.rows("loss", [slot])
+        np.testing.assert_array_equal(got, arrays_of()["loss"][[slot]])
+    assert len(ZarrPayload("p", path).rows("loss", [0, 2])) == 2
 
 
 def test_large_variables_are_never_read_whole(tmp_path, monkeypatch):
@@ -101,9 +129,9 @@ def test_large_variables_are_never_read_whole(tmp_path, monkeypatch):
     path = tmp_path / "x.zip"
     path.write_bytes(zip_payload(arrays_of()))
     pack = ZarrPayload("p", path)
-    for slot in (0, 1, 1, 2):
-        got = pack.node("loss", slot)
-        np.testing.assert_array_equal(got, arrays_of()["loss"][slot])
+    for slots in ([0], [1], [1], [2, 0]):
+        got = pack.rows("loss", slots)
+        np.testing.assert_array_equal(got, arrays_of()["loss"][slots])
     assert pack._whole == {}
 
 
@@ -155,10 +183,13 @@ def test_a_flipped_byte_anywhere_is_a_miss_or_harmless(
     assert sum(map(bool, variables)) > len(variables) / 3
 
 
-def test_a_flipped_byte_in_one_chunk_leaves_the_other_nodes_readable(tmp_path):
+def test_a_flipped_byte_in_one_chunk_leaves_the_other_nodes_readable(
+    tmp_path, a_chunk_per_node
+):
     store = LocalStore(tmp_path)
     arrays = arrays_of(nodes=5)
     receipts = publish(store, arrays, "abcde")
+    a_chunk_per_node()
     (path,) = (tmp_path / "payloads").rglob("*.zip")
     with zipfile.ZipFile(path) as archive:
         chunk = archive.read("loss/c/3/0")
@@ -172,16 +203,19 @@ def test_a_flipped_byte_in_one_chunk_leaves_the_other_nodes_readable(tmp_path):
         else:
             fresh.read(receipt, ["loss"])
         fresh.read(receipt, ["epoch", "weights"])
+    found = fresh.read_many(receipts, ["loss"])
+    assert unreadable(found) == [3]
+    np.testing.assert_array_equal(found[4]["loss"], arrays["loss"][4])
 
 
-def test_a_checksum_guards_chunks_where_no_zip_does(tmp_path):
+def test_a_checksum_guards_chunks_where_no_zip_does(tmp_path, a_chunk_per_node):
     path = write(tmp_path / "x", {"x": np.arange(6.0).reshape(2, 3)}, sharded=False)
     chunk = path / "x" / "c" / "1" / "0"
     chunk.write_bytes(damaged(chunk.read_bytes(), 12, 1))
     pack = ZarrPayload("p", path)
-    assert pack.node("x", 0).tolist() == [0, 1, 2]
+    assert pack.rows("x", [0]).tolist() == [[0, 1, 2]]
     with pytest.raises(CorruptPayloadError, match=r"slot 1: x cannot be read.*hecksum"):
-        pack.node("x", 1)
+        pack.rows("x", [1])
 
 
 def without(data, lost):
@@ -197,7 +231,7 @@ def without(data, lost):
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
-def test_a_deleted_chunk_of_a_zip_is_a_miss(tmp_path, value):
+def test_a_deleted_chunk_of_a_zip_is_a_miss(tmp_path, value, a_chunk_per_node):
     store = LocalStore(tmp_path)
     receipts = publish(store, {"x": np.full((3, 2), value)}, "abc")
     (path,) = (tmp_path / "payloads").rglob("*.zip")
@@ -273,7 +307,7 @@ def test_a_slot_beyond_the_payload_is_a_miss(tmp_path):
     pack = ZarrPayload("p", tmp_path / "x.zip")
     for name, slot in (("loss", 3), ("loss", -1), ("lost", 0)):
         with pytest.raises(CorruptPayloadError, match=f"slot {slot}: {name} is miss"):
-            pack.node(name, slot)
+            pack.rows(name, [slot])
 
 
 def test_a_payload_that_may_not_be_read_is_not_taken_for_corrupt(tmp_path, monkeypatch):

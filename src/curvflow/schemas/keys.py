@@ -136,13 +136,28 @@ def action_key(
 
 def array_digest(array: Array) -> str:
     """Return the SHA-256 of an array's dtype, shape and little-endian C-order bytes."""
+    (digest,) = row_digests(np.asarray(array)[None])
+    return digest
+
+
+def row_digests(array: Array) -> list[str]:
+    """Return the digest of each entry along the first dimension, as `array_digest`."""
     # All NaN count as one bit pattern. Chunking, codecs and paths do not count.
+    shape = array.shape[1:]
     if array.dtype.kind in "UOT":
-        return sha256(["text", list(array.shape), [str(item) for item in array.flat]])
+        return [
+            sha256(["text", list(shape), [str(item) for item in np.asarray(row).flat]])
+            for row in array
+        ]
     data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     if data.dtype.kind == "f" and np.isnan(data).any():
         data = np.where(np.isnan(data), np.array(np.nan, data.dtype), data)
-    header = canonical(["array", data.dtype.str, list(array.shape)])
-    hasher = hashlib.sha256(header)
-    hasher.update(data.reshape(-1).view(np.uint8).data)  # without a copy
-    return hasher.hexdigest()
+    empty = hashlib.sha256(canonical(["array", data.dtype.str, list(shape)]))
+    size = data.itemsize * math.prod(shape)
+    content = data.reshape(-1).view(np.uint8).data  # without a copy
+    digests = []
+    for row in range(len(data)):
+        hasher = empty.copy()
+        hasher.update(content[row * size : (row + 1) * size])
+        digests.append(hasher.hexdigest())
+    return digests

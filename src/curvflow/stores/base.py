@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,8 +20,9 @@ from curvflow.schemas.records.receipts import (
     RunRecord,
     Settlement,
 )
+from curvflow.schemas.words import counted
 from curvflow.stores.claims import Claims
-from curvflow.stores.payload_digests import verify_receipts
+from curvflow.stores.payload_digests import Found, verify_receipts
 from curvflow.stores.trash import StoredFiles
 
 
@@ -149,22 +150,70 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def read_together(
+        self, receipts: Sequence[Receipt], parts: Sequence[str]
+    ) -> list[Found]:
+        """Read parts of several results of one payload and verify their digests.
+
+        Args:
+            receipts: name the payload, the slots and the digests; at least one.
+            parts: variable names, or `variable@label` for one slice of a sliced one;
+                a sliced variable's bare name reads all of its slices.
+
+        Returns:
+            Per result, part name to array, without the `node` dimension; or a
+            CorruptPayloadError if the payload is missing, lacks a chunk, fails a
+            checksum or does not have the digests of the receipt.
+
+        Raises:
+            UnknownNameError: a result has no such part.
+        """
+
+    def read_many(
+        self, receipts: Sequence[Receipt], parts: Sequence[str]
+    ) -> list[Found]:
+        """Read the same parts of many results, payload by payload.
+
+        Args:
+            receipts: of the results.
+            parts: see `read_together`.
+
+        Returns:
+            Per result, its parts or the error, as `read_together` does.
+
+        Raises:
+            UnknownNameError: a result has no such part.
+        """
+        places: dict[str | None, list[int]] = defaultdict(list)
+        for number, receipt in enumerate(receipts):
+            places[receipt.payload].append(number)
+        found: list[Found] = [{} for _ in receipts]
+        for numbers in places.values():
+            together = [receipts[number] for number in numbers]
+            for number, one in zip(
+                numbers, self.read_together(together, parts), strict=True
+            ):
+                found[number] = one
+        return found
+
     def read(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:
-        """Read parts of one node's result and verify their digests.
+        """Read parts of one result and verify their digests.
 
         Args:
             receipt: names the payload, the slot and the digests.
-            parts: variable names, or `variable@label` for one slice of a sliced one;
-                a sliced variable's bare name reads all of its slices.
+            parts: see `read_together`.
 
         Returns:
             Part name to array, without the `node` dimension.
 
         Raises:
-            CorruptPayloadError: the payload is missing, lacks a chunk, fails a
-                checksum or does not have the digests of the receipt.
+            CorruptPayloadError: it cannot be read, or something differs.
             UnknownNameError: the result has no such part.
         """
+        (found,) = self.read_together([receipt], parts)
+        if isinstance(found, CorruptPayloadError):
+            raise found
+        return found
 
     @abstractmethod
     def read_payload(self, payload: str) -> dict[str, Array]:
@@ -197,7 +246,7 @@ class Store(ABC):
 
         Args:
             receipt: of the result.
-            parts: see `read`.
+            parts: see `read_together`.
 
         Returns:
             Part name to array.
@@ -207,29 +256,73 @@ class Store(ABC):
                 again.
             RemovedPayloadError: collection has removed it; nothing is retired.
         """
-        try:
-            return self.read(receipt, parts)
-        except CorruptPayloadError as error:
-            index = self.index()
+        (found,) = self.fetch_many([receipt], parts)
+        if isinstance(found, StoreError):
+            raise found
+        return found
+
+    def fetch_many(
+        self, receipts: Sequence[Receipt], parts: Sequence[str]
+    ) -> list[dict[str, Array] | StoreError]:
+        """Read the same parts of many results; unreadable results are retired.
+
+        The log is asked once, and one entry retires all results of what is lost.
+
+        Args:
+            receipts: of the results.
+            parts: see `read_together`.
+
+        Returns:
+            Per result, its parts; or the error that `fetch` raises for it.
+        """
+        found: list[dict[str, Array] | StoreError] = [*self.read_many(receipts, parts)]
+        lost = {n: e for n, e in enumerate(found) if isinstance(e, CorruptPayloadError)}
+        if not lost:
+            return found
+        index = self.index()
+        moved: dict[int, Receipt] = {}
+        struck: dict[str, str] = {}  # payload to what is wrong with it
+        for number, error in lost.items():
+            receipt = receipts[number]
             live = index.receipts.get(receipt.key, receipt)
             if live.payload != receipt.payload and live.digest == receipt.digest:
-                return self.fetch(live, parts)  # the same result, computed again since
-            if receipt.payload in index.evicted:
-                raise RemovedPayloadError(receipt.stage) from error
-            with suppress(StoreError):  # a store that cannot be written stays as it is
-                self.retire(
-                    self.payload_keys(receipt), str(error), payload=receipt.payload
+                moved[number] = live  # the same result, computed again since
+            elif receipt.payload in index.evicted:
+                found[number] = RemovedPayloadError(receipt.stage)
+            else:
+                struck.setdefault(str(receipt.payload), str(error).rstrip("."))
+                found[number] = CorruptPayloadError(
+                    f"{str(error).rstrip('.')}. Its results are struck off; "
+                    "run the study to compute them again."
                 )
-            raise CorruptPayloadError(
-                f"{str(error).rstrip('.')}. Its results are struck off; "
-                "run the study to compute them again."
-            ) from error
+        with suppress(StoreError):  # a store that cannot be written stays as it is
+            self.strike_off(struck, upto=index.number)
+        again = self.fetch_many(list(moved.values()), parts) if moved else []
+        for number, one in zip(moved, again, strict=True):
+            found[number] = one
+        return found
 
-    def payload_keys(self, receipt: Receipt) -> list[str]:
-        """Return the keys of all live results that share a receipt's payload."""
+    def strike_off(self, payloads: Mapping[str, str], *, upto: int) -> list[str]:
+        """Retire the live results of unreadable payloads, in one entry of the log.
+
+        Args:
+            payloads: their ids, and what is wrong with each.
+            upto: number of the last entry that was read when they were found to be
+                unreadable; results of later ones stay.
+
+        Returns:
+            The keys of the results.
+        """
         live = self.index().receipts.values()
-        others = [other.key for other in live if other.payload == receipt.payload]
-        return list(dict.fromkeys([receipt.key, *others]))
+        keys = [receipt.key for receipt in live if receipt.payload in payloads]
+        if keys:
+            (payload, reason), *others = payloads.items()
+            if others:
+                more = f"and {counted(len(others), 'other payload')} unreadable"
+                self.retire(keys, f"{reason}; {more}", upto=upto)
+            else:
+                self.retire(keys, reason, payload=payload, upto=upto)
+        return keys
 
     @abstractmethod
     def commit(self, receipts: Sequence[Receipt]) -> list[Receipt]:

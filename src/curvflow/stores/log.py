@@ -56,16 +56,18 @@ class Log:
         """Start with nothing read."""
         self._commits, self._location = commits, location
         self._index, self._lock = Index(), RLock()
+        self._is_shared = False  # the index was handed out, and is changed no more
 
     def index(self, as_of: int | None = None) -> Index:
-        """Return a copy of the folded log, up to entry `as_of` if given."""
+        """Return the folded log, up to entry `as_of` if given; nobody may change it."""
         with self._lock:
             self._refresh()
             if as_of is not None and as_of < self._index.number:
                 past = Index()
                 self._read_into(past, as_of)
                 return past
-            return self._index.copy()
+            self._is_shared = True
+            return self._index
 
     def live(self, keys: Iterable[str]) -> dict[str, Receipt]:
         """Return the live receipts of these keys, without evicted payloads."""
@@ -134,7 +136,7 @@ class Log:
                 return self._index.number
             number = self._index.number + 1
             if self._commits.create(number, encode(number, entry)):
-                self._read_into(self._index, number)
+                self._read_into(self._own_index(), number)
                 return number
             # Names may be listed late; requested by name the entry may exist.
             self._refresh(number if self._read(number) else 0)
@@ -153,7 +155,14 @@ class Log:
     def _refresh(self, known: int = 0) -> None:
         """Read to the end of the listing, or to an entry known to exist."""
         last = max([known, *self._commits.after(self._index.number)])
-        self._read_into(self._index, last)
+        if last > self._index.number:
+            self._read_into(self._own_index(), last)
+
+    def _own_index(self) -> Index:
+        """Return the index to fold into: a copy if the present one was handed out."""
+        if self._is_shared:
+            self._index, self._is_shared = self._index.copy(), False
+        return self._index
 
     def _read_into(self, index: Index, last: int) -> None:
         # A folder that grows while it is listed may lack a name and have the next, so

@@ -24,7 +24,7 @@ from curvflow.stores.base import Index, Layout, Store
 from curvflow.stores.claims import Claims
 from curvflow.stores.files import json_object
 from curvflow.stores.log import Log
-from curvflow.stores.payload_digests import read_parts
+from curvflow.stores.payload_digests import Found, read_rows, unreadable
 
 if TYPE_CHECKING:
     from curvflow.stores.zarr_payloads import ZarrPayload
@@ -193,13 +193,30 @@ class ZarrStore(LogStore):
         """Return the variables of a payload, read from its metadata alone."""
         return self._retry_once(lambda: self._open(payload).layout())
 
-    def read(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:
-        """Read parts of one node's result and verify their digests."""
+    def read_together(
+        self, receipts: Sequence[Receipt], parts: Sequence[str]
+    ) -> list[Found]:
+        """Read parts of several results of one payload and verify their digests."""
+        found = self._read_rows(receipts, parts)
+        if lost := unreadable(found):
+            self._forget()  # collection may have moved the payload meanwhile
+            again = self._read_rows([receipts[number] for number in lost], parts)
+            for number, one in zip(lost, again, strict=True):
+                found[number] = one
+            if unreadable(again):
+                self._forget()  # another run may heal it by then
+        return found
 
-        def fetch(variable: str) -> Array:
-            return self._open(str(receipt.payload)).node(variable, receipt.slot)
-
-        return self._retry_once(lambda: read_parts(receipt, parts, fetch))
+    def _read_rows(
+        self, receipts: Sequence[Receipt], parts: Sequence[str]
+    ) -> list[Found]:
+        if not parts:
+            return [{} for _ in receipts]
+        try:
+            payload = self._open(str(receipts[0].payload))
+        except CorruptPayloadError as error:
+            return [error for _ in receipts]
+        return read_rows(payload, receipts, parts)
 
     def read_payload(self, payload: str) -> dict[str, Array]:
         """Return all variables of all nodes of a payload."""

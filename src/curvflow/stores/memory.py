@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from curvflow.errors import CorruptPayloadError
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.records.receipts import Receipt, RunRecord
 from curvflow.stores.base import Layout
@@ -19,9 +20,11 @@ from curvflow.stores.log import Log
 from curvflow.stores.log_store import LogStore
 from curvflow.stores.payload_digests import (
     TEXT,
+    ArrayRows,
+    Found,
     corrupt_payload,
     payload_id,
-    read_parts,
+    read_rows,
 )
 from curvflow.stores.trash import Folder, Item, payload_folder
 
@@ -133,19 +136,16 @@ class MemoryStore(LogStore):
             for name, array in self._payload(payload, None).items()
         }
 
-    def read(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:
-        """Return copies of parts of one node's result, their digests verified."""
-
-        def fetch(variable: str) -> Array:
-            payload = self._payload(str(receipt.payload), receipt.slot)
-            try:
-                return np.array(payload[variable][receipt.slot])
-            except LookupError as error:
-                raise corrupt_payload(
-                    str(receipt.payload), receipt.slot, f"{variable} is missing"
-                ) from error
-
-        return read_parts(receipt, parts, fetch)
+    def read_together(
+        self, receipts: Sequence[Receipt], parts: Sequence[str]
+    ) -> list[Found]:
+        """Return copies of parts of several results of one payload, verified."""
+        payload = str(receipts[0].payload)
+        try:
+            arrays = self._payload(payload, receipts[0].slot) if parts else {}
+        except CorruptPayloadError as error:
+            return [error for _ in receipts]
+        return read_rows(ArrayRows(payload, arrays), receipts, parts)
 
     def _payload(self, payload: str, slot: int | None) -> dict[str, Array]:
         arrays = self._arrays(payload)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from curvflow.errors import CorruptPayloadError, UnknownNameError, nearest
-from curvflow.schemas.keys import array_digest, sha256
+from curvflow.schemas.keys import array_digest, row_digests, sha256
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.records.receipts import DIVERGED, Receipt
 
@@ -19,21 +22,108 @@ def payload_id(arrays: Mapping[str, Array]) -> str:
     return sha256({name: array_digest(array) for name, array in arrays.items()})
 
 
-def read_parts(
-    receipt: Receipt, parts: Sequence[str], fetch: Callable[[str], Array]
-) -> dict[str, Array]:
-    """Return parts, `variable` or `variable@label`, with their digests verified."""
-    arrays = {}
-    for part in parts:
-        variable = part.partition("@")[0]
-        slices = _slices(receipt, variable)
-        if part not in receipt.parts and part not in (variable if slices else ()):
-            raise UnknownNameError(
-                f"{receipt.stage}: expected a part of the result, got '{part}'. "
-                f"{nearest(part, receipt.parts)}"
-            )
-        arrays[part] = _read_part(receipt, part, slices, fetch(variable))
-    return arrays
+Found = dict[str, Array] | CorruptPayloadError
+
+# Results are read and verified together up to this size.
+TOGETHER_BYTES = 16 << 20
+
+
+class Rows(Protocol):
+    """A payload that can be read by rows of its variables, one for each node."""
+
+    def rows(self, name: str, slots: Sequence[int]) -> Array:
+        """Return fresh rows of one variable, shape (slots, ...).
+
+        Raises:
+            CorruptPayloadError: the variable or a row is missing or unreadable.
+        """
+
+    def row_bytes(self, name: str) -> int:
+        """Return the bytes of a row; 0 if the variable is missing."""
+
+
+@dataclass(frozen=True)
+class ArrayRows:
+    """A payload in memory.
+
+    Attributes:
+        payload: its id.
+        arrays: variable to array, leading dimension `node`.
+    """
+
+    payload: str
+    arrays: Mapping[str, Array]
+
+    def rows(self, name: str, slots: Sequence[int]) -> Array:
+        """Return copies of rows of one variable."""
+        try:
+            return self.arrays[name][list(slots)]
+        except LookupError as error:
+            what = f"{name} is missing"
+            raise corrupt_payload(self.payload, slots[0], what) from error
+
+    def row_bytes(self, name: str) -> int:
+        """Return the bytes of a row; 0 if the variable is missing."""
+        array = self.arrays.get(name, np.empty(0))
+        return array.nbytes // max(1, len(array))
+
+
+def read_rows(
+    payload: Rows, receipts: Sequence[Receipt], parts: Sequence[str]
+) -> list[Found]:
+    """Return parts of several results of one payload, with their digests verified.
+
+    A variable is read once for as many of them as fit. What is wrong with one result
+    stands in its place and concerns no other.
+
+    Args:
+        payload: that holds them.
+        receipts: of the results.
+        parts: `variable` or `variable@label`.
+
+    Raises:
+        UnknownNameError: a result has no such part.
+    """
+    variables = {variable_of(part) for part in parts}
+    size = sum(map(payload.row_bytes, variables))
+    most = max(1, TOGETHER_BYTES // max(1, size))
+    alike: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for number, receipt in enumerate(receipts):
+        alike[tuple(receipt.parts)].append(number)
+    found: list[Found] = [{} for _ in receipts]
+    for numbers in alike.values():
+        for start in range(0, len(numbers), most):
+            few = numbers[start : start + most]
+            read = _read_alike(payload, [receipts[number] for number in few], parts)
+            for number, one in zip(few, read, strict=True):
+                found[number] = one
+    return found
+
+
+def unreadable(found: Sequence[Found]) -> list[int]:
+    """Return the places of results that could not be read."""
+    return [n for n, one in enumerate(found) if isinstance(one, CorruptPayloadError)]
+
+
+def _read_alike(
+    payload: Rows, receipts: Sequence[Receipt], parts: Sequence[str]
+) -> list[Found]:
+    """Read results that have the same parts."""
+    labels = [_labels(receipts[0], part) for part in parts]
+    slots = [receipt.slot for receipt in receipts]
+    try:
+        columns = {
+            part: _verified(receipts, part, cut, payload.rows(variable_of(part), slots))
+            for part, cut in zip(parts, labels, strict=True)
+        }
+    except CorruptPayloadError as error:
+        if len(receipts) == 1:
+            return [error]
+        return [one for r in receipts for one in _read_alike(payload, [r], parts)]
+    return [
+        {part: np.asarray(column[row]) for part, column in columns.items()}
+        for row in range(len(receipts))
+    ]
 
 
 def verify_receipts(
@@ -43,40 +133,51 @@ def verify_receipts(
     if payload_id(arrays) != payload:
         raise corrupt_payload(payload, None, "its content is not what was written")
     for receipt in receipts:
-
-        def fetch(variable: str, slot: int = receipt.slot) -> Array:
-            if variable not in arrays or slot >= len(arrays[variable]):
-                raise corrupt_payload(payload, slot, f"{variable} is missing")
-            return np.asarray(arrays[variable][slot])
-
-        variables = dict.fromkeys(part.partition("@")[0] for part in receipt.parts)
-        read_parts(receipt, list(variables), fetch)
+        variables = list(dict.fromkeys(map(variable_of, receipt.parts)))
+        (found,) = read_rows(ArrayRows(payload, arrays), [receipt], variables)
+        if isinstance(found, CorruptPayloadError):
+            raise found
 
 
-def _slices(receipt: Receipt, variable: str) -> list[str]:
-    return [part for part in receipt.parts if part.startswith(f"{variable}@")]
+def variable_of(part: str) -> str:
+    """Return the variable that a part, `variable` or `variable@label`, belongs to."""
+    return part.partition("@")[0]
 
 
-def _read_part(
-    receipt: Receipt, part: str, slices: Sequence[str], array: Array
+def _labels(receipt: Receipt, part: str) -> list[str]:
+    """Return the parts that the variable of a part is cut into; none if it is whole."""
+    variable = variable_of(part)
+    cut = [name for name in receipt.parts if name.startswith(f"{variable}@")]
+    if part not in receipt.parts and not (cut and part == variable):
+        raise UnknownNameError(
+            f"{receipt.stage}: expected a part of the result, got '{part}'. "
+            f"{nearest(part, receipt.parts)}"
+        )
+    return cut
+
+
+def _verified(
+    receipts: Sequence[Receipt], part: str, labels: Sequence[str], column: Array
 ) -> Array:
-    if not slices:
-        return _verified(receipt, part, array)
-    if array.ndim == 0 or len(array) != len(slices):
-        raise corrupt(receipt, f"{part}: expected {len(slices)} slices")
-    if part in slices:
-        piece = array[slices.index(part)]
-        return _verified(receipt, part, np.array(piece))
-    for name, piece in zip(slices, array, strict=True):
-        _verified(receipt, name, piece)
-    return array
+    """Return a part of all results, (results, ...), out of rows of its variable."""
+    if not labels:
+        _compare(receipts, part, column)
+        return column
+    if column.ndim == 1 or column.shape[1] != len(labels):
+        raise corrupt(receipts[0], f"{part}: expected {len(labels)} slices")
+    if part in labels:
+        column = column[:, labels.index(part)].copy()
+        _compare(receipts, part, column)
+        return column
+    for number, name in enumerate(labels):
+        _compare(receipts, name, column[:, number])
+    return column
 
 
-def _verified(receipt: Receipt, part: str, array: Array) -> Array:
-    expected = receipt.parts[part]
-    if expected != DIVERGED and array_digest(array) != expected:
-        raise corrupt(receipt, f"{part}: its content is not what was computed")
-    return array
+def _compare(receipts: Sequence[Receipt], part: str, column: Array) -> None:
+    for receipt, digest in zip(receipts, row_digests(column), strict=True):
+        if receipt.parts[part] not in (DIVERGED, digest):
+            raise corrupt(receipt, f"{part}: its content is not what was computed")
 
 
 def corrupt(receipt: Receipt, what: str) -> CorruptPayloadError:

@@ -1,8 +1,9 @@
 """Payloads as zarr groups: encoding to files, and reading.
 
-A payload is one zarr v3 group, one array (nodes, ...) per variable, one chunk per node,
-zstd and then crc32c over the compressed bytes. zarr answers a missing chunk with the
-fill value and without a word, so presence is checked here before anything is read.
+A payload is one zarr v3 group, one array (nodes, ...) per variable: one chunk for a
+small one, else a chunk per node, zstd and then crc32c over the compressed bytes. zarr
+answers a missing chunk with the fill value and without a word, so presence is checked
+here before anything is read.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import errno
 import io
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -29,8 +30,9 @@ from curvflow.stores.payload_digests import TEXT, corrupt_payload, payload_id
 
 # One shard holds as many nodes as fit in this, so that writing needs no more memory.
 SHARD_BYTES = 64 << 20
-# Variables up to this size are read whole once a second node of them is wanted: a chunk
-# read alone takes 0.4 ms, one of 32 read together 0.14 ms (benchmarks/payloads.py).
+# Variables up to this size are one chunk, as a chunk takes zarr 0.14 to 0.4 ms however
+# small it is (benchmarks/payloads.py). Where each node has a chunk, as in payloads of
+# earlier versions, they are read whole once a second node of them is wanted.
 WHOLE_BYTES = 1 << 20
 # Every entry of a zip bears this date, so that equal payloads are equal files.
 DATE = (1980, 1, 1, 0, 0, 0)
@@ -59,12 +61,13 @@ def _chunks(
 ) -> Iterator[tuple[str, bytes]]:
     nodes, inner = len(array), tuple(max(1, size) for size in array.shape[1:])
     step = max(1, min(nodes, SHARD_BYTES * nodes // max(1, array.nbytes)))
+    rows = step if array.nbytes <= WHOLE_BYTES else 1
     is_text = array.dtype.kind in TEXT
     made = group.create_array(
         name,
         shape=array.shape,
         dtype=str if is_text else array.dtype,
-        chunks=(1, *inner),
+        chunks=(rows, *inner),
         shards=(step, *inner) if sharded else None,
         compressors=[ZstdCodec(level=1), Crc32cCodec()],
         fill_value="" if is_text else 0,
@@ -127,10 +130,7 @@ def _corruption(payload: str, slot: int | None, what: str) -> Iterator[None]:
 
 
 class ZarrPayload:
-    """An opened payload.
-
-    Reading a second node of a small variable reads all its nodes, which is quicker.
-    """
+    """An opened payload; a small variable is read whole and kept."""
 
     def __init__(self, payload: str, path: Path) -> None:
         """Open a folder or a zip file."""
@@ -154,15 +154,30 @@ class ZarrPayload:
             for name, array in self._arrays.items()
         }
 
-    def node(self, name: str, slot: int) -> Array:
-        """Return a fresh array of one variable of one node; `slot` is its row."""
-        array = self._array(name, slot)
-        if name not in self._whole:
-            first = name not in self._asked
-            self._asked.add(name)
-            if first or array.nbytes > WHOLE_BYTES or not self._load(name, array):
-                return np.array(self._read(name, array, slot, slot + 1)[0])
-        return np.array(self._whole[name][slot])
+    def rows(self, name: str, slots: Sequence[int]) -> Array:
+        """Return fresh rows of one variable, shape (slots, ...)."""
+        array = self._array(name, slots)
+        if self._is_whole(name, array, slots):
+            return self._whole[name][list(slots)]
+        if len(slots) == 1:
+            return self._read(name, array, slots[0], slots[0] + 1)
+        return np.concatenate([self._read(name, array, s, s + 1) for s in slots])
+
+    def row_bytes(self, name: str) -> int:
+        """Return the bytes of a row; 0 if the variable is missing."""
+        array = self._arrays.get(name)
+        return 0 if array is None else array.nbytes // max(1, array.shape[0])
+
+    def _is_whole(self, name: str, array: ZarrArray, slots: Sequence[int]) -> bool:
+        """Return whether a variable is kept whole, after reading it if that is quicker.
+
+        Of chunks that hold a node each, the first is read alone.
+        """
+        if name in self._whole:
+            return True
+        alone = array.chunks[0] == 1 and len(slots) == 1 and name not in self._asked
+        self._asked.add(name)
+        return not alone and array.nbytes <= WHOLE_BYTES and self._load(name, array)
 
     def read_all(self) -> dict[str, Array]:
         """Return all variables of all nodes, shape (nodes, ...)."""
@@ -171,10 +186,11 @@ class ZarrPayload:
             for name, array in self._arrays.items()
         }
 
-    def _array(self, name: str, slot: int) -> ZarrArray:
+    def _array(self, name: str, slots: Sequence[int]) -> ZarrArray:
         array = self._arrays.get(name)
-        if array is None or array.ndim == 0 or not 0 <= slot < array.shape[0]:
-            raise corrupt_payload(self._payload, slot, f"{name} is missing")
+        rows = 0 if array is None or array.ndim == 0 else array.shape[0]
+        if array is None or not all(0 <= slot < rows for slot in slots):
+            raise corrupt_payload(self._payload, slots[0], f"{name} is missing")
         return array
 
     def _load(self, name: str, array: ZarrArray) -> bool:

@@ -177,6 +177,39 @@ class StoreContract:
             for name, array in got.items():
                 np.testing.assert_array_equal(array, ARRAYS[name][receipt.slot])
 
+    def test_results_of_several_payloads_are_read_together_and_in_order(
+        self, store: Store
+    ) -> None:
+        receipts = publish(store, arrays_of(0), ["a", "b", "c"], outputs=OUTPUTS)
+        receipts += publish(store, arrays_of(1), ["d", "e", "f"], outputs=OUTPUTS)
+        mixed = [receipts[number] for number in (4, 0, 2, 5, 0)]
+        found = store.read_many(mixed, ["loss", "weights@5", "weights"])
+        for receipt, got in zip(mixed, found, strict=True):
+            assert not isinstance(got, Exception)
+            alone = store.read(receipt, ["loss", "weights@5", "weights"])
+            assert list(got) == list(alone)
+            for name, array in got.items():
+                np.testing.assert_array_equal(array, alone[name])
+                assert (array.shape, array.dtype) == (
+                    alone[name].shape,
+                    alone[name].dtype,
+                )
+
+    def test_a_lost_payload_stands_in_the_place_of_its_results_alone(
+        self, store: Store
+    ) -> None:
+        kept = publish(store, arrays_of(0), ["a", "b"], outputs=OUTPUTS)
+        lost = publish(store, arrays_of(1), ["c", "d"], outputs=OUTPUTS)
+        more = publish(store, arrays_of(2), ["e"], outputs=OUTPUTS)
+        for receipt in (lost[0], more[0]):
+            self.lose(store, receipt.payload)
+        before = store.index().number
+        found = store.fetch_many([*lost, *kept, *more], ["loss"])
+        unread = [n for n, one in enumerate(found) if isinstance(one, Exception)]
+        assert unread == [0, 1, 4]
+        assert set(store.index().receipts) == {"a", "b"}
+        assert store.index().number == before + 1  # one entry of the log for them all
+
     def test_equal_payloads_coincide_and_others_do_not(self, store: Store) -> None:
         first = store.write_payload(arrays_of(0))
         assert store.write_payload(arrays_of(0)) == first

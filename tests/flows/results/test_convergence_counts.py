@@ -26,11 +26,14 @@ def test_flags_are_counted_node_by_node_and_equal_ones_are_read_once(tmp_path):
     path.write_text(STUDY)
     results = curvflow.run(path)
     with mock.patch.object(
-        LocalStore, "fetch", autospec=True, side_effect=LocalStore.fetch
-    ) as fetch:
+        LocalStore,
+        "read_together",
+        autospec=True,
+        side_effect=LocalStore.read_together,
+    ) as read:
         assert results.verdicts("sure") == {"converged": 3}
         assert results.verdicts("short") == {"unconverged": 3}
-    assert fetch.call_count == 2
+    assert [len(call.args[1]) for call in read.call_args_list] == [1, 1]
     assert results.verdicts("fit") == {}
     assert unconverged_of("short", results.verdicts("short")) == (
         "3 of 3 estimates of short unconverged"

@@ -74,12 +74,12 @@ def test_a_flipped_byte_is_found_when_it_is_needed_and_healed(folder):
 
 
 def test_a_payload_that_is_lost_again_and_again_ends_the_run(folder, monkeypatch):
-    def unreadable(self, receipt, parts):
+    def unreadable(self, receipts, parts):
         from curvflow.errors import CorruptPayloadError
 
-        raise CorruptPayloadError("the disk lies")
+        return [CorruptPayloadError("the disk lies") for _ in receipts]
 
-    monkeypatch.setattr(LocalStore, "read", unreadable)
+    monkeypatch.setattr(LocalStore, "read_together", unreadable)
     with pytest.raises(StoreError, match="the disk lies"):
         rerun(folder, "stages.last.scale=5.0")
 

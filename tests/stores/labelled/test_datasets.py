@@ -336,9 +336,9 @@ class Counting(MemoryStore):
         super().__init__()
         self.asked = []
 
-    def read(self, receipt, parts):
-        self.asked += [(receipt.key, part) for part in parts]
-        return super().read(receipt, parts)
+    def read_together(self, receipts, parts):
+        self.asked += [(receipt.key, part) for receipt in receipts for part in parts]
+        return super().read_together(receipts, parts)
 
 
 def test_only_what_is_looked_at_is_read():

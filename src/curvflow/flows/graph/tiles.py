@@ -248,20 +248,21 @@ def _taken(graph: Graph, taken: Taken) -> TakenResult:
     return TakenResult(coords, taken.node.receipt, taken.parts, taken.node.stage)
 
 
-Loaded = dict[tuple[str, tuple[str, ...]], Mapping[str, Array]]
+Memo = tuple[str, tuple[str, ...]]
+Loaded = dict[Memo, Mapping[str, Array]]
 
 
 class LostInputError(StoreError):
-    """A result that a tile takes turned out to be unreadable.
+    """Results that a tile takes turned out to be unreadable.
 
     Attributes:
-        receipt: of the result.
+        lost: what is wrong with each of their payloads.
     """
 
-    def __init__(self, receipt: Receipt, reason: str) -> None:
-        """Name the result and what is wrong with it."""
-        super().__init__(reason)
-        self.receipt = receipt
+    def __init__(self, lost: Mapping[str, str]) -> None:
+        """Name the payloads and what is wrong with them."""
+        super().__init__(next(iter(lost.values())))
+        self.lost = lost
 
 
 def load(store: Store, kind: Kind, jobs: Sequence[MemberJob]) -> list[Member]:
@@ -270,16 +271,11 @@ def load(store: Store, kind: Kind, jobs: Sequence[MemberJob]) -> list[Member]:
     Raises:
         LostInputError: a result taken cannot be read.
     """
-    loaded: Loaded = {}
     taken = [
         result for job in jobs for several in job.inputs.values() for result in several
     ]
     taken += [job.shorter for job in jobs if job.shorter]
-    for result in sorted(
-        taken, key=lambda t: (t.receipt.payload or "", t.receipt.slot)
-    ):
-        if result.memo not in loaded:  # in the order of payloads, each opened once
-            loaded[result.memo] = _arrays(store, result.receipt, result.parts)
+    loaded = _read(store, {result.memo: result for result in taken})
     return [
         Member(
             job.params,
@@ -322,16 +318,30 @@ def _as_edge(
     )
 
 
-def _arrays(
-    store: Store, receipt: Receipt, names: Sequence[str]
-) -> Mapping[str, Array]:
-    parts = taken_parts(receipt, names)
-    wanted = [name for name in names if _has(parts, name)]
-    try:
-        arrays = store.read(receipt, wanted) if receipt.payload else {}
-    except CorruptPayloadError as error:
-        raise LostInputError(receipt, str(error)) from error
-    return {part.partition("@")[0]: array for part, array in arrays.items()}
+def _read(store: Store, taken: Mapping[Memo, TakenResult]) -> Loaded:
+    """Read results, those of which the same parts are there together.
+
+    Raises:
+        LostInputError: some cannot be read.
+    """
+    alike: dict[tuple[str, ...], list[TakenResult]] = defaultdict(list)
+    for result in taken.values():
+        parts = taken_parts(result.receipt, result.parts)
+        held = tuple(name for name in result.parts if _has(parts, name))
+        alike[held if result.receipt.payload else ()].append(result)
+    loaded: Loaded = {}
+    lost: dict[str, str] = {}
+    for wanted, results in alike.items():
+        found = store.read_many([result.receipt for result in results], wanted)
+        for result, one in zip(results, found, strict=True):
+            if isinstance(one, CorruptPayloadError):
+                lost.setdefault(str(result.receipt.payload), str(one))
+            else:
+                arrays = {part.partition("@")[0]: array for part, array in one.items()}
+                loaded[result.memo] = arrays
+    if lost:
+        raise LostInputError(lost)
+    return loaded
 
 
 def _has(parts: Mapping[str, str], name: str) -> bool:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from curvflow.errors import CorruptPayloadError, RemovedPayloadError, UnknownNameError
+from curvflow.errors import StoreError, UnknownNameError
 from curvflow.flows.results.node_results import View
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.tables import CONVERGED, UNCONVERGED
-from curvflow.schemas.nodes import Table
+from curvflow.schemas.nodes import Array, Table
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Store
 
 VERDICT, FAILED = "verdict", "failed"
 CAUSE = re.compile(r"input (\S+) diverged: ")  # as `passed_on` writes it
+
+Digests = tuple[tuple[str, str], ...]  # of verdicts, by their variables
 
 
 def verdicts(view: View, store: Store) -> Counter[str]:
@@ -30,20 +32,22 @@ def verdicts(view: View, store: Store) -> Counter[str]:
     """
     kind = _kind(view)
     judges = _judges(kind)
-    known: dict[tuple[str, ...], str] = {}
-    judged: list[str | tuple[str, ...]] = []
+    counts: Counter[str] = Counter()
+    stated: Counter[Digests] = Counter()
+    unread: dict[Digests, Receipt] = {}
     for number, receipt in enumerate(view.receipts):
         if kind is None or receipt is None:
             continue
-        if not (names := [name for name in judges if name in receipt.parts]):
-            judged.append(inherited(kind, receipt))
-            continue
-        digests = tuple(receipt.parts[name] for name in names)
-        if digests not in known and view.status(number) != "removed":
-            known |= _read(store, receipt, names, digests)
-        judged.append(digests)
-    words = (item if isinstance(item, str) else known.get(item) for item in judged)
-    return Counter(word for word in words if word)
+        if names := [name for name in judges if name in receipt.parts]:
+            digests = tuple((name, receipt.parts[name]) for name in names)
+            stated[digests] += 1
+            if view.status(number) != "removed":
+                unread.setdefault(digests, receipt)
+        elif word := inherited(kind, receipt):
+            counts[word] += 1
+    for digests, word in _read(store, unread).items():
+        counts[word] += stated[digests]
+    return counts
 
 
 def inherited(kind: Kind, receipt: Receipt) -> str:
@@ -80,19 +84,27 @@ def _judges(kind: Kind | None) -> list[str]:
     )
 
 
-def _read(
-    store: Store, receipt: Receipt, names: list[str], digests: tuple[str, ...]
-) -> dict[tuple[str, ...], str]:
-    try:
-        arrays = store.fetch(receipt, names)
-    except (CorruptPayloadError, RemovedPayloadError):
-        return {}
-    words = [arrays[n].item() for n in names if arrays[n].dtype.kind == "U"]
+def _read(store: Store, unread: Mapping[Digests, Receipt]) -> dict[Digests, str]:
+    """Read verdicts, each by one of the results that have it; unreadable ones lack."""
+    alike: dict[tuple[str, ...], list[Digests]] = defaultdict(list)
+    for digests in unread:
+        alike[tuple(name for name, _ in digests)].append(digests)
+    words = {}
+    for names, several in alike.items():
+        found = store.fetch_many([unread[digests] for digests in several], names)
+        for digests, arrays in zip(several, found, strict=True):
+            if not isinstance(arrays, StoreError):
+                words[digests] = _word([arrays[name] for name in names])
+    return words
+
+
+def _word(judges: Sequence[Array]) -> str:
+    words = [judge.item() for judge in judges if judge.dtype.kind == "U"]
     if not words:
-        sure = all(bool(arrays[name].all()) for name in names)
+        sure = all(bool(judge.all()) for judge in judges)
         words = [CONVERGED if sure else UNCONVERGED]
     doubts = [str(word) for word in words if word != CONVERGED]
-    return {digests: doubts[0] if doubts else CONVERGED}
+    return doubts[0] if doubts else CONVERGED
 
 
 def unconverged_of(stage: str, counts: Counter[str]) -> str:

@@ -7,7 +7,7 @@ import io
 import json
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -146,12 +146,16 @@ def view_records(
     """
     wanted = [variable.name for variable in view.kind.chosen(variables)]
     outputs = (*view.kind.outputs, *times)
+    statuses = [view.status(n) for n in range(len(view.receipts))]
+    readable = [
+        receipt if status != "removed" else None
+        for receipt, status in zip(view.receipts, statuses, strict=True)
+    ]
+    stored = _arrays(store, readable, wanted)
     rows = []
     for n, receipt in enumerate(view.receipts):
-        status = view.status(n)
-        readable = receipt if status != "removed" else None
-        arrays = {**_arrays(store, readable, wanted), **_times(readable, times)}
-        node = view.coords(n), status, arrays
+        arrays = {**stored.get(n, {}), **_times(readable[n], times)}
+        node = view.coords(n), statuses[n], arrays
         node_rows = records([node], outputs, variables=variables)
         more = _diverged(view.kind, receipt, wanted) if receipt else {}
         rows += [row | more for row in node_rows]
@@ -166,13 +170,24 @@ def _diverged(kind: Kind, receipt: Receipt, wanted: Sequence[str]) -> dict[str, 
 
 
 def _arrays(
-    store: Store, receipt: Receipt | None, names: Sequence[str]
-) -> Mapping[str, Array]:
-    if receipt is None or receipt.payload is None:
-        return {}
-    # A sliced variable has one part per slice, and its bare name reads them all.
-    held = {part.partition("@")[0] for part in receipt.parts}
-    return store.fetch(receipt, [name for name in names if name in held])
+    store: Store, receipts: Sequence[Receipt | None], names: Sequence[str]
+) -> dict[int, Mapping[str, Array]]:
+    """Read what results have of some variables, by their numbers."""
+    alike: dict[tuple[str, ...], dict[int, Receipt]] = defaultdict(dict)
+    for number, receipt in enumerate(receipts):
+        if receipt is not None and receipt.payload is not None:
+            # A sliced variable has one part per slice; its bare name reads them all.
+            held = {part.partition("@")[0] for part in receipt.parts}
+            wanted = tuple(name for name in names if name in held)
+            alike[wanted][number] = receipt
+    arrays: dict[int, Mapping[str, Array]] = {}
+    for wanted, several in alike.items():
+        found = store.fetch_many([*several.values()], wanted)
+        for number, one in zip(several, found, strict=True):
+            if isinstance(one, StoreError):
+                raise one
+            arrays[number] = one
+    return arrays
 
 
 def _times(

@@ -76,7 +76,7 @@ def carried_out(
     try:
         reports = compute_tile(store, job, machine, snapshots)
     except LostInputError as error:
-        return LostInput(error.receipt, str(error))
+        return LostInput(error.lost)
     except Stopped as stopped:
         return Interrupted(stopped.signal)
     return Finished(reports, kept=snapshots.taken())

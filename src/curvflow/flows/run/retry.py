@@ -9,7 +9,7 @@ always dies is alone and fails by name.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from curvflow.errors import StoreError
@@ -33,8 +33,8 @@ class Repair:
     def __init__(self, context: RunContext) -> None:
         self._context = context
         self._plan, self._store = context.plan, context.store
-        self._retired: set[str] = set()  # action keys
-        self._lost: dict[str, LostInput] = {}  # by payload
+        self._struck: set[str] = set()  # action keys and payloads
+        self._lost: dict[str, str] = {}  # payloads, and what is wrong with each
         self._repeated: set[str | None] = set()  # payloads
         self._has_changed = False
 
@@ -53,8 +53,8 @@ class Repair:
             self._retire(lost, "payload lost")
 
     def lost(self, loss: LostInput) -> None:
-        """Note a result that a tile could not read."""
-        self._lost.setdefault(loss.receipt.payload or loss.receipt.key, loss)
+        """Note results that a tile could not read."""
+        self._lost = {**loss.payloads, **self._lost}
 
     def apply(self) -> None:
         """Bring the plan up to date with what was lost and what has changed.
@@ -62,41 +62,59 @@ class Repair:
         Raises:
             StoreError: a result was computed again already, and is lost once more.
         """
-        for loss in self._lost.values():
-            self._recompute(loss)
+        if self._lost:
+            self._recompute(self._lost)
         if self._has_changed:
             self._compare_all()
         self._lost.clear()
         self._repeated.clear()
         self._has_changed = False
 
-    def _recompute(self, loss: LostInput) -> None:
-        payload = loss.receipt.payload
-        if payload is None or payload not in self._store.index().evicted:
-            keys = self._store.payload_keys(loss.receipt)
-            return self._retire({payload: keys}, loss.reason)
-        is_new = payload not in self._plan.removed
-        self._plan.removed.add(payload)
+    def _recompute(self, lost: Mapping[str, str]) -> None:
+        index = self._store.index()
+        removed = lost.keys() & index.evicted
+        if removed:
+            self._restore({payload: lost[payload] for payload in removed})
+        if struck := {p: reason for p, reason in lost.items() if p not in removed}:
+            keys = self._store.strike_off(struck, upto=index.number)
+            self._recompute_struck(keys, next(iter(struck.values())), payloads=struck)
+
+    def _restore(self, removed: Mapping[str, str]) -> None:
+        """Compute again what collection has removed from under this run."""
+        is_new = removed.keys() - self._plan.removed
+        self._plan.removed |= removed.keys()
         mark_removed_inputs(self._plan)
         self._context.counts.recount()
         # It is computed again by this run, or by the one that has claimed it.
-        if not is_new and not any(
-            node.state == "stale" and node.receipt and node.receipt.payload == payload
+        stale = {
+            node.receipt.payload
             for node in self._plan.graph
-        ):
-            raise StoreError(f"{self._store.location}: {loss.reason}")
-        return None
+            if node.state == "stale" and node.receipt
+        }
+        for payload in removed.keys() - is_new - stale:
+            raise StoreError(f"{self._store.location}: {removed[payload]}")
 
     def _retire(self, lost: Mapping[str | None, Sequence[str]], reason: str) -> None:
         """Retire results from the log, payload by payload, to compute them again."""
-        retired = {key for keys in lost.values() for key in keys}
-        if again := self._retired & retired:
-            raise StoreError(f"{self._store.location}: {again.pop()[:12]}: {reason}")
-        self._retired |= retired
         for payload, keys in lost.items():
             self._store.retire(list(dict.fromkeys(keys)), reason, payload=payload)
+        several = [key for keys in lost.values() for key in keys]
+        self._recompute_struck(several, reason, payloads=lost)
+
+    def _recompute_struck(
+        self, keys: Sequence[str], reason: str, *, payloads: Iterable[str | None]
+    ) -> None:
+        """Tell of results that were struck off, and bring the plan up to date.
+
+        Raises:
+            StoreError: they were struck off by this run before.
+        """
+        struck: set[str] = {*keys, *filter(None, payloads)}
+        if again := self._struck & struck:
+            raise StoreError(f"{self._store.location}: {again.pop()[:12]}: {reason}")
+        self._struck |= struck
         self._context.observer.warn(
-            f"{reason.rstrip('.')}; computing {len(retired)} results again"
+            f"{reason.rstrip('.')}; computing {len(set(keys))} results again"
         )
         self._compare_all()
 

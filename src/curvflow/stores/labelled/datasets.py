@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 from xarray.core.indexing import LazilyIndexedArray
 
-from curvflow.errors import RequestError
+from curvflow.errors import RequestError, StoreError
 from curvflow.schemas.kind import ELLIPSIS, Variable
 from curvflow.schemas.nodes import Array, Label
 from curvflow.schemas.records.receipts import Receipt
@@ -136,12 +136,13 @@ class _Field:
 
     def labels(self) -> Labels | None:
         """Return the union of the nodes' labels; equal ones are read once."""
-        labels: dict[str, Array] = {}
-        cells = {}
-        for cell, receipt in self.receipts.items():
-            cells[cell] = receipt.parts.get(self.variable.name, receipt.key)
-            if cells[cell] not in labels:
-                labels[cells[cell]] = np.atleast_1d(self._array(receipt))
+        cells = {
+            cell: receipt.parts.get(self.variable.name, receipt.key)
+            for cell, receipt in self.receipts.items()
+        }
+        first = {digest: cell for cell, digest in reversed(cells.items())}
+        arrays = self._read([first[digest] for digest in dict.fromkeys(cells.values())])
+        labels = {cells[cell]: np.atleast_1d(array) for cell, array in arrays.items()}
         return align_labels(
             labels or {"": np.zeros(0, self._dtype(is_whole=True))}, cells
         )
@@ -171,12 +172,18 @@ class _Field:
         """Return the labels of the dimension."""
         return xr.Variable(self.dims, labels[self.name].values, _attrs(self.variable))
 
-    def _read(self, cell: Cell) -> Array | None:
-        receipt = self.receipts.get(cell)
-        return None if receipt is None else self._array(receipt)
+    def _read(self, cells: Sequence[Cell]) -> dict[Cell, Array]:
+        held = [cell for cell in cells if cell in self.receipts]
+        arrays = self._arrays([self.receipts[cell] for cell in held])
+        return dict(zip(held, arrays, strict=True))
 
-    def _array(self, receipt: Receipt) -> Array:
-        return self.store.fetch(receipt, [self.variable.name])[self.variable.name]
+    def _arrays(self, receipts: Sequence[Receipt]) -> list[Array]:
+        arrays, name = [], self.variable.name
+        for found in self.store.fetch_many(receipts, [name]):
+            if isinstance(found, StoreError):
+                raise found
+            arrays.append(found[name])
+        return arrays
 
     def _dtype(self, *, is_whole: bool) -> np.dtype[Any]:
         declared = object if self.variable.dtype == "str" else self.variable.dtype

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, product
@@ -16,9 +17,11 @@ from xarray.core.indexing import (
 )
 
 from curvflow.schemas.nodes import Array
+from curvflow.stores.payload_digests import TOGETHER_BYTES
 
 Cell = tuple[int, ...]
-ReadCell = Callable[[Cell], Array | None]
+# Reads nodes; those that lack the variable are left out.
+ReadCells = Callable[[Sequence[Cell]], Mapping[Cell, Array]]
 
 
 class NodesArray(BackendArray):
@@ -26,7 +29,7 @@ class NodesArray(BackendArray):
 
     def __init__(
         self,
-        read: ReadCell,
+        read: ReadCells,
         *,
         axes: tuple[int, ...],
         inner: tuple[int, ...],
@@ -51,11 +54,18 @@ class NodesArray(BackendArray):
         ]
         axes, inner = picks[: self._num_axes], picks[self._num_axes :]
         selected = blank(tuple(map(len, picks)), self.dtype)
-        for place in product(*(range(len(pick)) for pick in axes)):
-            cell = tuple(int(pick[p]) for pick, p in zip(axes, place, strict=True))
-            array = self._read(cell)
-            if array is not None:
-                selected[place] = self._placed(cell, array)[np.ix_(*inner)]
+        cells = [
+            (place, tuple(int(pick[p]) for pick, p in zip(axes, place, strict=True)))
+            for place in product(*(range(len(pick)) for pick in axes))
+        ]
+        size = self.dtype.itemsize * math.prod(self.shape[self._num_axes :])
+        most = max(1, TOGETHER_BYTES // max(1, size))
+        for start in range(0, len(cells), most):
+            few = cells[start : start + most]
+            arrays = self._read([cell for _, cell in few])
+            for place, cell in few:
+                if cell in arrays:
+                    selected[place] = self._placed(cell, arrays[cell])[np.ix_(*inner)]
         dropped = [isinstance(part, int | np.integer) for part in key]
         return selected[tuple(0 if drop else slice(None) for drop in dropped)]
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from curvflow.flows.graph.tiles import Computed, Failed, TileJob
-from curvflow.schemas.records.receipts import Receipt
 
 Needs = Literal["cpu", "gpu"]
 
@@ -29,10 +28,13 @@ class Finished:
 
 @dataclass(frozen=True)
 class LostInput:
-    """A result that the tile takes could not be read."""
+    """Results that the tile takes could not be read.
 
-    receipt: Receipt
-    reason: str
+    Attributes:
+        payloads: what is wrong with each of their payloads.
+    """
+
+    payloads: Mapping[str, str]
 
 
 @dataclass(frozen=True)
