@@ -12,7 +12,7 @@ import hashlib
 import math
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -102,19 +102,28 @@ def form(
 ) -> dict[str, object]:
     """Return the plain parameters that enter a key; a source file by its digest."""
     plain: dict[str, object] = {}
-    for name, info in type(params).model_fields.items():
+    for name, neutral, is_source in _key_fields(type(params)):
         value = getattr(params, name)
-        if any(isinstance(mark, NotInKey) for mark in info.metadata):
+        written = _plain(value)
+        if neutral is not None and canonical(written) == neutral:
             continue
-        neutral = [m for m in info.metadata if isinstance(m, Neutral)]
-        if neutral and canonical(_plain(neutral[0].value)) == canonical(_plain(value)):
-            continue
-        source = any(isinstance(mark, SourceFile) for mark in info.metadata)
-        if source and value is not None:
-            plain[name] = {"sha256": (files or {})[name]}
-        else:
-            plain[name] = _plain(value)
+        is_file = is_source and value is not None
+        plain[name] = {"sha256": (files or {})[name]} if is_file else written
     return plain
+
+
+@cache
+def _key_fields(model: type[BaseModel]) -> list[tuple[str, bytes | None, bool]]:
+    """Return name, neutral value and whether it is a file, of fields in keys."""
+    fields: list[tuple[str, bytes | None, bool]] = []
+    for name, info in model.model_fields.items():
+        marks = info.metadata
+        if not any(isinstance(mark, NotInKey) for mark in marks):
+            neutral = [m.value for m in marks if isinstance(m, Neutral)]
+            written = canonical(_plain(neutral[0])) if neutral else None
+            is_source = any(isinstance(mark, SourceFile) for mark in marks)
+            fields.append((name, written, is_source))
+    return fields
 
 
 def _plain(value: object) -> object:

@@ -1,0 +1,122 @@
+"""Work grows with the change, and never faster than the study: counts, not seconds."""
+
+from collections import Counter
+
+import pytest
+
+from curvflow.errors import CorruptPayloadError
+from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.results.node_results import plan_views
+from curvflow.flows.results.outputs import view_records
+from curvflow.stores import payload_digests
+from curvflow.stores.base import Index
+from curvflow.stores.local import LocalStore
+from curvflow.stores.zarr_payloads import ZarrPayload
+from tests.flows.toys import opened, run
+
+SIZES = (500, 2000)
+NODES_PER_SEED = 10  # two rules: fit, last, path at three checkpoints
+
+
+def seeds_of(number):
+    return f"axes.seed={list(range(100, 100 + number))}"  # toys fail at seed 13
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Return the folders of finished studies, by size."""
+    for size in SIZES:
+        run(LocalStore(tmp_path / str(size)), seeds_of(size // NODES_PER_SEED))
+    return {size: tmp_path / str(size) for size in SIZES}
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Count what is read, opened, hashed and copied."""
+    counts = Counter()
+
+    def count(owner, name, words, number=lambda *_: 1):
+        before = getattr(owner, name)
+
+        def wrapped(*args, **kwargs):
+            counts[words] += number(*args)
+            return before(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, wrapped)
+
+    count(ZarrPayload, "__init__", "opened")
+    count(ZarrPayload, "_read", "reads")
+    count(payload_digests, "row_digests", "digest checks")
+    count(payload_digests, "row_digests", "bytes hashed", lambda array: array.nbytes)
+    count(Index, "copy", "index copies")
+    return counts
+
+
+def work(folders, counted, act):
+    """Return the counts of an act on studies of both sizes."""
+    both = []
+    for size, folder in folders.items():
+        store = LocalStore(folder)
+        counted.clear()
+        act(store, size // NODES_PER_SEED)
+        both.append(Counter(counted))
+    return both
+
+
+def views_of(store, seeds):
+    o = opened(store, seeds_of(seeds))
+    return plan_views(make_plan(o.study, o.store, o.files))
+
+
+def test_a_run_with_nothing_to_do_reads_nothing(folders, counted):
+    small, large = work(folders, counted, lambda s, n: run(s, seeds_of(n)))
+    assert small["reads"] == large["reads"] == 0
+    assert small["index copies"] == large["index copies"] <= 2
+
+
+def test_one_seed_more_reads_each_variable_of_a_payload_once(folders, counted):
+    def add(store, seeds):
+        report = run(store, seeds_of(seeds + 1))
+        executed = report.record.counts["executed"]
+        # Before the first epoch both rules have the same weights.
+        assert executed == {"data": 0, "fit": 2, "last": 2, "path": 5, "mean": 2}
+
+    small, large = work(folders, counted, add)
+    few, many = (len(list(folder.glob("payloads/*/*"))) for folder in folders.values())
+    for what in ("opened", "reads", "digest checks"):
+        assert large[what] - small[what] <= many - few
+    assert small["opened"] <= few
+    assert small["index copies"] == large["index copies"]
+    assert large["bytes hashed"] / SIZES[1] <= 1.05 * small["bytes hashed"] / SIZES[0]
+
+
+def test_records_of_a_stage_are_read_by_column(folders, counted):
+    def show(store, seeds):
+        view = views_of(store, seeds)["path"]
+        assert len(view_records(view, store)) == 6 * seeds
+
+    small, large = work(folders, counted, show)
+    for counts in (small, large):
+        assert counts["reads"] <= counts["opened"]
+        assert counts["digest checks"] <= 2 * counts["opened"]
+    assert large["bytes hashed"] / SIZES[1] <= 1.05 * small["bytes hashed"] / SIZES[0]
+
+
+def test_a_stage_of_unreadable_payloads_is_struck_off_in_one_entry(folders, counted):
+    both = []
+    for size, folder in folders.items():
+        store = LocalStore(folder)
+        view, before = views_of(store, size // NODES_PER_SEED)["path"], store.index()
+        payloads = list(folder.glob("payloads/*/*"))
+        for path in payloads:
+            path.write_bytes(b"no zarr group")
+        counted.clear()
+        with pytest.raises(CorruptPayloadError, match="struck off"):
+            view_records(view, store)
+        index = store.index()
+        assert index.number == before.number + 1
+        lost = before.receipts.keys() - index.receipts.keys()
+        assert lost == {receipt.key for receipt in view.receipts if receipt}
+        assert counted["opened"] <= 2 * len(payloads)
+        both.append(counted["index copies"])
+    assert both[0] == both[1]
