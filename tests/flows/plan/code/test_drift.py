@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from curvflow.errors import ChangedCodeError
-from curvflow.flows.plan.code import drift as accepted
+from curvflow.flows.plan.code import fingerprints
 from curvflow.flows.plan.code.fingerprints import Fingerprints
 from curvflow.flows.plan.why.cost import Costs
 from curvflow.flows.run.settle import Answer
@@ -126,7 +126,7 @@ def test_results_made_before_code_was_recorded_are_not_compared(lab, monkeypatch
 def test_another_normal_form_is_not_compared(lab, monkeypatch):
     lab.run()
     lab.edit(*CHANGED)
-    monkeypatch.setattr(accepted, "NORMAL_FORM", accepted.NORMAL_FORM + 1)
+    monkeypatch.setattr(fingerprints, "PROJECT_FORM", fingerprints.PROJECT_FORM + 1)
     assert lab.drifts() == {}
 
 
@@ -201,8 +201,8 @@ def test_results_met_on_the_way_that_other_code_has_made_are_reported(lab):
 def test_what_is_edited_while_a_run_is_at_work_is_not_taken_for_what_ran(lab):
     text = lab.files["lab_help.py"].replace(*CHANGED)
     name = str(lab.folder / "lab_help.py")
-    write = f"__import__('pathlib').Path({name!r}).write_text({text!r})"
-    lab.edit("inputs = np", f"{write}; inputs = np", "lab_kinds.py")
+    write = f"pathlib.Path({name!r}).write_text({text!r})"
+    lab.edit("inputs = np", f"import pathlib; {write}; inputs = np", "lab_kinds.py")
     assert lab.executed()["measure"] == 3
     assert lab.drifts() == {"lab.measure": 3}
 

@@ -156,7 +156,8 @@ EDITS = [
     other("a factory's default", "models", "WIDTH = 3", "WIDTH = 4", "models:WIDTH",
           "factory norms_factory", "= models:make models:WIDTH"),
     other("what a module does on import", "far", "LIMIT = 10.0", "LIMIT = 10.0\nimport "
-          "torch\ntorch.manual_seed(LIMIT)", "far:<module>", TARE_USERS),
+          "torch\ntorch.manual_seed(10)", "far:<module>",
+          f"{TARE_USERS} plain points"),
 ]  # fmt: skip
 
 

@@ -47,6 +47,7 @@ def digests(text: str) -> dict[str, str]:
             collected[name] = definitions.digest(name)
             definition = definitions.of(name)
             pending += definition.references if definition else ()
+            pending = [name for name in pending if not name.endswith(">")]
     return collected
 
 

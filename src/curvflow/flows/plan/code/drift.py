@@ -30,8 +30,7 @@ from warnings import catch_warnings, simplefilter
 
 from curvflow.errors import RequestError
 from curvflow.flows.graph.graph import Graph, Node, diverged_inputs
-from curvflow.flows.plan.code.fingerprints import Code, Fingerprints
-from curvflow.flows.plan.code.normal import NORMAL_FORM
+from curvflow.flows.plan.code.fingerprints import Code, Fingerprints, form_of
 from curvflow.flows.plan.code.sources import OWN, is_typed
 from curvflow.flows.plan.why.cost import Costs, Prediction
 from curvflow.schemas.records.receipts import CodeRecord, Receipt
@@ -81,13 +80,18 @@ class Accepted:
 
     def _is_comparable(self, then: str) -> bool:
         record = self._index.codes.get(then)
-        return record is not None and record.form == NORMAL_FORM
+        return record is not None and _is_of_today(record)
 
     def _is_untouched(self, then: str) -> bool:
         if then not in self._untouched:
             files = self._index.codes[then].files
             self._untouched[then] = bool(files) and self._codes.are_as_before(files)
         return self._untouched[then]
+
+
+def _is_of_today(record: CodeRecord) -> bool:
+    """Return whether code is recorded in the form that it would have today."""
+    return record.form == form_of(record.definitions)
 
 
 @dataclass(frozen=True)
@@ -177,7 +181,7 @@ def _drift(
         alike = (
             index.codes.get(fingerprint) for fingerprint in sorted(accepted.alike(then))
         )
-        records = [record for record in alike if record and record.form == NORMAL_FORM]
+        records = [record for record in alike if record and _is_of_today(record)]
         nearest = min(
             (_moves(record, codes.of(moved[0])) for record in records), key=len
         )

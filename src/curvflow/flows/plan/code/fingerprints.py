@@ -4,11 +4,14 @@ Followed are functions, classes with their methods and bases, constants, closure
 defaults, decorators, imports wherever they stand and re-exports, within the project;
 and what parameters name: see `Kind.loads` and factories. Annotations are not.
 
-Not followed is what no text tells: `getattr` by a computed name, `import_module` of a
-computed name outside of `Kind.loads`, methods of objects whose class is never named, a
-registry that other modules fill. Such code counts only if something else reaches it. A
-function without source, as of `exec`, has no fingerprint; that of a notebook has: see
-`cells`.
+Of a user's module with a doubt, see `doubts`, all counts at once: where a name of it is
+reached, and where another module that is reached imports it. So does one that is used
+as a value.
+
+Not followed is what no text tells: `getattr` of an object by a computed name,
+`import_module` of a computed name outside of `Kind.loads`, methods of objects whose
+class is never named. Such code counts only if something else reaches it. A function
+without source, as of `exec`, has no fingerprint; that of a notebook has: see `cells`.
 """
 
 from __future__ import annotations
@@ -18,17 +21,33 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 
 from curvflow.flows.graph.graph import Node
-from curvflow.flows.plan.code.modules import FUNCTIONS, ON_IMPORT, Module, Part
-from curvflow.flows.plan.code.normal import COMPUTES, NORMAL_FORM, Names, normal_form
+from curvflow.flows.plan.code.doubts import COMPUTED, doubt_of
+from curvflow.flows.plan.code.modules import (
+    FUNCTIONS,
+    ON_IMPORT,
+    Module,
+    Part,
+    origin,
+)
+from curvflow.flows.plan.code.normal import (
+    COMPUTES,
+    NORMAL_FORM,
+    PROJECT_FORM,
+    WHOLE,
+    Names,
+    normal_form,
+)
 from curvflow.flows.plan.code.sources import (
     LIBRARIES,
     OWN,
     Loaded,
     Sources,
     carried,
+    is_typed,
     loaded,
     signature,
 )
@@ -77,6 +96,7 @@ class Definitions:
     def __init__(self, names: Names, library: Definitions | None = None) -> None:
         self._names, self._library = names, library
         self._memo: dict[str, Definition | None] = {}
+        self._doubts: dict[str, str] = {}
 
     def of(self, name: str) -> Definition | None:
         """Return the definition of this name, if the project has it."""
@@ -112,10 +132,22 @@ class Definitions:
         module = self._names.module(module_name)
         return tuple(f"{module_name}:{name}" for name in module.parts) if module else ()
 
+    def doubt(self, module_name: str) -> str:
+        """Return why a module of a user's counts as a whole; empty if it does not."""
+        module = self._names.module(module_name)
+        if module is None or not _is_theirs(module_name) or is_typed(module_name):
+            return ""
+        if module_name not in self._doubts:
+            self._doubts[module_name] = doubt_of(self._names, module)
+        return self._doubts[module_name]
+
     def reached(
         self, starts: Sequence[str], beside: Sequence[str]
     ) -> dict[str, tuple[str, ...]]:
-        """Return each definition reached from some, with a shortest way to it."""
+        """Return each definition reached from some, with a shortest way to it.
+
+        Names with `IMPORTED` lead to what imports run, and are no definitions.
+        """
         paths: dict[str, tuple[str, ...]] = {name: (name,) for name in starts}
         paths |= {name: (*starts[:1], name) for name in beside if name not in paths}
         pending = deque(paths)
@@ -129,12 +161,14 @@ class Definitions:
                 if reference not in paths:
                     paths[reference] = (*paths[name], reference)
                     pending.append(reference)
-        return paths
+        return {n: path for n, path in paths.items() if not n.endswith(IMPORTED)}
 
     def _read(self, name: str) -> Definition | None:
         module_name, _, full = name.partition(":")
         top, _, method = full.partition(".")
         module = self._names.module(module_name)
+        if module is not None and full in (WHOLE, IMPORTED):
+            return self._of_module(module, full) if _is_theirs(module_name) else None
         parts = module.parts.get(top, []) if module else []
         if module is None or not parts:
             return None
@@ -145,7 +179,42 @@ class Definitions:
         others = [f"{name}.{m}" for m in inner]
         if top != ON_IMPORT and ON_IMPORT in module.parts:
             others.append(f"{module_name}:{ON_IMPORT}")
+        if _is_theirs(module_name):
+            others.append(f"{module_name}:{IMPORTED}")
         return _definition(form.text, (*form.references, *others))
+
+    def _of_module(self, module: Module, what: str) -> Definition:
+        """Return a module as a whole, or what importing it runs."""
+        imported = list(_imported(module))
+        theirs = [
+            name
+            for name in dict.fromkeys(
+                chain(_above(module.name), *map(_above, imported))
+            )
+            if name != module.name and _is_theirs(name) and self._names.module(name)
+        ]
+        if what == IMPORTED:
+            run = [f"{name}:{IMPORTED}" for name in theirs]
+            if self.doubt(module.name):
+                run.append(f"{module.name}:{WHOLE}")
+            elif ON_IMPORT in module.parts:
+                run.append(f"{module.name}:{ON_IMPORT}")
+            return _definition("", run)
+        form = normal_form(self._names, module, list(map(Part, module.body)), None)
+        stars = [
+            (place, origin(node, module.package))
+            for place, node in enumerate(module.body)
+            if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+        ]
+        # What a computed name loads is told by a folder at best.
+        inner = self._names.inner(module.name)
+        if self.doubt(module.name).endswith(COMPUTED):
+            for package in dict.fromkeys([module.package, *theirs]):
+                inner += self._names.inner(package) if package else []
+        taken = [*(name for name in theirs if name in imported), *inner]
+        references = [f"{n}:{WHOLE}" for n in dict.fromkeys(taken) if n != module.name]
+        references += [*self.whole(module.name), *form.references]
+        return _definition(f"{form.text}{stars}{inner}", references)
 
     def _method(
         self, module: Module, parts: Sequence[Part], method: str
@@ -158,6 +227,32 @@ class Definitions:
             form = normal_form(self._names, module, bodies, cls)
             return _definition(form.text, form.references)
         return None
+
+
+IMPORTED = "<imported>"
+
+
+def _is_theirs(module_name: str) -> bool:
+    """Return whether a module is not of this package."""
+    return module_name.partition(".")[0] != OWN
+
+
+def _imported(module: Module) -> Iterator[str]:
+    """Yield the modules that a module's text imports anywhere, and members of them."""
+    for statement in module.body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = origin(node, module.package)
+                yield base
+                yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _above(name: str) -> Iterator[str]:
+    """Yield a module and the packages that are imported before it."""
+    parts = name.split(".")
+    yield from (".".join(parts[:length]) for length in range(1, len(parts) + 1))
 
 
 def methods(parts: Sequence[Part]) -> Mapping[str, ast.FunctionDef]:
@@ -250,11 +345,19 @@ class Code:
         definitions: `module:function`, `module:Class`, `module:Class.method` or
             `module:NAME` to 16 digits over its normal form.
         paths: per definition a shortest way to it from the kind's function, by names.
+        doubts: per module that counts as a whole, the reason; none if it is a value.
     """
 
     fingerprint: str = ""
     definitions: Mapping[str, str] = field(default_factory=dict)
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    doubts: Mapping[str, str] = field(default_factory=dict)
+
+
+def form_of(definitions: Iterable[str]) -> int:
+    """Return the number of the normal form that definitions are written in."""
+    theirs = any(_is_theirs(name.partition(":")[0]) for name in definitions)
+    return PROJECT_FORM if theirs else NORMAL_FORM
 
 
 @dataclass(slots=True)
@@ -308,7 +411,8 @@ class Fingerprints:
         """Return the record of a node's code, for the log."""
         code, kind = self.of(node), node.kind
         read = self._sources.read()
-        return CodeRecord(kind.name, kind.version, NORMAL_FORM, code.definitions, read)
+        form = form_of(code.definitions)
+        return CodeRecord(kind.name, kind.version, form, code.definitions, read)
 
     def files(self) -> Mapping[str, str]:
         """Return the digest of each module read so far; empty without a file."""
@@ -369,6 +473,7 @@ class Fingerprints:
             return Code()
         paths = definitions.reached(functions, beside)
         digests = {name: definitions.digest(name) for name in sorted(paths)}
-        lines = [f"{NORMAL_FORM}", *(f"{n} {d}" for n, d in digests.items())]
+        lines = [f"{form_of(digests)}", *(f"{n} {d}" for n, d in digests.items())]
         total = sha256("\n".join(lines).encode()).hexdigest()
-        return Code(total, digests, paths)
+        whole = [n.partition(":")[0] for n in digests if n.endswith(f":{WHOLE}")]
+        return Code(total, digests, paths, {n: definitions.doubt(n) for n in whole})

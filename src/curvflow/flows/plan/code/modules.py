@@ -236,6 +236,7 @@ class Module:
         aliases: names that are one import and nothing else.
         stars: modules whose names are all taken.
         lazy: what a module with `__getattr__` says, for type checkers, that it gives.
+        body: all of its statements.
     """
 
     name: str
@@ -244,13 +245,15 @@ class Module:
     aliases: dict[str, Import] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     lazy: dict[str, Import] = field(default_factory=dict)
+    body: list[ast.stmt] = field(default_factory=list)
 
 
 def read_module(name: str, text: bytes, *, is_package: bool) -> Module:
     """Read the names of a module from its source; SyntaxError if it is not Python."""
     package = name if is_package else name.rpartition(".")[0]
-    reader = _Reader(Module(name, package))
-    reader.read(ast.parse(text).body, ())
+    body = ast.parse(text).body
+    reader = _Reader(Module(name, package, body=body))
+    reader.read(body, ())
     return reader.finished()
 
 
@@ -306,7 +309,7 @@ class _Reader:
             for lazy in inner:
                 self.module.lazy.update(imports(lazy, self.module.package))
             self.read(statement.orelse, guards)
-        elif not _is_main(statement.test):
+        elif not is_main(statement.test):
             self.read(statement.body, (*guards, statement.test))
             opposite = ast.UnaryOp(ast.Not(), statement.test)
             self.read(statement.orelse, (*guards, opposite))
@@ -385,9 +388,6 @@ def is_for_checkers(test: ast.expr) -> bool:
     return name == "TYPE_CHECKING"
 
 
-def _is_main(test: ast.expr) -> bool:
-    return (
-        isinstance(test, ast.Compare)
-        and isinstance(test.left, ast.Name)
-        and test.left.id == "__name__"
-    )
+def is_main(test: ast.expr) -> bool:
+    """Return whether a condition is `__name__ == "__main__"`."""
+    return ast.unparse(test) in ("__name__ == '__main__'", "'__main__' == __name__")

@@ -24,7 +24,7 @@ from curvflow.flows.plan.code.modules import (
     imports,
     is_for_checkers,
 )
-from curvflow.flows.plan.code.sources import Sources
+from curvflow.flows.plan.code.sources import ALL, Sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,13 @@ class Meaning:
         text: full name, the same however it was imported.
         definition: `module:name` if the project defines it.
         module: the module, if it is one of the project.
+        within: the module of the project that it is in, but no text says where.
     """
 
     text: str
     definition: str | None = None
     module: Module | None = None
+    within: str = ""
 
 
 def dotted(node: ast.expr) -> tuple[list[str], ast.expr]:
@@ -67,10 +69,17 @@ class Names:
 
     def version(self, name: str) -> tuple[str, str] | None:
         """Return package and digest of a module of the project, or None."""
+        if name.endswith(ALL):
+            return "", self._sources.digest(name)
         module = self.module(name)
         if module is None:
             return None
         return module.package, self._sources.digest(name)
+
+    def inner(self, name: str) -> list[str]:
+        """Return the modules of a package of the project."""
+        self.module(f"{name}{ALL}")
+        return self._sources.inner(name) if self.module(name) else []
 
     @contextmanager
     def looking_up(self) -> Iterator[set[str]]:
@@ -107,7 +116,8 @@ class Names:
             if meaning.module is not None:
                 meaning = self._member(meaning.module, name)
             else:
-                meaning = Meaning(f"{meaning.text}.{name}", meaning.definition)
+                text = f"{meaning.text}.{name}"
+                meaning = Meaning(text, meaning.definition, within=meaning.within)
         return meaning
 
     def _member(self, module: Module, name: str) -> Meaning:
@@ -115,7 +125,7 @@ class Names:
             return meaning
         inner = self.module(f"{module.name}.{name}")
         text = f"{module.name}.{name}"
-        return Meaning(text, module=inner)
+        return Meaning(text, module=inner, within="" if inner else module.name)
 
     def _import(self, target: Import) -> Meaning:
         module = self.module(target.module)
@@ -153,7 +163,9 @@ class Names:
         return self._import(lazy) if lazy else None
 
 
-NORMAL_FORM = 2  # raise it when any form changes: others are then not compared
+# Raise one when any form changes: results of others are then not compared.
+NORMAL_FORM = 2  # of nodes that this package's code alone computes
+PROJECT_FORM = 3  # of nodes with code of a user's
 
 _SKIPPED = {"ctx", "kind", "type_comment", "type_params", "annotation", "returns"}
 _ASKS_FOR_NAMES = {"?locals", "?vars", "?eval", "?exec"}
@@ -164,6 +176,15 @@ COMPUTES = {
 # They register a function, and do not change its result.
 _OFFERS = {*COMPUTES, "curvflow.tasks.stage:stage"}
 _WORDS = {"description", "title", "examples"}  # of a pydantic field
+WHOLE = "<whole>"  # all of a module, where its names are not followed one by one
+LOADING = frozenset({"importlib.import_module", "importlib.__import__", "?__import__"})
+
+
+def loaded_module(call: ast.Call) -> str:
+    """Return the module that a call loads by a plain text; empty if it is computed."""
+    first = call.args[0] if len(call.args) == 1 and not call.keywords else None
+    name = first.value if isinstance(first, ast.Constant) else None
+    return name if isinstance(name, str) and not name.startswith(".") else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +290,13 @@ class _Writer:
         if meaning.definition:
             self.references[meaning.definition] = None
 
+    def _take(self, meaning: Meaning) -> None:
+        """Refer to a value; of a module that is one, any name may be meant."""
+        self._refer(meaning)
+        whole = meaning.within if meaning.module is None else meaning.module.name
+        if whole:
+            self.references[f"{whole}:{WHOLE}"] = None
+
     def _local(self, name: str | None) -> None:
         if name is not None:
             meaning = self.scopes.find(name)
@@ -279,7 +307,7 @@ class _Writer:
         if meaning is None:
             self._local(node.id)
         else:
-            self._refer(meaning)
+            self._take(meaning)
 
     def attribute(self, node: ast.Attribute) -> None:
         chain, root = dotted(node)
@@ -287,7 +315,7 @@ class _Writer:
         if meaning is None:
             self._plain(node)
         else:
-            self._refer(meaning)
+            self._take(meaning)
 
     def captured(self, node: ast.MatchAs | ast.MatchStar | ast.ExceptHandler) -> None:
         self.out.append(type(node).__name__)
@@ -393,6 +421,10 @@ class _Writer:
             self._fields("Call", parts)
         else:
             self._plain(node)
+        if called in LOADING and (name := loaded_module(node)):
+            loaded = self._names.imported(Import(name), ())
+            if loaded.module is not None:
+                self.references[f"{loaded.module.name}:{WHOLE}"] = None
 
     def text(self, node: ast.JoinedStr) -> None:
         merged: list[ast.expr] = []

@@ -39,6 +39,9 @@ LIBRARIES = frozenset(
 _INSTALLED = ("site-packages", "dist-packages")
 
 
+ALL = ".*"  # after a package: the names of its modules
+
+
 class Sources:
     """The modules of the project, located by file name and read on demand.
 
@@ -62,6 +65,9 @@ class Sources:
         top = name.partition(".")[0]
         if top in LIBRARIES or not name:
             return None
+        if name.endswith(ALL):
+            self._digests[name] = self.digest(name)
+            return None
         if top in tops:
             self._refuse_namesake(top)
         if top == OWN or top in tops or self._is_beside(top):
@@ -82,6 +88,8 @@ class Sources:
     def digest(self, name: str) -> str:
         """Return the digest of a module's file, which is not parsed for it."""
         if name not in self._digests:
+            if name.endswith(ALL):
+                return _digest("\n".join(self.inner(name.removesuffix(ALL))).encode())
             if is_typed(name):
                 return _digest(typed_text())
             place = self._place(name)
@@ -89,6 +97,19 @@ class Sources:
             data = place.read_bytes() if place and is_file else None
             return "" if data is None else _digest(data)
         return self._digests[name]
+
+    def inner(self, name: str) -> list[str]:
+        """Return the modules in the folder of a package, in order of their names."""
+        place = self._place(name)
+        if place is None or (place.is_file() and place.name != "__init__.py"):
+            return []
+        folder = place if place.is_dir() else place.parent
+        return [
+            f"{name}.{path.stem}"
+            for path in sorted(folder.iterdir())
+            if path.suffix == ".py" or (path / "__init__.py").is_file()
+            if path.stem != "__init__" and path.stem.isidentifier()
+        ]
 
     def _refuse_namesake(self, top: str) -> None:
         beside, loaded = _file(self._folder, top), _loaded(top)

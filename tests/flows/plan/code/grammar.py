@@ -1,0 +1,471 @@
+"""Random modules, edits of them, and what Python makes of both.
+
+    python -m tests.flows.plan.code.grammar [CASES [SEED]]
+
+A case is a few modules beside a study. A number written in one of them takes a random
+way to what `start()` returns: it is imported in some manner, and handed on by one to
+three binding forms. Then it is edited, or something that `start()` does not need is.
+Python says whether the result moved, the fingerprint whether that was noticed. Printed
+are edits that moved the result in silence, and alarms at edits that change nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from curvflow.flows.plan.code import fingerprints
+from curvflow.flows.plan.code.fingerprints import Fingerprints
+from tests.flows.plan.code.project import node, own_kind
+
+# Statements of `mine`, and how they take X, an expression, to the next one. N is a
+# fresh name.
+FORMS = {
+    "assigned": ("N = X", "N"),
+    "annotated": ("N: int = X", "N"),
+    "chained": ("N_a = N = X", "N"),
+    "unpacked": ("N, N_b = X, 0", "N"),
+    "starred": ("N, *N_b = [X, 0]", "N"),
+    "a function": ("def N():\n    return X", "N()"),
+    "a lambda": ("N = lambda: X", "N()"),
+    "a default": ("def N(v=X):\n    return v", "N()"),
+    "a closure": ("def N_o():\n    v = X\n    return lambda: v\nN = N_o()", "N()"),
+    "a partial": ("import functools\nN = functools.partial(int, X)", "N()"),
+    "a dictionary": ("N = {'k': X}", "N['k']"),
+    "an entry": ("N = {}\nN['k'] = X", "N['k']"),
+    "an entry of an alias": ("N = {}\nN_a = N\nN_a['k'] = X", "N['k']"),
+    "an entry of a chain": ("N = N_a = {}\nN_a['k'] = X", "N['k']"),
+    "a nested entry": ("N = {'a': {}}\nN['a']['k'] = X", "N['a']['k']"),
+    "a loop's entry": ("N = {}\nfor N_i in (1,):\n    N[N_i] = X", "N[1]"),
+    "a loop that appends": ("N = []\nfor N_i in (1,):\n    N.append(X)", "N[0]"),
+    "a loop over functions": (
+        "def N_f():\n    return X\nN = {}\nfor N_g in (N_f,):\n"
+        "    N[N_g.__name__] = N_g",
+        "N['N_f']()",
+    ),
+    "a loop of an attribute": (
+        "class N:\n    v = 0\nfor N_i in (1,):\n    N.v = X",
+        "N.v",
+    ),
+    "while": ("N = []\nwhile not N:\n    N.append(X)", "N[0]"),
+    "a comprehension's effect": ("N = []\n[N.append(i) for i in (X,)]", "N[0]"),
+    "setdefault": ("N = {}\nN_old = N.setdefault('k', X)", "N['k']"),
+    "update": ("N = {}\nN.update(k=X)", "N['k']"),
+    "mixed targets": ("N = {}\nN['k'] = N_y = X", "N['k']"),
+    "a mixed tuple": ("N = {}\nN['k'], N_y = X, 0", "N['k']"),
+    "extended": ("N = []\nN += [X]", "N[0]"),
+    "map's effect": ("N = []\nN_m = list(map(N.append, [X]))", "N[0]"),
+    "a key's effect": (
+        "N = []\nN_m = sorted([X], key=lambda i: N.append(i) or 0)",
+        "N[0]",
+    ),
+    "a library's effect": ("import heapq\nN = []\nN_h = heapq.heappush(N, X)", "N[0]"),
+    "setitem": ("import operator\nN = {}\noperator.setitem(N, 'k', X)", "N['k']"),
+    "reduce": (
+        "import functools\nN = []\n"
+        "N_r = functools.reduce(lambda t, i: t.append(i) or t, [X], N)",
+        "N[0]",
+    ),
+    "out=": (
+        "import numpy\nN = numpy.zeros(1)\nN_o = numpy.add(0, X, out=N)",
+        "float(N[0])",
+    ),
+    "a registry": (
+        "N = {}\ndef N_reg(f):\n    N['k'] = f\n    return f\n"
+        "@N_reg\ndef N_f():\n    return X",
+        "N['k']()",
+    ),
+    "a registry with a name": (
+        "N = {}\ndef N_reg(name):\n    def into(f):\n        N[name] = f\n"
+        "        return f\n    return into\n@N_reg('k')\ndef N_f():\n    return X",
+        "N['k']()",
+    ),
+    "a registering call": (
+        "N = {}\ndef N_reg(v):\n    N['k'] = v\nN_reg(X)",
+        "N['k']",
+    ),
+    "singledispatch": (
+        "import functools\n@functools.singledispatch\ndef N(x):\n    return 0\n"
+        "@N.register\ndef _(x: int):\n    return X",
+        "N(1)",
+    ),
+    "registered subclasses": (
+        "N = []\nclass N_b:\n    def __init_subclass__(cls):\n        N.append(cls)\n"
+        "class N_s(N_b):\n    v = X",
+        "N[0].v",
+    ),
+    "subclasses": (
+        "class N_b:\n    pass\nclass N_s(N_b):\n    v = X",
+        "N_b.__subclasses__()[0].v",
+    ),
+    "a descriptor's name": (
+        "N = {}\nclass N_d:\n    def __set_name__(self, o, n):\n        N[n] = X\n"
+        "class N_c:\n    k = N_d()",
+        "N['k']",
+    ),
+    "a metaclass": (
+        "class N_m(type):\n    v = X\nclass N(metaclass=N_m):\n    pass",
+        "N.v",
+    ),
+    "a class attribute": ("class N:\n    v = X", "N.v"),
+    "an attribute set later": ("class N:\n    v = 0\nN.v = X", "N.v"),
+    "setattr": ("class N:\n    v = 0\nsetattr(N, 'v', X)", "N.v"),
+    "a class's loop": ("class N:\n    for v in (X,):\n        pass", "N.v"),
+    "a property": (
+        "class N_c:\n    @property\n    def v(self):\n        return X\nN = N_c()",
+        "N.v",
+    ),
+    "a dataclass": (
+        "import dataclasses\n@dataclasses.dataclass\nclass N:\n    v: int = X",
+        "N().v",
+    ),
+    "an instance": (
+        "class N_c:\n    def __init__(self, v):\n        self.v = v\nN = N_c(X)",
+        "N.v",
+    ),
+    "an instance that registers": (
+        "N = []\nclass N_c:\n    def __init__(self, v):\n        N.append(v)\n"
+        "N_i = N_c(X)",
+        "N[0]",
+    ),
+    "an enumeration": (
+        "import enum\nclass N(enum.Enum):\n    k = X, 'k'",
+        "N.k.value[0]",
+    ),
+    "a condition": ("if X or True:\n    N = X\nelse:\n    N = 0", "N"),
+    "not the main part": ("if __name__ != '__main__':\n    N = X", "N"),
+    "a walrus": ("if (N := X) or True:\n    pass", "N"),
+    "a walrus within": ("N_w = [(N := X)]", "N"),
+    "with": (
+        "import contextlib\nwith contextlib.nullcontext(X) as N:\n    pass",
+        "N",
+    ),
+    "try": ("try:\n    N = X\nexcept ValueError:\n    N = 0", "N"),
+    "finally": ("N = 0\ntry:\n    pass\nfinally:\n    N = X", "N"),
+    "match": ("match X:\n    case N:\n        pass", "N"),
+    "bound again": ("N = 0\nN = X", "N"),
+    "deleted and bound again": ("N = 0\ndel N\nN = X", "N"),
+    "global": ("N = 0\ndef N_f():\n    global N\n    N = X\nN_f()", "N"),
+    "globals": ("globals()['N'] = X", "N"),
+    "exec": ("exec(f'N = {X!r}')", "N"),
+    "its own module": ("import sys\nsys.modules[__name__].N = X", "N"),
+    "vars": ("import sys\nvars(sys.modules[__name__])['N'] = X", "N"),
+    "a name of text": ("N = X", "globals()['N']"),
+    "a function's attribute": ("def N():\n    return N.v\nN.v = X", "N()"),
+    "a class's decorator": (
+        "def N_d(c):\n    c.v = X\n    return c\n@N_d\nclass N:\n    v = 0",
+        "N.v",
+    ),
+    "a method set later": (
+        "class N_c:\n    pass\nN_c.m = lambda self: X\nN = N_c()",
+        "N.m()",
+    ),
+    "a named tuple": (
+        "import typing\nclass N(typing.NamedTuple):\n    v: int = X",
+        "N().v",
+    ),
+    "a type made": ("N = type('N', (), {'v': X})", "N.v"),
+    "a generator": ("def N_g():\n    yield X\nN = next(N_g())", "N"),
+    "a reversed registry": (
+        "def N_f():\n    return X\nN = {f.__name__: f for f in [N_f]}",
+        "N['N_f']()",
+    ),
+    "a filter's effect": (
+        "N = []\nN_m = list(filter(N.append, [X]))",
+        "N[0]",
+    ),
+    "a default dictionary": (
+        "import collections\nN = collections.defaultdict(lambda: X)",
+        "N['k']",
+    ),
+    "a cached function": (
+        "import functools\n@functools.cache\ndef N():\n    return X",
+        "N()",
+    ),
+    "a subscript's effect": (
+        "class N_c(dict):\n    def __missing__(self, k):\n        N.append(X)\n"
+        "        return 0\nN = []\nN_v = N_c()['k']",
+        "N[0]",
+    ),
+    "an operator's effect": (
+        "class N_c:\n    def __add__(self, o):\n        N.append(X)\n"
+        "        return self\nN = []\nN_v = N_c() + 1",
+        "N[0]",
+    ),
+    "a loop's effect": (
+        "class N_c:\n    def __iter__(self):\n        N.append(X)\n"
+        "        return iter(())\nN = []\nN_v, = [*N_c(), 0]",
+        "N[0]",
+    ),
+    "a text's effect": (
+        "class N_c:\n    def __format__(self, s):\n        N.append(X)\n"
+        "        return ''\nN = []\nN_v = f'{N_c()}'",
+        "N[0]",
+    ),
+    "an attribute's effect": (
+        "class N_c:\n    @property\n    def p(self):\n        N.append(X)\n"
+        "N = []\nN_i = N_c()\nN_v = N_i.p",
+        "N[0]",
+    ),
+    "a decorator that replaces": (
+        "def N_d(f):\n    return lambda: X\n@N_d\ndef N():\n    return 0",
+        "N()",
+    ),
+    "a mutable default": (
+        "def N_f(v, into=[]):\n    into.append(v)\n    return into\nN = N_f(X)",
+        "N[0]",
+    ),
+    "another module's name": ("import other\nother.v = X", "other.v"),
+    "another module's table": (
+        "import other\nother.table['N'] = X",
+        "other.table['N']",
+    ),
+    "another module's register": (
+        "import other\nother.add('N', X)",
+        "other.table['N']",
+    ),
+}
+NEW = re.compile(r"\bN(?=\b|_)")
+# How `mine` comes to V, a name of `far`; `near` stands between.
+IMPORTS = {
+    "its own": ("V = @", "V", {}),
+    "by name": ("from far import V", "V", {}),
+    "by module": ("import far", "far.V", {}),
+    "by another name": ("import far as f", "f.V", {}),
+    "by star": ("from far import *", "V", {}),
+    "by the later star": (
+        "from early import *\nfrom far import *",
+        "V",
+        {"early.py": "V = 0\n"},
+    ),
+    "a star over a name": ("V = 0\nfrom far import *", "V", {}),
+    "re-exported": ("from near import V", "V", {"near.py": "from far import V\n"}),
+    "re-exported by star": (
+        "from near import V",
+        "V",
+        {"near.py": "from far import *\n"},
+    ),
+    "in a table": ("import far\nB = {'a': far}", "B['a'].V", {}),
+    "by choice": ("import far\nimport other\nb = far if other else 0", "b.V", {}),
+    "as an argument": ("import far\ndef of(m):\n    return m.V", "of(far)", {}),
+    "by getattr": ("import far", "getattr(far, 'V')", {}),
+    "by a computed getattr": ("import far", "getattr(far, chr(86))", {}),
+    "by vars": ("import far", "vars(far)['V']", {}),
+    "by import_module": (
+        "import importlib\nm = importlib.import_module('far')",
+        "m.V",
+        {},
+    ),
+    "by __import__": ("m = __import__('far')", "m.V", {}),
+    "from sys.modules": ("import sys\nimport far", "sys.modules['far'].V", {}),
+    "in a function": ("def got():\n    import far\n    return far.V", "got()", {}),
+    "a fallback": (
+        "try:\n    from nowhere import V\nexcept ImportError:\n    from far import V",
+        "V",
+        {},
+    ),
+    "what another module does": (
+        "import other\nimport near",
+        "other.table['V']",
+        {"near.py": "import other\nimport far\nother.table['V'] = far.V\n"},
+    ),
+    "what a registered one does": (
+        "import other\nimport near",
+        "other.table['V']()",
+        {
+            "near.py": "import other\nfrom far import V\n@other.register('V')\n"
+            "def f():\n    return V\n"
+        },
+    ),
+    "a module's __getattr__": (
+        "import near",
+        "near.anything",
+        {"near.py": "from far import V\ndef __getattr__(name):\n    return V\n"},
+    ),
+    "in a package": (
+        "from pkg import inner",
+        "inner.V",
+        {"pkg/__init__.py": "", "pkg/inner.py": "from far import V\n"},
+    ),
+    "by way of relatives": (
+        "from pkg import V",
+        "V",
+        {
+            "pkg/__init__.py": "from .inner import V\n",
+            "pkg/inner.py": "from .deep import V\n",
+            "pkg/deep.py": "from far import V\n",
+        },
+    ),
+    "a package as a value": (
+        "import pkg.inner\nB = [pkg]",
+        "B[0].inner.V",
+        {"pkg/__init__.py": "", "pkg/inner.py": "from far import V\n"},
+    ),
+    "all of a package": (
+        "import importlib\nimport pkgutil\nimport pkg\nM = [importlib.import_module"
+        "(f'pkg.{i.name}') for i in pkgutil.iter_modules(pkg.__path__)]",
+        "M[0].V",
+        {"pkg/__init__.py": "", "pkg/inner.py": "from far import V\n"},
+    ),
+    "a package that registers": (
+        "import other\nimport pkg.inner",
+        "other.table['V']",
+        {
+            "pkg/__init__.py": "import other\nimport far\nother.add('V', far.V)\n",
+            "pkg/inner.py": "",
+        },
+    ),
+    "a namespace": (
+        "import types\nimport far\nN_s = types.SimpleNamespace(m=far)",
+        "N_s.m.V",
+        {},
+    ),
+    "a module's dictionary": ("import far", "far.__dict__['V']", {}),
+    "from its loader": (
+        "import importlib.util\nimport far\n"
+        "m = importlib.util.find_spec('far').loader.load_module('far')",
+        "m.V",
+        {},
+    ),
+    "what __all__ leaves": (
+        "V = 0\nfrom near import *",
+        "V",
+        {"near.py": "from far import V\n__all__ = ['V']\n"},
+    ),
+}
+OTHER = """
+v = 0
+table = {}
+
+
+def add(name, value):
+    table[name] = value
+
+
+def register(name):
+    def into(function):
+        table[name] = function
+        return function
+
+    return into
+"""
+# Edits of `far`, or of `mine`, that change nothing for `start`.
+IDLE = {
+    "a comment": "# nothing\n",
+    "a function": "def unused(x):\n    return x\n",
+    "a constant": "UNUSED = 5\n",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Modules before and after an edit.
+
+    Attributes:
+        forms: the names of what the number goes through.
+        before: file to text.
+        after: the same, edited.
+    """
+
+    forms: tuple[str, ...]
+    before: dict[str, str]
+    after: dict[str, str]
+
+
+def draw(random_: random.Random) -> Case:
+    """Draw modules, and an edit of the number or of something idle."""
+    name = random_.choice(sorted(IMPORTS))
+    text, value, files = IMPORTS[name]
+    used = [name]
+    lines = [text.replace("@", "1")]
+    for number in range(random_.randint(1, 3)):
+        form = random_.choice(sorted(FORMS))
+        statement, then = FORMS[form]
+        fresh = f"name{number}"
+        lines.append(NEW.sub(fresh, statement).replace("X", value))
+        value = NEW.sub(fresh, then)
+        used.append(form)
+    lines.append(f"def start():\n    return {value}\n")
+    before = {"far.py": "V = 1\n", "other.py": OTHER, **files}
+    before["mine.py"] = "\n".join(lines)
+    home = "mine.py" if name == "its own" else "far.py"
+    if random_.random() < 0.25:
+        idle = random_.choice(sorted(IDLE))
+        edited = before[home] + IDLE[idle]
+        used.append(f"edit: {idle}")
+    else:
+        edited = before[home].replace("V = 1", "V = 2", 1)
+        used.append("edit: the number")
+    return Case(tuple(used), before, before | {home: edited})
+
+
+@contextmanager
+def written(files: dict[str, str]) -> Iterator[Path]:
+    """Write modules into a folder that Python imports from, until the block ends."""
+    with tempfile.TemporaryDirectory() as name:
+        for file, text in files.items():
+            Path(name, file).parent.mkdir(exist_ok=True)
+            Path(name, file).write_text(text)
+        sys.path.insert(0, name)
+        try:
+            yield Path(name)
+        finally:
+            sys.path.remove(name)
+            for file in files:
+                module = file.removesuffix(".py").removesuffix("/__init__")
+                sys.modules.pop(module.replace("/", "."), None)
+
+
+def result(files: dict[str, str]) -> str:
+    """Return what `start()` returns; an error as its text."""
+    with written(files):
+        importlib.invalidate_caches()
+        try:
+            return repr(importlib.import_module("mine").start())
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+
+
+def fingerprint(files: dict[str, str]) -> str:
+    """Return the fingerprint of `start`; nothing is imported."""
+    with written(files) as folder:
+        fingerprints._known.clear()
+        code = Fingerprints(folder).of(node(own_kind("mine", "mine:start")))
+        return code.fingerprint
+
+
+def judged(case: Case) -> str:
+    """Return the outcome of a case: noticed, silent, alarm, quiet or broken."""
+    before, after = result(case.before), result(case.after)
+    noticed = fingerprint(case.before) != fingerprint(case.after)
+    if "Error" in before + after:
+        return "broken"
+    if before != after:
+        return "noticed" if noticed else "silent"
+    return "alarm" if noticed else "quiet"
+
+
+def main(cases: int = 500, seed: int = 0) -> int:
+    """Judge cases, print the silent ones; return their number."""
+    random_, counts = random.Random(seed), Counter[str]()
+    for _ in range(cases):
+        case = draw(random_)
+        outcome = judged(case)
+        counts[outcome] += 1
+        if outcome == "silent":
+            sys.stdout.write(f"{' > '.join(case.forms)}\n{case.before['mine.py']}\n")
+    told = ", ".join(f"{n} {word}" for word, n in counts.most_common())
+    sys.stdout.write(f"seed {seed}: {told}\n")
+    return counts["silent"]
+
+
+if __name__ == "__main__":
+    sys.exit(bool(main(*map(int, sys.argv[1:3]))))
