@@ -281,3 +281,33 @@ def test_init_writes_a_study_that_plans_and_refuses_to_overwrite(curvflow, tmp_p
     again = curvflow("init", folder)
     assert again.code == 2
     assert "already exists" in again.err
+
+
+def test_why_code_tells_the_modules_that_count_as_a_whole(curvflow, tmp_path):
+    lab = (
+        "from curvflow import Data, Variable, stage\n\nT = {}\nfor i in (1,):\n"
+        "    T[i] = 2\n\n\n"
+        "@stage('told.size', version=1, outputs=(Variable('v', 'v'),))\n"
+        "def size(data: Data):\n    return {'v': data['inputs'].sum() * T[1]}\n"
+    )
+    (tmp_path / "told_lab.py").write_text(lab)
+    study = tmp_path / "told.yaml"
+    study.write_text(
+        "study: told\nstages:\n  data: {use: data.xor}\n"
+        "  size: {use: 'told_lab:size', data: data}\n"
+    )
+    said = curvflow("why", study, "--code").out
+    assert said.splitlines() == [
+        "told.size: 4 definitions of yours in 1 module",
+        "  whole    told_lab: line 4: `For` at module level",
+    ]
+    (found,) = json.loads(curvflow("why", study, "--code", "--json").out)
+    assert found["whole"] == {"told_lab": "line 4: `For` at module level"}
+    assert "told_lab:T" in found["definitions"]
+    assert curvflow("why", study, "size", "--code").code == 2
+
+
+def test_why_code_of_built_in_kinds_has_nothing_to_tell(curvflow, ran):
+    assert curvflow("why", ran, "--code").out == (
+        "no kind of this study runs code of yours\n"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,10 @@ from curvflow.cli.arguments import (
 )
 from curvflow.errors import RequestError
 
+if TYPE_CHECKING:
+    from curvflow.flows.plan.code.fingerprints import Code
+    from curvflow.flows.plan.plan import Plan
+
 
 def command(
     study: StudyPath,
@@ -31,11 +35,16 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    code: Annotated[
+        bool,
+        typer.Option("--code", help="show which code of yours counts, and how"),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Explain why nodes must run: old value -> new value.
 
-    All causes, or with STAGE[axis=value] the chain that leads to that node.
+    All causes, or with STAGE[axis=value] the chain that leads to that node. With --code
+    the definitions of yours that results stand on, and modules that count as a whole.
     """
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.cli.text.plan_text import cause_lines, code_lines
@@ -46,23 +55,43 @@ def command(
     opened = open_study_store(study, store, profile, overrides)
     stage, where = split(node or "")
     plan = make_plan(opened.study, opened.store, opened.files)
-    if node is None:
+    if code:
+        _tell_code(plan, node, as_json=as_json)
+    elif node is None:
         causes = forecast(plan.graph, plan.index, plan.causes)["causes"]
-        code = [drift.as_json() for drift in plan.drifts]
+        changes = [drift.as_json() for drift in plan.drifts]
         if as_json:
             code_causes = [
-                {"cause": f"code of {change['kind']}", **change} for change in code
+                {"cause": f"code of {change['kind']}", **change} for change in changes
             ]
             print_json(code_causes + causes)
         else:
-            lines = [*code_lines(code), *cause_lines(causes)]
+            lines = [*code_lines(changes), *cause_lines(causes)]
             typer.echo("\n".join(lines) or "nothing to do")
-        return
-    answers = explain(plan, stage, where)
-    if as_json:
-        print_json([answer.as_json() for answer in answers])
     else:
-        typer.echo("\n".join(str(answer) for answer in answers))
+        answers = explain(plan, stage, where)
+        if as_json:
+            print_json([answer.as_json() for answer in answers])
+        else:
+            typer.echo("\n".join(str(answer) for answer in answers))
+
+
+def _tell_code(plan: Plan, node: str | None, *, as_json: bool) -> None:
+    from curvflow.cli.text.plan_text import followed_lines
+
+    if node is not None:
+        raise RequestError("--code cannot be combined with a node. Leave one out.")
+    kinds = plan.codes.by_kind(plan.graph)
+    if as_json:
+        print_json([_followed(kind, code) for kind, code in kinds.items()])
+    else:
+        lines = list(followed_lines(kinds))
+        typer.echo("\n".join(lines) or "no kind of this study runs code of yours")
+
+
+def _followed(kind: str, code: Code) -> dict[str, Any]:
+    whole = dict(code.doubts)
+    return {"kind": kind, "definitions": dict(code.definitions), "whole": whole}
 
 
 def split(node: str) -> tuple[str, dict[str, str]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from curvflow.cli.text.tables import WIDTH, name_columns
+from curvflow.flows.plan.code.fingerprints import Code
 from curvflow.flows.plan.resume import continued
 from curvflow.flows.results.convergence_counts import unconverged_of
 from curvflow.schemas.records.receipts import RunRecord
@@ -44,6 +45,20 @@ def code_lines(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         parts = (f"by {way}" if way else "", nodes, seconds)
         yield from _hanging("  code", what)
         yield from _hanging("", "; ".join(filter(None, parts)))
+
+
+def followed_lines(kinds: Mapping[str, Code]) -> Iterator[str]:
+    """Yield the code of a user's that kinds run, and the modules that count whole."""
+    for kind, code in kinds.items():
+        theirs = [n for n in code.definitions if not n.startswith("curvflow.")]
+        modules = {name.partition(":")[0] for name in theirs}
+        yield (
+            f"{kind}: {counted(len(theirs), 'definition')} of yours in "
+            f"{counted(len(modules), 'module')}"
+        )
+        for module, reason in sorted(code.doubts.items()):
+            why = reason or "it is used as a value"
+            yield from _hanging("  whole", f"{module}: {why}")
 
 
 def _hanging(name: str, text: str) -> Iterator[str]:

@@ -84,7 +84,9 @@ _SETTING = (["setter"], ["getter"], ["deleter"])  # of a property
 # With one of these any name of the module can be meant, or replaced.
 _HIDING = frozenset({"?exec", "?eval", "?globals", "?__import__", "?breakpoint"})
 _HIDDEN = frozenset({"__subclasses__", "__globals__", "__builtins__", "f_globals"})
-COMPUTED = "a module of a computed name"
+# They run when a class is made, of a base and of a metaclass.
+_SUBCLASSING = frozenset({"__init_subclass__", "__class_getitem__", "__mro_entries__"})
+_CREATING = frozenset({"__init__", "__new__", "__prepare__", "mro", *_SUBCLASSING})
 _HOOKS = frozenset({"__getattr__", "__dir__"})  # of a module
 
 
@@ -126,7 +128,8 @@ class _Judge:
         check(self, statement)
 
     def _definition(self, statement: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        if statement.name in _HOOKS:
+        # Names that it says for type checkers it gives are followed where they lead.
+        if statement.name in _HOOKS and not self._module.lazy:
             raise _DoubtError(statement, f"a module's {statement.name}")
         self._function(statement)
 
@@ -237,12 +240,14 @@ class _Judge:
             self._decorator(decorator)
         for base in cls.bases:
             self._runs(base)
-            if self._registers(self._meaning(base)):
+            if self._has(self._meaning(base), _SUBCLASSING):
                 raise _DoubtError(cls, "a subclass that its base may register")
         for keyword in cls.keywords:
             self._runs(keyword.value)
-            if keyword.arg == "metaclass" and self._meaning(keyword.value).definition:
-                raise _DoubtError(cls, "a metaclass of the project")
+            if keyword.arg == "metaclass" and self._has(
+                self._meaning(keyword.value), _CREATING
+            ):
+                raise _DoubtError(cls, "a metaclass that may register")
         for statement in cls.body:
             self._member(cls, statement)
 
@@ -304,6 +309,8 @@ class _Judge:
             raise _DoubtError(call, f"`{text[1:]}` with code given to it")
 
     def _library(self, call: ast.Call, text: str) -> None:
+        if text in LOADING and not loaded_module(call):
+            raise _DoubtError(call, "a module of a computed name")
         last = text.rpartition(".")[2]
         into = any(keyword.arg == "out" for keyword in call.keywords)
         hands_code = text not in _KEEPING and self._hands_code(call)
@@ -358,13 +365,12 @@ class _Judge:
                 if module is not None:
                     yield from self._classes(self._names.spelt(module, base))
 
-    def _registers(self, base: Meaning) -> bool:
-        """Return whether subclasses of a class may run code of the project."""
-        hooks = {"__init_subclass__", "__class_getitem__", "__mro_entries__"}
+    def _has(self, cls: Meaning, hooks: frozenset[str]) -> bool:
+        """Return whether a class of the project may have one of these methods."""
         return any(
-            not isinstance(cls, ast.ClassDef)
-            or hooks & {method.name for method in _methods(cls)}
-            for cls in self._classes(base)
+            not isinstance(part, ast.ClassDef)
+            or hooks & {method.name for method in _methods(part)}
+            for part in self._classes(cls)
         )
 
     def _is_plain_class(self, meaning: Meaning) -> bool:
@@ -382,19 +388,13 @@ class _Judge:
     # what is doubtful wherever it stands
 
     def _anywhere(self, node: ast.AST) -> None:
-        if isinstance(node, ast.Global):
-            raise _DoubtError(node, "`global`")
-        if isinstance(node, ast.Name):
-            if self._meaning(node).text in _HIDING:
-                raise _DoubtError(node, f"`{node.id}`")
-        elif isinstance(node, ast.Attribute):
-            if node.attr in _HIDDEN or self._meaning(node).text == "sys.modules":
-                raise _DoubtError(node, f"`{node.attr}`")
-        elif isinstance(node, ast.Call) and self._loads_computed(node):
-            raise _DoubtError(node, COMPUTED)
+        if isinstance(node, ast.Name) and self._meaning(node).text in _HIDING:
+            raise _DoubtError(node, f"`{node.id}`")
+        if isinstance(node, ast.Attribute) and self._hides(node):
+            raise _DoubtError(node, f"`{node.attr}`")
 
-    def _loads_computed(self, call: ast.Call) -> bool:
-        return self._meaning(call.func).text in LOADING and not loaded_module(call)
+    def _hides(self, node: ast.Attribute) -> bool:
+        return node.attr in _HIDDEN or self._meaning(node).text == "sys.modules"
 
 
 _STATEMENTS: dict[type[ast.stmt], Callable[[_Judge, Any], None]] = {

@@ -30,7 +30,12 @@ from warnings import catch_warnings, simplefilter
 
 from curvflow.errors import RequestError
 from curvflow.flows.graph.graph import Graph, Node, diverged_inputs
-from curvflow.flows.plan.code.fingerprints import Code, Fingerprints, form_of
+from curvflow.flows.plan.code.fingerprints import (
+    IMPORTED,
+    Code,
+    Fingerprints,
+    form_of,
+)
 from curvflow.flows.plan.code.sources import OWN, is_typed
 from curvflow.flows.plan.why.cost import Costs, Prediction
 from curvflow.schemas.records.receipts import CodeRecord, Receipt
@@ -109,9 +114,10 @@ class Move:
     path: tuple[str, ...]
 
     def __str__(self) -> str:
-        names = [name.rpartition(":")[2] for name in self.path]
-        way = f" (by {' > '.join(names)})" if len(names) > 1 else ""
-        return f"{self.name} {self.change}{way}"
+        way = [name for name in self.path if not name.endswith(f":{IMPORTED}")]
+        names = " > ".join(name.rpartition(":")[2] for name in way)
+        by = f" (by {names})" if len(way) > 1 else ""
+        return f"{self.name} {self.change}{by}"
 
 
 @dataclass(frozen=True)

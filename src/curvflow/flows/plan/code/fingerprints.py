@@ -25,7 +25,7 @@ from itertools import chain
 from pathlib import Path
 
 from curvflow.flows.graph.graph import Node
-from curvflow.flows.plan.code.doubts import COMPUTED, doubt_of
+from curvflow.flows.plan.code.doubts import doubt_of
 from curvflow.flows.plan.code.modules import (
     FUNCTIONS,
     ON_IMPORT,
@@ -34,9 +34,11 @@ from curvflow.flows.plan.code.modules import (
     origin,
 )
 from curvflow.flows.plan.code.normal import (
+    COMPUTED,
     COMPUTES,
     NORMAL_FORM,
     PROJECT_FORM,
+    VALUE,
     WHOLE,
     Names,
     normal_form,
@@ -167,7 +169,7 @@ class Definitions:
         module_name, _, full = name.partition(":")
         top, _, method = full.partition(".")
         module = self._names.module(module_name)
-        if module is not None and full in (WHOLE, IMPORTED):
+        if module is not None and full in (WHOLE, VALUE, COMPUTED, IMPORTED):
             return self._of_module(module, full) if _is_theirs(module_name) else None
         parts = module.parts.get(top, []) if module else []
         if module is None or not parts:
@@ -193,6 +195,12 @@ class Definitions:
             )
             if name != module.name and _is_theirs(name) and self._names.module(name)
         ]
+        if what in (VALUE, COMPUTED):
+            # What is loaded by a computed name is told by a folder at best.
+            packages = [module.name] if what == VALUE else [module.package, *theirs]
+            inner = [n for p in packages if p for n in self._names.inner(p)]
+            whole = [f"{module.name}:{WHOLE}"] if what == VALUE else []
+            return _definition(str(inner), [*whole, *(f"{n}:{VALUE}" for n in inner)])
         if what == IMPORTED:
             run = [f"{name}:{IMPORTED}" for name in theirs]
             if self.doubt(module.name):
@@ -206,15 +214,9 @@ class Definitions:
             for place, node in enumerate(module.body)
             if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
         ]
-        # What a computed name loads is told by a folder at best.
-        inner = self._names.inner(module.name)
-        if self.doubt(module.name).endswith(COMPUTED):
-            for package in dict.fromkeys([module.package, *theirs]):
-                inner += self._names.inner(package) if package else []
-        taken = [*(name for name in theirs if name in imported), *inner]
-        references = [f"{n}:{WHOLE}" for n in dict.fromkeys(taken) if n != module.name]
-        references += [*self.whole(module.name), *form.references]
-        return _definition(f"{form.text}{stars}{inner}", references)
+        taken = [f"{name}:{WHOLE}" for name in theirs if name in imported]
+        references = [*self.whole(module.name), *form.references, *taken]
+        return _definition(f"{form.text}{stars}", references)
 
     def _method(
         self, module: Module, parts: Sequence[Part], method: str
@@ -406,6 +408,19 @@ class Fingerprints:
     def functions(self, node: Node) -> frozenset[str]:
         """Return the functions that a node's own parameters name."""
         return self._by_params(node).all.functions
+
+    def by_kind(self, nodes: Iterable[Node]) -> dict[str, Code]:
+        """Return the code of each kind that runs code of a user's."""
+        found: dict[str, Code] = {}
+        for node in nodes:
+            code, name = self.of(node), node.kind.name
+            if form_of(code.definitions) == PROJECT_FORM:
+                known = found.setdefault(name, Code())
+                found[name] = Code(
+                    definitions={**known.definitions, **code.definitions},
+                    doubts={**known.doubts, **code.doubts},
+                )
+        return found
 
     def record(self, node: Node) -> CodeRecord:
         """Return the record of a node's code, for the log."""

@@ -177,6 +177,8 @@ COMPUTES = {
 _OFFERS = {*COMPUTES, "curvflow.tasks.stage:stage"}
 _WORDS = {"description", "title", "examples"}  # of a pydantic field
 WHOLE = "<whole>"  # all of a module, where its names are not followed one by one
+VALUE = "<value>"  # all of a module that is used as a value, and of its modules
+COMPUTED = "<computed>"  # all that a computed name may load in a module
 LOADING = frozenset({"importlib.import_module", "importlib.__import__", "?__import__"})
 
 
@@ -295,7 +297,7 @@ class _Writer:
         self._refer(meaning)
         whole = meaning.within if meaning.module is None else meaning.module.name
         if whole:
-            self.references[f"{whole}:{WHOLE}"] = None
+            self.references[f"{whole}:{VALUE}"] = None
 
     def _local(self, name: str | None) -> None:
         if name is not None:
@@ -421,10 +423,13 @@ class _Writer:
             self._fields("Call", parts)
         else:
             self._plain(node)
-        if called in LOADING and (name := loaded_module(node)):
-            loaded = self._names.imported(Import(name), ())
-            if loaded.module is not None:
-                self.references[f"{loaded.module.name}:{WHOLE}"] = None
+        if called in LOADING:
+            name = loaded_module(node)
+            loaded = self._names.imported(Import(name), ()).module if name else None
+            if loaded is not None:
+                self.references[f"{loaded.name}:{VALUE}"] = None
+            elif not name:
+                self.references[f"{self._module.name}:{COMPUTED}"] = None
 
     def text(self, node: ast.JoinedStr) -> None:
         merged: list[ast.expr] = []
