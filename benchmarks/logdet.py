@@ -4,8 +4,9 @@
 with 20,000 points; `--points` and `--length-scales` say otherwise. The estimate sees
 nothing but products: a leading part, which grows until runs of `--steps` products
 suffice for the rest or `--rank` products are made, and quadrature of `--runs` such
-runs. With `--hold` the entries are computed once and held, which needs 8 bytes times
-the square of the points; else they are computed anew for each block of products.
+runs; `--seed` draws other vectors for both. With `--hold` the entries are computed once
+and held, which needs 8 bytes times the square of the points; else they are computed
+anew for each block of products.
 
 The dense value beside it is by Cholesky, in the place of the entries. Those that
 `logdet_exact.json` has are not computed again, and `--no-exact` leaves them out. Each
@@ -62,6 +63,7 @@ class Plan(NamedTuple):
     columns: int = 250
     runs: int = 10
     steps: int = 150
+    seed: int = 0
     hold: bool = False
     exact: bool = True
 
@@ -85,7 +87,7 @@ def kernel(points: int, length_scale: float) -> KernelMatrix:
 def estimated(matrix: Operator, plan: Plan) -> Estimate:
     """Divide by what Nystroem finds of the leading part, and sum log over the rest."""
     operator, size = Repeated([matrix], [0]), matrix.shape[0]
-    generator = stream(0, "nystrom")
+    generator = stream(plan.seed, "nystrom")
     start = torch.randn(1, size, plan.columns, generator=generator, dtype=torch.float64)
     # About 2 sqrt(kappa) steps are needed; the rest is at least the noise.
     enough = NOISE * (plan.steps / 2) ** 2
@@ -93,7 +95,8 @@ def estimated(matrix: Operator, plan: Plan) -> Estimate:
         operator, start, num_blocks=plan.rank // plan.columns, enough=enough
     )
     by = LowRank(vectors, values, values.amin(1).clamp_min(NOISE))
-    z = random_vectors([0], size, range(plan.runs), "rademacher") / math.sqrt(size)
+    drawn = random_vectors([plan.seed], size, range(plan.runs), "rademacher")
+    z = drawn / math.sqrt(size)
     ritz = lanczos(Whitened(operator, by), z, num_steps=plan.steps)
     rank = vectors.shape[2]
     share = Controls(by.share(z)[0][:, None], torch.tensor([rank / size]).double())
