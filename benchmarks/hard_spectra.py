@@ -1,12 +1,12 @@
-"""Traces of functions of spectra that a few steps do not resolve, where the truth is known.
+"""Traces of functions of known spectra that a few steps do not resolve.
 
     python -m benchmarks.hard_spectra
 
 Matrices of given eigenvalues, equally spaced in their logarithm: an effective dimension
-of 600, and log-determinants of 400. Ten runs of 100 steps, all else as by default. Prints
-a table in Markdown: the truth, the value with the error of the random vectors alone, the
-interval, and whether the probe calls it converged. Runs on earlier versions too, whose
-probes have no intervals.
+of 600, and log-determinants of 400. Ten runs of 100 steps, all else as by default.
+Prints a table in Markdown: the truth, the value with the error of the random vectors
+alone, the interval, and whether the probe calls it converged. Runs on earlier versions
+too, whose probes have no intervals.
 """
 
 from __future__ import annotations
