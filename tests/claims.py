@@ -12,8 +12,8 @@ paragraph needs a command in its section, from heading to heading.
 
 A command is `curvflow run` or `check` of a study of this repository, `python -m
 benchmarks.…`, `make …` or `pytest …`; what it names must be there, the options of a
-benchmark and the profile of a study too. A page that says above its first section how one study
-of a folder is run may name the others of that folder by their files alone.
+benchmark and the profile of a study too. A page that says above its first section how
+one study of a folder is run may name the others of that folder by their files alone.
 
 What is no measurement says so in a comment above the block, `<!-- no measurement:
 settings -->`, for one of the `REASONS`.
@@ -35,15 +35,15 @@ PAGES = [
 # computed: from other numbers of the page; printed: by a source or a vendor.
 REASONS = ("settings", "formulas", "computed", "printed")
 
-UNITS = r"s|ms|µs|seconds?|min|minutes?|hours?|[kMG]i?B|×|times as|%"
+UNITS = r"s|ms|\u00b5s|seconds?|min|minutes?|hours?|[kMG]i?B|×|times as|%"
 BEGINS = re.compile(r"[*_†~<>≈(\[]*[+−-]?\d")
 MEASURED = re.compile(rf"\d\s*±\s*\d|(?<![\w.])(?!95 %)[\d.,]*\d ?(?:{UNITS})(?!\w)")
 CELL = re.compile(r"(?<!\\)\|")
-RULER = re.compile(r"\|[-:| ]+\|")
 EXEMPT = re.compile(r"<!-- no measurement: (.*?) -->")
 COMMAND = re.compile(
     r"curvflow (?P<verb>run|check) (?P<study>\S+\.yaml)(?P<settings>[^`\n]*)"
-    r"|python (?:-m benchmarks\.|benchmarks/)(?P<benchmark>[a-z]\w*)(?P<options>[^`\n]*)"
+    r"|python (?:-m benchmarks\.|benchmarks/)(?P<benchmark>[a-z]\w*)"
+    r"(?P<options>[^`\n]*)"
     r"|\bmake (?P<target>[a-z][\w-]*)"
     r"|\bpytest (?P<tests>tests/[\w/.]+)"
 )
@@ -59,11 +59,11 @@ class Block(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A measurement, and the text in which its command must stand."""
+    """A measurement, and the blocks in which its command must stand."""
 
     line: int
     text: str
-    near: str
+    near: tuple[Block, ...]
 
 
 def blocks(text: str) -> list[Block]:
@@ -133,45 +133,40 @@ def exemption(block: Block) -> str:
 
 def rows(parts: list[Block], place: int) -> Iterator[Claim]:
     """Yield the measurements of a table."""
-    head, *body = parts[place].text.splitlines()
+    table = parts[place]
+    head, *body = table.text.splitlines()
     titles = [plain(cell).lower() for cell in cells(head)]
-    near = around(parts, place)
-    column = ""
-    for number, row in enumerate(body, parts[place].line + 1):
-        if RULER.fullmatch(row.strip()):
-            continue
-        if "command" in titles:
-            cell = cells(row)[titles.index("command")]
-            column = column if cell == "the same" else cell
-            claim = Claim(number, row, column)
-        else:
-            claim = Claim(number, row, f"{row}\n{near}")
-        if is_measured(row):
-            yield claim
+    column = titles.index("command") if "command" in titles else None
+    near, last = around(parts, place), Block("row", "", table.line)
+    for number, text in enumerate(body, table.line + 1):
+        row = Block("row", text, number)
+        if column is None:
+            last = row
+        elif cells(text)[column] != "the same":
+            last = row._replace(text=cells(text)[column])
+        if is_measured(text):
+            yield Claim(number, text, (last,) if column is not None else (row, *near))
 
 
-def around(parts: list[Block], place: int) -> str:
+def around(parts: list[Block], place: int) -> tuple[Block, ...]:
     """Return the lead of a table, and the block after it."""
-    lead = []
-    for block in reversed(parts[:place]):
-        if block.form in ("heading", "table"):
-            break
-        lead.append(block.text)
-    after = parts[place + 1 : place + 2]
-    following = [b.text for b in after if b.form in ("prose", "fence")]
-    return "\n".join([*lead, *following])
+    start = place
+    while start and parts[start - 1].form not in ("heading", "table"):
+        start -= 1
+    after = [b for b in parts[place + 1 : place + 2] if b.form in ("prose", "fence")]
+    return (*parts[start:place], *after)
 
 
-def section(parts: list[Block], place: int) -> str:
-    """Return the text between the headings before and after a block."""
+def section(parts: list[Block], place: int) -> tuple[Block, ...]:
+    """Return the blocks between the headings before and after one."""
     start = max((n for n in range(place) if parts[n].form == "heading"), default=0)
     rest = parts[start + 1 :]
     length = next((n for n, b in enumerate(rest) if b.form == "heading"), len(rest))
-    return "\n".join(block.text for block in [parts[start], *rest[:length]])
+    return (parts[start], *rest[:length])
 
 
 def commands(text: str) -> Iterator[re.Match[str]]:
-    """Yield the commands within the code of a text; those of a span may break a line."""
+    """Yield the commands within code; those of a span may break a line."""
     for code in CODE.findall(text):
         is_span = not code.startswith("```")
         yield from COMMAND.finditer(" ".join(code.split()) if is_span else code)
@@ -207,7 +202,7 @@ def targets() -> set[str]:
 
 @cache
 def source_of(benchmark: str) -> str:
-    """Return the source of a benchmark, a file or a package; nothing if there is none."""
+    """Return the source of a benchmark; nothing if there is none."""
     place = ROOT / "benchmarks" / f"{benchmark}.py"
     return place.read_text(encoding="utf-8") if place.is_file() else ""
 
@@ -218,14 +213,15 @@ def takes(source: str, option: str) -> bool:
 
 
 def folder(text: str) -> Path | None:
-    """Return the folder of the study that a page says how to run before its sections."""
+    """Return the folder of the study that a page shows how to run at its top."""
     opening = re.split(r"^## ", text, maxsplit=1, flags=re.M)[0]
     match = re.search(r"curvflow run (studies\S*/)[\w.-]+\.yaml", opening)
     return ROOT / match[1] if match else None
 
 
-def has_command(near: str, studies: Path | None) -> bool:
-    """Return whether a text holds a command, or the name of a study of the page."""
+def has_command(claim: Claim, studies: Path | None) -> bool:
+    """Return whether a command stands with a claim, or a study of the page by name."""
+    near = "\n".join(block.text for block in claim.near)
     if any(not problem(command) for command in commands(near)):
         return True
     names = re.findall(r"`([\w.-]+?)(?:\.yaml)?`", near)
@@ -237,10 +233,21 @@ def has_command(near: str, studies: Path | None) -> bool:
 def missing(text: str) -> list[Claim]:
     """Return the measurements of a page that no command stands with."""
     studies = folder(text)
-    return [claim for claim in claims(text) if not has_command(claim.near, studies)]
+    return [claim for claim in claims(text) if not has_command(claim, studies)]
 
 
 def broken(text: str) -> list[str]:
     """Return what the commands of a page name and is not there."""
     shipped = (c for c in commands(text) if not c["study"] or "/" in c["study"])
     return [message for command in shipped if (message := problem(command))]
+
+
+def stripped(text: str, claim: Claim) -> str:
+    """Return a page without the code near a claim; lines stay where they are."""
+    lines = text.splitlines()
+    for block in claim.near:
+        stop = block.line + block.text.count("\n")
+        whole = "\n".join(lines[block.line - 1 : stop])
+        without = CODE.sub(lambda code: "\n" * code[0].count("\n"), whole)
+        lines[block.line - 1 : stop] = without.split("\n")
+    return "\n".join(lines)
