@@ -1,7 +1,7 @@
 """Known coefficients beside the estimates of curvflow and of devinterp.
 
     curvflow run studies/llc-truth.yaml
-    python -m benchmarks.known_answers [--store FOLDER]
+    python -m benchmarks.known_answers [--store FOLDER] [--draws N]
 
 Populations, true weights, temperatures, seeds and curvflow's estimates are those in the
 study's store. devinterp 1.3.2, installed beforehand, is given the same networks in
@@ -9,11 +9,11 @@ single precision and the whole population as a batch, so that a loss is the exac
 
 Its settings are, once, chosen for it, as its documentation asks: the study's
 temperature, the localization that curvflow found, hence the same posterior, eight
-chains of 2,000 draws, one step each, as many steps of burn-in, and the step that a
-sweep finds. Of steps from 0.1 downwards by factors of √10, with chains a quarter as
-long, it takes the first whose estimate is positive and within 5 % or two standard
-errors of that of the one before, √10 times as large; none is taken where there is no
-such step. Once, they are its defaults: SGLD, lr 0.01, an inverse temperature of
+chains of 2,000 draws, one step each, or `--draws`, as many steps of burn-in, and the
+step that a sweep finds. Of steps from 0.1 downwards by factors of √10, with chains a
+quarter as long, it takes the first whose estimate is positive and within 5 % or two
+standard errors of that of the one before, √10 times as large; none is taken where there
+is no such step. Once, they are its defaults: SGLD, lr 0.01, an inverse temperature of
 B / ln B for a batch of B, no localization, 10 chains of 100 draws, no burn-in. An
 estimate is the mean of chains with its standard error; where one leaves the finite
 numbers it is shown as diverged.
@@ -143,19 +143,21 @@ def of_peer(
     return Estimate(found["llc/mean"], found["llc/std"] / math.sqrt(count))
 
 
-def swept(case: Case, seed: int, nbeta: float, localization: float) -> Estimate:
+def swept(
+    case: Case, seed: int, *, nbeta: float, localization: float, draws: int
+) -> Estimate:
     """Return what devinterp finds by a step from a sweep of its own."""
 
-    def by_step(lr: float, draws: int, seed: int) -> Estimate:
+    def by_step(lr: float, length: int, seed: int) -> Estimate:
         optimizer = {"lr": lr, "nbeta": nbeta, "localization": localization}
-        lengths = {"num_draws": draws, "num_burnin_steps": draws}
+        lengths = {"num_draws": length, "num_burnin_steps": length}
         return of_peer(case, seed, optimizer, num_chains=CHAINS, **lengths)
 
     before = Estimate(math.nan, math.nan)
     for lr in STEPS:
-        trial = by_step(lr, DRAWS // 4, seed + 1000)
+        trial = by_step(lr, draws // 4, seed + 1000)
         if agree(before, trial):
-            return by_step(lr, DRAWS, seed)
+            return by_step(lr, draws, seed)
         before = trial
     return Estimate(math.nan, math.nan, "no step")
 
@@ -180,7 +182,7 @@ class Row(NamedTuple):
     default_nbeta: float
 
 
-def compared(results: curvflow.Results) -> Iterator[Row]:
+def compared(results: curvflow.Results, draws: int) -> Iterator[Row]:
     """Yield the cases of the study."""
     truth, llc = results["truth"], results["llc"].sel(sampler="calibrated")
     seeds = llc["seed"].values.tolist()
@@ -197,7 +199,7 @@ def compared(results: curvflow.Results) -> Iterator[Row]:
             (
                 of_study(results, name),
                 [
-                    swept(case, seed, nbeta, gamma)
+                    swept(case, seed, nbeta=nbeta, localization=gamma, draws=draws)
                     for seed, gamma in zip(seeds, held, strict=True)
                 ],
                 [of_peer(case, seed) for seed in seeds],
@@ -210,13 +212,14 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", help="of the study; by default beside it")
+    parser.add_argument("--draws", type=int, default=DRAWS)
     asked = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     print(f"| {' | '.join(HEADS)} |")
     print("|---" * len(HEADS) + "|")
     held: list[list[bool]] = [[], [], []]
-    for row in compared(curvflow.open(STUDY, store=asked.store)):
+    for row in compared(curvflow.open(STUDY, store=asked.store), asked.draws):
         for found, several in zip(held, row.systems, strict=True):
             found += [one.holds(row.known) for one in several]
         own, same, default = (", ".join(map(str, found)) for found in row.systems)
