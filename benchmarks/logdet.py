@@ -4,13 +4,18 @@
 with 20,000 points; `--points` and `--length-scales` say otherwise. The estimate sees
 nothing but products: a leading part, which grows until runs of `--steps` products
 suffice for the rest or `--rank` products are made, and quadrature of `--runs` such
-runs. With `--hold` the entries are computed once and held, which needs 8 bytes times
-the square of the points; else they are computed anew for each block of products.
+runs; `--seed` draws other vectors for both. With `--hold` the entries are computed once
+and held, which needs 8 bytes times the square of the points; else they are computed
+anew for each block of products.
 
 The dense value beside it is by Cholesky, in the place of the entries. Those that
 `logdet_exact.json` has are not computed again, and `--no-exact` leaves them out. Each
 row has a process of its own, hence a peak of memory of its own. Times are of the
 processor, start of Python included.
+
+`--seeds N` tries the stated errors instead: N estimates of each matrix by vectors of
+their own, how far they are from the dense value in standard errors, those of the
+vectors alone, and how many intervals of 95 % hold it.
 """
 
 import argparse
@@ -62,6 +67,7 @@ class Plan(NamedTuple):
     columns: int = 250
     runs: int = 10
     steps: int = 150
+    seed: int = 0
     hold: bool = False
     exact: bool = True
 
@@ -85,7 +91,7 @@ def kernel(points: int, length_scale: float) -> KernelMatrix:
 def estimated(matrix: Operator, plan: Plan) -> Estimate:
     """Divide by what Nystroem finds of the leading part, and sum log over the rest."""
     operator, size = Repeated([matrix], [0]), matrix.shape[0]
-    generator = stream(0, "nystrom")
+    generator = stream(plan.seed, "nystrom")
     start = torch.randn(1, size, plan.columns, generator=generator, dtype=torch.float64)
     # About 2 sqrt(kappa) steps are needed; the rest is at least the noise.
     enough = NOISE * (plan.steps / 2) ** 2
@@ -93,14 +99,21 @@ def estimated(matrix: Operator, plan: Plan) -> Estimate:
         operator, start, num_blocks=plan.rank // plan.columns, enough=enough
     )
     by = LowRank(vectors, values, values.amin(1).clamp_min(NOISE))
-    z = random_vectors([0], size, range(plan.runs), "rademacher") / math.sqrt(size)
+    drawn = random_vectors([plan.seed], size, range(plan.runs), "rademacher")
+    z = drawn / math.sqrt(size)
     ritz = lanczos(Whitened(operator, by), z, num_steps=plan.steps)
     rank = vectors.shape[2]
     share = Controls(by.share(z)[0][:, None], torch.tensor([rank / size]).double())
     # P is at most A + shift I, hence at most A (1 + shift / noise).
     floor = NOISE / (NOISE + float(by.shift))
     rest = by_quadrature(ritz, floor=floor, controls=share)
-    found = replace(rest, draws=rest.draws + float(by.logdet()))
+    leading = float(by.logdet())
+    found = replace(
+        rest,
+        draws=rest.draws + leading,
+        low=rest.low + leading,
+        high=rest.high + leading,
+    )
     return Estimate(
         found, rank, rank + int(ritz.steps.sum()), time.process_time(), peak()
     )
@@ -169,6 +182,22 @@ def row(length_scale: float, plan: Plan) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def deviations(length_scale: float, plan: Plan, seeds: int) -> str:
+    """Return a row on the deviations of some seeds, in standard errors."""
+    made = kernel(plan.points, length_scale)
+    held = entries(made)
+    value = cholesky(held.clone())
+    found = [
+        estimated(Dense(held), plan._replace(seed=plan.seed + more)).found
+        for more in range(seeds)
+    ]
+    z = np.array([(one.value - value) / float(one.vectors) for one in found])
+    cells = [f"{length_scale}", f"{seeds}", f"{z.mean():.2f}", f"{z.std(ddof=1):.2f}"]
+    cells += [f"{int((abs(z) <= limit).sum())}" for limit in (1, 2, 3)]
+    cells += [f"{sum(one.low <= value <= one.high for one in found)}"]
+    return f"| {' | '.join(cells)} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="See the docstring.")
     parser.add_argument("--length-scales", type=float, nargs="+", default=[*PRINTED])
@@ -177,9 +206,17 @@ def main() -> None:
             parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--hold", action="store_true")
     parser.add_argument("--no-exact", dest="exact", action="store_false")
+    parser.add_argument("--seeds", type=int, default=0)
     asked = vars(parser.parse_args())
     length_scales = asked.pop("length_scales")
+    seeds = asked.pop("seeds")
     plan = Plan(**asked)
+    if seeds:
+        print(f"{plan}; deviations from the dense value in standard errors")
+        print("| l | seeds | mean | spread | within 1 | 2 | 3 | interval |")
+        for length_scale in length_scales:
+            print(deviations(length_scale, plan, seeds), flush=True)
+        return
     print(f"{plan}; errors, those of vectors and quadrature scaled, last plain")
     titles = "l | products | log det | vectors | quadrature | converged | time | memory"
     titles += " | printed"

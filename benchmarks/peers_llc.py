@@ -6,25 +6,31 @@
 `mlp` and `small`: 8 chains by SGLD, the loss of a draw that of its batch, as devinterp
 takes it; the same network, loss, data, batch, step, temperature and precision, float32.
 devinterp is given its images by a DataLoader, as its documentation has it, and by a
-loader that takes rows of a tensor. `tile`: 20 networks of 4 chains each as one program
-and one by one, the latter by devinterp too, and chain by chain. `given`, `calibrated`:
+loader that takes rows of a tensor. canonical-interp, which takes all chains through
+`vmap`, is given the latter, compiled, as it is by default, and not. `tile`: 20 networks
+of 4 chains each as one program and one by one, the latter by the peers too, and chain
+by chain. `given`, `calibrated`:
 the kind `probe.llc` on these 20 networks as one tile and as 20 tiles of one, from nodes
 to outcomes with verdicts: with the settings of `tile`, and with `calibrate: auto` on
 200 of the 1,000 points and 500 steps of burn-in. Systems take turns; the best turn
 counts, on a CPU in seconds of the process. Estimates are printed, since a fast wrong
 answer is none: they come from different noise and few draws. `arithmetic` is what no
 system gets below: the matrix products and normal numbers of the draws, with nothing
-between them. devinterp 1.3.2 is installed beforehand. Prints a table in Markdown.
+between them. devinterp 1.3.2 and canonical-interp 0.1.5 are installed beforehand,
+without their dependencies; what is missing is left out. Prints a table in Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import logging
 import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
@@ -314,47 +320,102 @@ def devinterp(
     return float(found)
 
 
+def canonical(
+    case: Case,
+    module: nn.Sequential,
+    draws: int,
+    *,
+    compiled: bool,
+    chains: int = CHAINS,
+) -> float:
+    """Return the mean estimate of all chains."""
+    if not hasattr(itertools, "batched"):  # Python 3.11; chains of one call need none
+        vars(itertools)["batched"] = None
+    peer = import_module("canonical_interp.slt")
+    estimator = peer.LLCEstimator(
+        draws=draws,
+        chains=chains,
+        burnin_steps=0,
+        steps_bw_draws=1,
+        learning_rate=case.lr,
+        localization=GAMMA,
+        nbeta=case.nbeta,
+    )
+    found = estimator.estimate_llc(
+        module,
+        Rows(case),
+        criterion_fn=criterion(case),
+        devices=case.inputs.device,
+        compile=compiled,
+        show_progress=False,
+    )
+    return float(found)
+
+
+def is_installed(name: str) -> bool:
+    """Return whether a peer is installed."""
+    package = name.partition(",")[0].replace("-", "_")
+    logging.getLogger(package).setLevel(logging.ERROR)  # it advises on what is given
+    return find_spec(package) is not None
+
+
 def systems(task: str, draws: int, device: str) -> dict[str, Callable[[], float]]:
     """Return what is timed for a task, by name."""
     case = mnist(device) if task == "mlp" else waves(device)
     if task in ("given", "calibrated"):
         return probe_systems(task, case, draws, device)
     if task == "tile":
-        modules = [case.module(seed) for seed in range(TILE)]
-
-        def one_by_one() -> float:
-            parts = [curvflow(case, [m], draws, TILE_CHAINS) for m in modules]
-            return sum(parts) / TILE
-
-        def chain_by_chain() -> float:
-            every = [m for m in modules for _ in range(TILE_CHAINS)]
-            return sum(curvflow(case, [m], draws, 1) for m in every) / len(every)
-
-        def of_peer() -> float:
-            parts = [
-                devinterp(case, m, draws, is_light=True, chains=TILE_CHAINS)
-                for m in modules
-            ]
-            return sum(parts) / TILE
-
-        tiles = {
-            "one tile": lambda: curvflow(case, modules, draws, TILE_CHAINS),
-            "one by one": one_by_one,
-            "chain by chain": chain_by_chain,
-            "arithmetic": lambda: arithmetic(case, TILE * TILE_CHAINS, draws),
-        }
-        if find_spec("devinterp") is not None:
-            tiles["devinterp, rows, one by one"] = of_peer
-        return tiles
+        return tile_systems(case, draws)
     module = case.module(0)
-    found = {
+    own = {
         "curvflow": lambda: curvflow(case, [module], draws, CHAINS),
         "arithmetic": lambda: arithmetic(case, CHAINS, draws),
     }
-    if find_spec("devinterp") is not None:
-        found["devinterp, rows"] = lambda: devinterp(case, module, draws, is_light=True)
-        found["devinterp"] = lambda: devinterp(case, module, draws, is_light=False)
-    return found
+    peers = {
+        "devinterp, rows": partial(devinterp, is_light=True),
+        "devinterp": partial(devinterp, is_light=False),
+        "canonical-interp, rows": partial(canonical, compiled=False),
+        "canonical-interp, rows, compiled": partial(canonical, compiled=True),
+    }
+    return own | {
+        name: partial(work, case, module, draws)
+        for name, work in peers.items()
+        if is_installed(name)
+    }
+
+
+def tile_systems(case: Case, draws: int) -> dict[str, Callable[[], float]]:
+    """Return what is timed of many networks, by name."""
+    modules = [case.module(seed) for seed in range(TILE)]
+    every = [module for module in modules for _ in range(TILE_CHAINS)]
+
+    def mean(work: Callable[[nn.Sequential], float], of: list[nn.Sequential]) -> float:
+        return sum(map(work, of)) / len(of)
+
+    def alone(chains: int) -> Callable[[nn.Sequential], float]:
+        return lambda module: curvflow(case, [module], draws, chains)
+
+    def of_devinterp(module: nn.Sequential) -> float:
+        return devinterp(case, module, draws, is_light=True, chains=TILE_CHAINS)
+
+    def of_canonical(module: nn.Sequential) -> float:
+        return canonical(case, module, draws, compiled=False, chains=TILE_CHAINS)
+
+    own = {
+        "one tile": lambda: curvflow(case, modules, draws, TILE_CHAINS),
+        "one by one": lambda: mean(alone(TILE_CHAINS), modules),
+        "chain by chain": lambda: mean(alone(1), every),
+        "arithmetic": lambda: arithmetic(case, TILE * TILE_CHAINS, draws),
+    }
+    peers = {
+        "devinterp, rows, one by one": of_devinterp,
+        "canonical-interp, rows, one by one": of_canonical,
+    }
+    return own | {
+        name: partial(mean, work, modules)
+        for name, work in peers.items()
+        if is_installed(name)
+    }
 
 
 def seconds(work: Callable[[], float], device: str) -> tuple[float, float]:

@@ -118,9 +118,11 @@ def test_modules_have_the_mean_loss_of_the_populations(two_answers):
     assert losses == pytest.approx([1, (10 + 3 + 1 + 0.3) / 2], rel=1e-6)
 
 
-def test_estimates_that_diverge_are_counted_as_wrong(two_answers, monkeypatch, capsys):
+def answered(monkeypatch, capsys, *, stable):
+    """Return the last rows of a table of a peer that diverges above some step."""
+
     def sampled(module, loader, *, optimizer_kwargs, **settings):
-        if optimizer_kwargs:
+        if optimizer_kwargs.get("lr", 0.0) > stable:
             raise RuntimeError("NaN detected in loss at chain 0, draw 4")
         return {"llc/mean": 2.0, "llc/std": 0.1, "llc-chain/0": 1.9, "llc-chain/1": 2.1}
 
@@ -132,10 +134,51 @@ def test_estimates_that_diverge_are_counted_as_wrong(two_answers, monkeypatch, c
         monkeypatch.setitem(sys.modules, f"devinterp.{name}", module)
     monkeypatch.setattr("sys.argv", ["known_answers"])
     known_answers.main()
-    *_, product, well, held = capsys.readouterr().out.splitlines()
+    return capsys.readouterr().out.splitlines()[-3:]
+
+
+def test_estimates_that_diverge_are_counted_as_wrong(two_answers, monkeypatch, capsys):
+    product, well, held = answered(monkeypatch, capsys, stable=0.0)
     assert product.startswith("| product_5_3_4_r2 | 8, 1 | 1e+04 |")
-    assert well.endswith("| diverged, diverged | 2.9 | 2.000 ± 0.071, 2.000 ± 0.071 |")
+    assert well.endswith("| no step, no step | 2.9 | 2.000 ± 0.071, 2.000 ± 0.071 |")
     assert held.endswith("| 0 of 4 | | 2 of 4 |")
+
+
+def test_a_peer_is_given_the_step_that_its_sweep_finds(
+    two_answers, monkeypatch, capsys
+):
+    *_, held = answered(monkeypatch, capsys, stable=1e-6)
+    assert held.endswith("| 2 of 4 | | 2 of 4 |")
+
+
+def test_trials_agree_only_within_their_errors_and_about_what_is_not_zero():
+    of = known_answers.Estimate
+    assert known_answers.agree(of(2.0, 0.01), of(2.09, 0.01))
+    assert known_answers.agree(of(2.0, 0.3), of(2.5, 0.3))
+    assert not known_answers.agree(of(2.0, 0.01), of(2.3, 0.01))
+    assert not known_answers.agree(of(0.1, 0.3), of(-0.1, 0.3))
+    assert not known_answers.agree(of(float("nan"), 0.0), of(2.0, 0.3))
+
+
+def test_the_peer_of_chains_by_vmap_is_given_the_same_posterior(monkeypatch):
+    given = {}
+
+    class Estimator:
+        def __init__(self, **settings):
+            given.update(settings)
+
+        def estimate_llc(self, module, loader, *, criterion_fn, **options):
+            given.update(options, batches=len([*loader]))
+            return torch.tensor(1.5)
+
+    fake = SimpleNamespace(LLCEstimator=Estimator)
+    monkeypatch.setitem(sys.modules, "canonical_interp.slt", fake)
+    case = peers_llc.waves("cpu")
+    estimate = peers_llc.canonical(case, case.module(0), 8, compiled=False)
+    assert estimate == 1.5
+    assert given["batches"] == len(case.inputs) // case.batch
+    assert (given["nbeta"], given["learning_rate"]) == (case.nbeta, case.lr)
+    assert (given["chains"], given["draws"], given["compile"]) == (8, 8, False)
 
 
 def test_decayed_units_hold_denormals_that_count_as_zero_when_flushed():

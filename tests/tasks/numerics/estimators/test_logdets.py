@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from curvflow.tasks.numerics.estimators.logdets import (
+    Controls,
     by_chebyshev,
     by_entropy,
     by_quadrature,
@@ -50,6 +51,31 @@ def test_known_traces_take_noise_off():
     )
     assert fitted.value == pytest.approx(freed.value, abs=plain.sem)
     assert fitted.sem < plain.sem
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_error_with_controls_is_that_of_a_fit_at_their_known_means(seed):
+    ritz = runs(count=30, seed=seed)
+    known = moment_controls(ritz, float(VALUES.mean()), float(VALUES.square().mean()))
+    draws = by_quadrature(ritz, floor=0.01).draws
+    design = torch.cat([torch.ones(30, 1).double(), known.draws - known.means], 1)
+    fit = torch.linalg.lstsq(design, draws[:, None]).solution[:, 0]
+    variance = (draws - design @ fit).square().sum() / (30 - 3)
+    share = torch.linalg.inv(design.T @ design)[0, 0]
+    freed = by_quadrature(ritz, floor=0.01, controls=known)
+    assert freed.value == pytest.approx(float(fit[0]), rel=1e-10)
+    assert freed.vectors == pytest.approx(float((variance * share).sqrt()), rel=1e-8)
+    assert freed.vectors > float((variance / 30).sqrt())
+
+
+def test_a_control_that_does_not_vary_changes_nothing():
+    ritz = runs(count=16)
+    plain = by_quadrature(ritz, floor=0.01)
+    constant = Controls(torch.full((16, 1), 0.3).double(), torch.tensor([0.2]).double())
+    freed = by_quadrature(ritz, floor=0.01, controls=constant)
+    assert freed.value == pytest.approx(plain.value, rel=1e-12)
+    spread = float(plain.draws.square().mean() - plain.draws.mean().square())
+    assert freed.vectors == pytest.approx((spread / 14) ** 0.5, rel=1e-6)
 
 
 def test_few_runs_are_not_regressed():

@@ -120,7 +120,7 @@ def _truth(
 
 KIND = Kind(
     name="probe.logdet",
-    version=4,
+    version=5,
     summary="Log-determinant of a positive definite operator, by several methods.",
     params=LogdetParams,
     returns=Numbers,

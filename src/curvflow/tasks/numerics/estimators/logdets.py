@@ -156,10 +156,18 @@ def _has_use(controls: Controls | None, draws_S: Tensor) -> TypeGuard[Controls]:
 
 
 def _spread(draws_S: Tensor, controls: Controls) -> Error:
-    """Return the error of the mean of draws by what the controls leave of them."""
+    """Return the error of the mean of draws by what the controls leave of them.
+
+    The mean is that of a fit at the known means of the controls; the further the runs'
+    own are from these, the less they say of it (Lavenberg and Welch 1981).
+    """
     left = len(draws_S) - 1 - len(controls.means)
     variance = (draws_S - draws_S.mean()).square().sum() / left
-    return Error((variance / len(draws_S)).sqrt(), torch.tensor(float(left)))
+    centred_SC, known_SC = _scaled(controls)
+    off_C = known_SC.mean(0).numpy()
+    weights_S = np.linalg.lstsq(centred_SC.numpy().T, off_C, rcond=1e-10)[0]
+    share = 1 / len(draws_S) + float(weights_S @ weights_S)
+    return Error((variance * share).sqrt(), torch.tensor(float(left)))
 
 
 def _reported(draws_S: Tensor, error: Error, rules: _Rules, other: float) -> LogDet:
@@ -214,15 +222,22 @@ def by_quadrature(
 
 def _freed(draws_SK: Tensor, controls: Controls) -> Tensor:
     """Take off what the controls explain, by least squares over the runs."""
-    known_SC = controls.draws - controls.means
-    centred_SC = controls.draws - controls.draws.mean(0)
-    # Scaled, for controls differ in size; one that does not vary explains nothing.
-    scale_C = centred_SC.norm(dim=0).clamp_min(1e-300)
-    fit = np.linalg.lstsq(
-        (centred_SC / scale_C).numpy(), draws_SK.numpy(), rcond=1e-10
-    )[0]
-    freed_SK: Tensor = draws_SK - (known_SC / scale_C) @ torch.as_tensor(fit)
+    centred_SC, known_SC = _scaled(controls)
+    fit = np.linalg.lstsq(centred_SC.numpy(), draws_SK.numpy(), rcond=1e-10)[0]
+    freed_SK: Tensor = draws_SK - known_SC @ torch.as_tensor(fit)
     return freed_SK
+
+
+def _scaled(controls: Controls) -> tuple[Tensor, Tensor]:
+    """Return controls less the means of the runs, and less the known ones, scaled.
+
+    They differ in size; one that varies by rounding alone explains nothing: zero.
+    """
+    centred_SC = controls.draws - controls.draws.mean(0)
+    scale_C = centred_SC.norm(dim=0)
+    varies_C = scale_C > 1e-13 * controls.draws.norm(dim=0)
+    inverse_C = torch.where(varies_C, 1 / scale_C, 0.0)
+    return centred_SC * inverse_C, (controls.draws - controls.means) * inverse_C
 
 
 def by_chebyshev(

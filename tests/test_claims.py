@@ -1,0 +1,141 @@
+"""Numbers in the documentation carry the commands that make them."""
+
+import random
+import re
+
+import pytest
+
+from tests.claims import (
+    PAGES,
+    ROOT,
+    broken,
+    claims,
+    is_measured,
+    missing,
+    stripped,
+)
+
+STUDY = "studies/papers/granziol-2020/table-2.1.yaml"
+
+
+def text_of(page):
+    return page.read_text(encoding="utf-8")
+
+
+def name_of(page):
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_claims_stand_with_a_command(page):
+    without = [f"{page.name}:{c.line}: {c.text}" for c in missing(text_of(page))]
+    assert not without, "\n".join(without)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_claims_name_commands_that_are_there(page):
+    assert not broken(text_of(page))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_claims_are_not_of_measurements_by_hand(page):
+    by_hand = r"\b(?:timed|measured|compared|tried|made)\s+by\s+hand\b|\bBy hand,"
+    assert not re.search(by_hand, text_of(page))
+
+
+def found():
+    """Return all claims, each with its page."""
+    return [(page, claim) for page in PAGES for claim in claims(text_of(page))]
+
+
+def test_claims_are_found_on_the_pages_that_measure():
+    pages = {page.name for page, _ in found()}
+    assert pages > {"README.md", "performance.md", "llc.md", "saghir-2024.md"}
+    assert len(found()) > 400
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_claims_that_lose_their_commands_are_reported(seed):
+    page, claim = random.Random(seed).choice(found())
+    changed = stripped(text_of(page), claim)
+    assert claim.line in {lost.line for lost in missing(changed)}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_claims_of_one_row_are_reported_by_themselves(seed):
+    """Only rows below that refer to it by `the same` are reported too."""
+    page = ROOT / "docs" / "performance.md"
+    rows = [c for c in claims(text_of(page)) if c.text.endswith("` |")]
+    claim = random.Random(seed).choice(rows)
+    lost = [other.line for other in missing(stripped(text_of(page), claim))]
+    assert lost == [*range(claim.line, claim.line + len(lost))]
+    assert len(lost) == 1 + same_below(text_of(page), claim.line)
+
+
+def same_below(text: str, line: int) -> int:
+    rest = text.splitlines()[line:]
+    return next(n for n, row in enumerate(rest) if not row.endswith("| the same |"))
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ("| MLP | 1.31 s |", True),
+        ("| MLP | **8.7e-05** ± 0.0001 |", True),
+        ("| MLP | cover 91 % |", True),
+        ("| 2-10-1 | `num_steps: 30` |", False),
+        ("| `x_low` | an interval of 95 % |", False),
+        ("| 300 networks | diverged |", False),
+    ],
+)
+def test_claims_are_numbers_and_not_settings(row, expected):
+    assert is_measured(row) is expected
+
+
+PAGE = "# Page\n\n{lead}\n\n| a | b |\n|---|---|\n| net | 1.5 s |\n\n{after}\n"
+
+
+@pytest.mark.parametrize(
+    ("lead", "after"),
+    [
+        (f"`curvflow run {STUDY}`:", ""),
+        ("By `python -m benchmarks.logdet --hold`:", ""),
+        ("By `python -m\nbenchmarks.logdet --seed 1`:", ""),
+        ("```sh\nmake bench\n```", ""),
+        ("Words.", "`pytest tests/test_claims.py` has it."),
+        ("<!-- no measurement: settings -->", ""),
+    ],
+)
+def test_claims_take_each_form_of_command(lead, after):
+    assert not missing(PAGE.format(lead=lead, after=after))
+
+
+@pytest.mark.parametrize(
+    "lead",
+    [
+        "`curvflow run studies/nowhere.yaml`:",
+        f"`curvflow run {STUDY} --profile none`:",
+        "`python -m benchmarks.nothing`:",
+        "`python -m benchmarks.logdet --fast`:",
+        "`make money`:",
+        "`pytest tests/test_nothing.py`:",
+        "make bench, without code:",
+        "<!-- no measurement: because -->",
+        "`table-2.1.yaml`:",
+    ],
+)
+def test_claims_take_no_command_that_is_not_there(lead):
+    assert [claim.text for claim in missing(PAGE.format(lead=lead, after=""))]
+
+
+def test_claims_may_name_a_study_whose_folder_the_page_has_shown():
+    lead = f"`curvflow run {STUDY}`\n\n## Results\n\n`figure-2.1.yaml`:"
+    assert not missing(PAGE.format(lead=lead, after=""))
+    lead = lead.replace("figure-2.1", "figure-9.9")
+    assert missing(PAGE.format(lead=lead, after=""))
+
+
+def test_claims_of_a_second_table_are_not_those_of_the_first():
+    text = PAGE.format(lead="`make bench`:", after="Then:")
+    table = text[text.index("| a |") : text.index("Then:")]
+    assert len(missing(f"{text}\n{table}")) == 1
