@@ -81,6 +81,7 @@ def test_every_study_shown_can_be_planned(study, folder):
     assert len(list(expand(loaded, SourceFiles(folder)))) >= len(loaded.stages)
 
 
+@pytest.mark.pages
 def test_the_kind_of_one_s_own_that_is_shown_runs(folder):
     (study,) = [
         param.values[0]
@@ -135,6 +136,7 @@ stages:
 """
 
 
+@pytest.mark.pages
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if pythons(p)], ids=lambda page: page.stem
 )
