@@ -341,7 +341,7 @@ def test_going_on_where_no_bias_is_predicted_gives_the_same_verdict():
     # Of a Hessian that vanishes none is: the regular coefficient is zero.
     data, weights = at_truth({"kind": "normal_crossing", "powers": [[2]]})
     how = {"sampling_method": "sgld", "nbeta": 1e4, "num_chains": 2}
-    how["num_steps_bw_draws"] = 2
+    how |= {"num_burnin_steps": 100, "num_steps_bw_draws": 2}
     shorter, longer = (
         member(KIND, how | {"num_draws": count}, weights=weights, data=data)
         for count in (100, 110)
