@@ -9,13 +9,18 @@ BIN := .venv/bin
 study: .venv/.run # run the quickstart study; it prints where table and figures are
 	$(BIN)/curvflow run studies/quickstart.yaml
 
-# One process more than cores, for while others wait. A file's tests stay together, the
-# slow ones first.
+# A file's tests stay together, the slow ones first. What Python compiles is kept, even
+# where the environment forbids it: else each process compiles the tests and all sources
+# afresh, and so does each that a test starts.
 PYTEST := $(BIN)/python -m pytest --dist loadgroup
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 test test-all durations: export OMP_NUM_THREADS = 1
+test test-all durations: export PYTHONDONTWRITEBYTECODE =
+
+# None of these tests waits for others, so a process for each core: one more costs the
+# imports and the collection once more.
 test: .venv/.test # run the tests that need nothing but their own process
-	$(PYTEST) --numprocesses $$(($(CORES) + 1)) \
+	$(PYTEST) --numprocesses $(CORES) \
 	  -m "not (cluster or prefect or processes or browser or images or pages)"
 
 # One set of real images must be there, and a browser for the pages; other images are

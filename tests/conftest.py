@@ -6,6 +6,7 @@ each folder of them. Groups start in the order of `durations.json`, those of the
 files first, so that none is left over at the end. `make durations` renews that file.
 """
 
+import gc
 import json
 import os
 import shutil
@@ -39,6 +40,19 @@ def pytest_configure(config):
     config.option.loadscopereorder = False  # else xdist starts with the most tests
     if config.getoption("record_durations") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(), "durations")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    # A million objects of modules and tests stay to the end: garbage is not looked for
+    # among them, and rarely among all others.
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(700, 10, 40)
+        gc.enable()
 
 
 def pytest_itemcollected(item):

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import torch
@@ -22,9 +23,12 @@ from benchmarks.peers_workflow import CURVFLOW, Grid, repetition
 from benchmarks.scale import QUICK
 from benchmarks.scaling.coordinator import PARTS, WIDE, cost
 from curvflow.schemas.study.study import load_study
+from curvflow.tasks.drawing import canvas
+from tests.pictures import placed
 
 
 @pytest.mark.slow
+@pytest.mark.processes
 def test_curvflow_computes_all_then_nothing_then_what_one_rate_concerns(tmp_path):
     grid = Grid(rates=2, seeds=5, repeats=1)
     assert grid.expected == (20, 0, 10)
@@ -88,17 +92,20 @@ def test_a_tile_of_the_kind_estimates_what_its_nodes_do_alone(monkeypatch, capsy
     assert tile.split("|")[5] == alone.split("|")[5]
 
 
-@pytest.fixture
-def two_answers(monkeypatch, tmp_path):
+@pytest.fixture(scope="module")
+def two_answers(tmp_path_factory):
     """Results of two cases of the study of known answers: few draws, no calibration."""
     whole = curvflow.Study.from_yaml(known_answers.STUDY.read_text(encoding="utf-8"))
     axes, stages = whole.axes, whole.stages
     axes["case"] = {name: axes["case"][name] for name in ("product_5_3_4_r2", "well")}
     axes["sampler"]["calibrated"] = {**axes["sampler"]["devinterp"], "lr": 1e-6}
     stages["llc"] |= {"num_draws": 8, "num_chains": 2}
-    monkeypatch.setattr(known_answers, "STUDY", tmp_path / "two.yaml")
-    curvflow.Study(axes=axes, stages=stages).save(known_answers.STUDY)
-    return curvflow.run(known_answers.STUDY)
+    path = tmp_path_factory.mktemp("two-answers") / "two.yaml"
+    curvflow.Study(axes=axes, stages=stages).save(path)
+    with mock.patch.object(canvas, "pictures", placed):
+        results = curvflow.run(path)
+    with mock.patch.object(known_answers, "STUDY", path):
+        yield results
 
 
 def test_modules_have_the_mean_loss_of_the_populations(two_answers):
@@ -234,6 +241,7 @@ def test_requests_are_counted_for_each_number_of_nodes(tmp_path):
     assert int(few.split()[1]) >= 20
 
 
+@pytest.mark.processes
 def test_what_a_tile_asks_of_a_bucket_is_counted_without_what_a_run_asks():
     _, row = QUICK["bucket"](Path())
     assert 5 < float(row.split()[0]) < 30

@@ -68,7 +68,10 @@ def folder(tmp_path, monkeypatch):
         sys.modules.pop(path.stem, None)
 
 
-@pytest.mark.parametrize("study", list(examples()))
+EXAMPLES = list(examples())
+
+
+@pytest.mark.parametrize("study", EXAMPLES)
 def test_every_study_shown_can_be_planned(study, folder):
     for name in ("measured.npz", "net.npz"):
         (folder / name).write_bytes(b"any content")
@@ -78,10 +81,11 @@ def test_every_study_shown_can_be_planned(study, folder):
     assert len(list(expand(loaded, SourceFiles(folder)))) >= len(loaded.stages)
 
 
+@pytest.mark.pages
 def test_the_kind_of_one_s_own_that_is_shown_runs(folder):
     (study,) = [
         param.values[0]
-        for param in examples()
+        for param in EXAMPLES
         if "mine:largest_weight" in str(param.values[0])
     ]
     small = {"axes.seed": 2, "stages.fit.epochs": 2}
@@ -106,7 +110,7 @@ def test_no_block_is_overlooked():
     text = "\n".join(filled(page.read_text(encoding="utf-8")) for page in PAGES)
     fences = re.findall(r"^ *(?:```|~~~) *(ya?ml|py\w*)", text, re.MULTILINE)
     read = sum(len(pythons(page)) for page in PAGES)
-    assert len(fences) == len(list(examples())) + len(NO_STUDIES) + read
+    assert len(fences) == len(EXAMPLES) + len(NO_STUDIES) + read
 
 
 def test_the_cluster_file_shown_is_one():
@@ -132,6 +136,7 @@ stages:
 """
 
 
+@pytest.mark.pages
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if pythons(p)], ids=lambda page: page.stem
 )

@@ -7,6 +7,7 @@ text given to `import_module`.
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -58,6 +59,11 @@ OWNERS = {
 }
 
 
+@cache
+def parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
 def modules(source: Path) -> dict[str, ast.Module]:
     """Parse every file but the door, curvflow/__init__.py, which opens onto all."""
     found = {}
@@ -65,7 +71,7 @@ def modules(source: Path) -> dict[str, ast.Module]:
         parts = path.relative_to(source.parent).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         if name != source.name:
-            found[name] = ast.parse(path.read_text(encoding="utf-8"))
+            found[name] = parsed(path.read_text(encoding="utf-8"))
     return found
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from curvflow.cli.text.kind_page import TypeNames, plain
@@ -57,6 +58,7 @@ def _topics() -> dict[str, _Topic]:
     }
 
 
+@cache
 def filled(text: str) -> str:
     """Return a page with what its comments ask for in their place."""
     marks, topics = _MARK.findall(text), _topics()

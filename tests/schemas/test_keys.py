@@ -127,6 +127,7 @@ def test_minus_zero_is_zero_and_text_is_normalised():
     assert canonical("e\u0301") == canonical("\u00e9")
 
 
+@pytest.mark.processes
 def test_keys_do_not_depend_on_the_hash_seed_of_the_process():
     program = (
         "from curvflow.schemas.keys import sha256;"

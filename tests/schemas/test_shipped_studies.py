@@ -12,11 +12,15 @@ ROOT = Path(__file__).parents[2]
 STUDIES = sorted([*ROOT.glob("studies/**/*.yaml"), *ROOT.glob("src/**/*.yaml")])
 
 
+@pytest.fixture(scope="module")
+def validator():
+    return Draft202012Validator(study_schema())
+
+
 @pytest.mark.parametrize("path", STUDIES, ids=[path.stem for path in STUDIES])
-def test_a_shipped_study_is_accepted_with_each_of_its_profiles(path):
+def test_a_shipped_study_is_accepted_with_each_of_its_profiles(path, validator):
     text = path.read_text(encoding="utf-8")
     study = load_study(text, file=path.name)
-    validator = Draft202012Validator(study_schema())
     assert [error.message for error in validator.iter_errors(study.document)] == []
     if "profiles:" in text:
         smoke = load_study(text, file=path.name, profile="smoke")

@@ -189,6 +189,7 @@ def test_opening_knows_memory_and_folders(tmp_path):
     assert isinstance(open_store(str(tmp_path), create=True), LocalStore)
 
 
+@pytest.mark.processes
 def test_opening_and_reading_the_log_import_neither_zarr_nor_xarray(tmp_path):
     publish(open_store(tmp_path, create=True), arrays_of(), ["a"])
     code = (

@@ -104,6 +104,7 @@ def test_what_would_compute_is_refused_before_a_run_begins(finished, study):
     assert len(open_store(store, create=False).index().runs) == runs
 
 
+@pytest.mark.processes
 def test_a_bucket_and_neither_torch_nor_a_gpu_suffice(study, bucket):
     url = f"s3://{bucket}/studies"
     curvflow.run(study, store=url)

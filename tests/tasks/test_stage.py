@@ -67,6 +67,7 @@ print(float(mine.largest.mean()) == float(in_table))
 '''
 
 
+@pytest.mark.processes
 def test_a_notebook_defines_a_kind_and_runs_it(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", NOTEBOOK],

@@ -42,6 +42,7 @@ def test_the_commands_on_the_page_are_commands(curvflow, ran, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.processes
 def test_it_loads_neither_torch_nor_what_draws_nor_what_labels(ran):
     program = (
         "import sys; sys.argv = ['curvflow', 'report', 'tiny.yaml']\n"

@@ -66,6 +66,7 @@ def test_the_bounds_are_those_of_the_project():
     assert bounds | {"prefect>=3.8,<4"} <= set(PROJECT["project"]["dependencies"])
 
 
+@pytest.mark.processes
 def test_a_broken_installation_fails_and_the_other_checks_go_on(tmp_path):
     metadata = tmp_path / "fastapi-0.165.0.dist-info" / "METADATA"
     package = tmp_path / "prefect" / "__init__.py"

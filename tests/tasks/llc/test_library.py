@@ -356,6 +356,7 @@ def test_examples_run():
     assert not found.failed
 
 
+@pytest.mark.processes
 def test_it_needs_no_engine_and_no_store():
     code = """
         import sys

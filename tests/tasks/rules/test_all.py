@@ -27,6 +27,19 @@ def members(name, settings, epochs=EPOCHS):
     ]
 
 
+@pytest.fixture(scope="module")
+def trained():
+    """Return a function that trains a rule's members together, once."""
+    outcomes = {}
+
+    def once(name, settings):
+        if name not in outcomes:
+            outcomes[name] = train_all(members(name, settings))
+        return outcomes[name]
+
+    return once
+
+
 def assert_alike(actual, expected):
     for result, other in zip(actual, expected, strict=True):
         for name in ("weights", "rule_state", "train_loss", "update_norm"):
@@ -36,9 +49,9 @@ def assert_alike(actual, expected):
 
 
 @pytest.mark.parametrize(("name", "settings"), CASES)
-def test_every_rule_learns_and_says_what_it_did(name, settings):
+def test_every_rule_learns_and_says_what_it_did(trained, name, settings):
     assert len(settings) >= 2, f"{name}: give its test file SETTINGS, two or more"
-    for outcome in train_all(members(name, settings)):
+    for outcome in trained(name, settings):
         assert outcome.status == "ok", outcome.reason
         loss = outcome.arrays["train_loss"]
         assert loss[-1] < loss[0]
@@ -47,16 +60,14 @@ def test_every_rule_learns_and_says_what_it_did(name, settings):
 
 
 @pytest.mark.parametrize(("name", "settings"), CASES)
-def test_no_result_depends_on_the_siblings(name, settings):
-    tile = members(name, settings)
-    together = train_all(tile)
-    apart = [train_all([node, node])[0] for node in tile]
-    assert_alike(together, apart)
+def test_no_result_depends_on_the_siblings(trained, name, settings):
+    apart = [train_all([node, node])[0] for node in members(name, settings)]
+    assert_alike(trained(name, settings), apart)
 
 
 @pytest.mark.parametrize(("name", "settings"), CASES)
-def test_longer_training_goes_on_as_if_it_had_never_ended(name, settings):
-    whole = train_all(members(name, settings))
+def test_longer_training_goes_on_as_if_it_had_never_ended(trained, name, settings):
+    whole = trained(name, settings)
     short = train_all(members(name, settings, epochs=2))
     longer = [
         Member(

@@ -31,6 +31,7 @@ def tile(**settings):
 # torch's own, when it loads its compiler.
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 @needs_compiler
+@pytest.mark.processes  # the compiler
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_compiled_training_ends_where_the_other_does(mode):
     compiled = find("train").compute(tile(), Machine(compiler=mode))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
 from typing import NoReturn
 
 from curvflow.errors import StudyError, nearest
@@ -34,7 +33,7 @@ def resolve(
         )
     entries = dict(document.root.value)
     entries.pop("profiles", None)
-    root = deepcopy(SourceNode(entries, document.root.place, document.root.keys))
+    root = SourceNode(entries, document.root.place, document.root.keys).copied()
     if profile is not None:
         _apply_profile(document, names[profile], root)
     for override in overrides:
@@ -67,7 +66,7 @@ def _apply_profile(document: Document, name: Label, root: SourceNode) -> None:
     path = ("profiles", name)
     for target, value in document.mapping(path).items():
         spot = document.place((*path, target), key=True)
-        _set_value(root, str(target), deepcopy(value), spot)
+        _set_value(root, str(target), value.copied(), spot)
 
 
 def _override(root: SourceNode, override: str) -> None:

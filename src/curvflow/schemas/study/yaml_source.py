@@ -52,6 +52,15 @@ class SourceNode:
             return list(self.value.items())
         return list(enumerate(self.value)) if isinstance(self.value, list) else []
 
+    def copied(self) -> SourceNode:
+        """Return a copy of which a part can be set; scalars, set as a whole, stay."""
+        if isinstance(self.value, dict):
+            entries = {key: item.copied() for key, item in self.value.items()}
+            return SourceNode(entries, self.place, dict(self.keys))
+        if isinstance(self.value, list):
+            return SourceNode([item.copied() for item in self.value], self.place)
+        return self
+
     def plain(self) -> Any:
         """Return the value as plain data."""
         if isinstance(self.value, dict):

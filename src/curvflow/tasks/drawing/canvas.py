@@ -19,6 +19,7 @@ from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.text import Text
 from matplotlib.ticker import (
     FixedLocator,
     FuncFormatter,
@@ -171,16 +172,20 @@ def escape_mathtext(text: object) -> str:
 
 def text_width(text: str, size: float) -> float:
     """Return the width of one line of text at a size in points."""
-    drawn = new_figure(1, 1).text(0, 0, text, size=size, parse_math=False)
-    return drawn.get_window_extent().width / DPI
+    return _extent(_line(text, size))[0]
+
+
+def _line(text: str, size: float) -> Text:
+    return new_figure(1, 1).text(0, 0, text, size=size, parse_math=False)
 
 
 def wrap_text(text: str, size: float, width: float) -> list[str]:
     """Break text into lines of a width; longer words stay whole."""
-    lines = [""]
+    lines, drawn = [""], _line("", size)
     for word in text.split():
         longer = f"{lines[-1]} {word}".lstrip()
-        if lines[-1] and text_width(longer, size) > width:
+        drawn.set_text(longer)
+        if lines[-1] and _extent(drawn)[0] > width:
             lines.append(word)
         else:
             lines[-1] = longer

@@ -229,6 +229,7 @@ def planned(study: Path, folder: Path) -> dict:
     return json.loads(done.stdout)
 
 
+@pytest.mark.processes
 def test_the_code_of_a_study_is_reported_without_loading_what_computes(tmp_path):
     result = planned(STUDIES / "quickstart.yaml", tmp_path)
     assert all(result["told"].values())
@@ -237,6 +238,7 @@ def test_the_code_of_a_study_is_reported_without_loading_what_computes(tmp_path)
     assert computing == ["curvflow.tasks.registry"]
 
 
+@pytest.mark.processes
 def test_a_stage_of_the_users_own_has_a_fingerprint_in_a_real_study(tmp_path):
     kind = """
 import numpy as np

@@ -1,6 +1,6 @@
 """Bounds of traces of functions, on random spectra whose functionals are known."""
 
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def eigenvalues(draw, size, *, negative):
 class Case:
     """A random spectrum, runs on it, and the exact value of each run's v.f(A)v."""
 
-    def __init__(self, number, *, negative=False, floor=None):
+    def __init__(self, number, negative):
         draw = np.random.default_rng(number)
         self.values_D = eigenvalues(
             draw, int(draw.integers(20, 400)), negative=negative
@@ -61,6 +61,12 @@ class Case:
         return float(f(self.values_D).sum())
 
 
+@cache
+def case_of(number, *, negative=False):
+    """Return a case, made once: many tests look at the same ones."""
+    return Case(number, negative)
+
+
 def of_scaled(function, factor, x):
     return function(factor * x)
 
@@ -74,7 +80,7 @@ def is_within(found, exact_S):
 @pytest.mark.parametrize("negative", [False, True])
 @pytest.mark.parametrize("number", CASES)
 def test_each_run_s_value_lies_within_its_bounds(number, negative):
-    case = Case(number, negative=negative)
+    case = case_of(number, negative=negative)
     f = share_above(case.scale)
     found = bounded(case.ritz, f)
     assert is_within(found, case.exact(f)).all()
@@ -82,7 +88,7 @@ def test_each_run_s_value_lies_within_its_bounds(number, negative):
 
 @pytest.mark.parametrize("number", CASES)
 def test_a_known_floor_bounds_the_same_values_more_closely(number):
-    case = Case(number)
+    case = case_of(number)
     f = Bernstein(lambda x: (x / case.scale).log1p(), pole=-case.scale)
     free, known = bounded(case.ritz, f), bounded(case.ritz, f, floor=0.0)
     assert is_within(known, case.exact(f)).all()
@@ -90,7 +96,7 @@ def test_a_known_floor_bounds_the_same_values_more_closely(number):
 
 
 def test_runs_of_all_steps_are_exact():
-    case = Case(0)
+    case = case_of(0)
     size = len(case.values_D)
     start = torch.ones(size, 3)
     ritz = lanczos(Dense(torch.diag(case.values_D)), start, num_steps=size)
@@ -122,7 +128,7 @@ def share_of(scale, x):
 def test_values_of_any_function_lie_within_their_bounds(function):
     inside, converged = [], []
     for number in range(60):
-        case = Case(number, negative=number % 2 == 0)
+        case = case_of(number, negative=number % 2 == 0)
         scaled = partial(of_scaled, function, 3 / float(case.values_D.abs().max()))
         found = bounded(case.ritz, scaled)
         inside += is_within(found, case.exact(scaled)).tolist()
@@ -132,7 +138,7 @@ def test_values_of_any_function_lie_within_their_bounds(function):
 
 
 def test_a_polynomial_of_the_degree_of_the_rule_is_exact():
-    case = Case(3)
+    case = case_of(3)
     steps = case.ritz.values.shape[2]
     top = float(case.values_D.abs().max())
     exact, over = (
@@ -146,7 +152,7 @@ def test_a_polynomial_of_the_degree_of_the_rule_is_exact():
 @pytest.fixture(scope="module")
 def dimensions():
     """Return 300 cases with the bounds of a functional, and its true trace."""
-    cases = [Case(number, negative=number % 2 == 0) for number in range(300)]
+    cases = [case_of(number, negative=number % 2 == 0) for number in range(300)]
     functions = [share_above(case.scale) for case in cases]
     return [
         (case, bounded(case.ritz, f), case.trace(f))
@@ -207,7 +213,7 @@ def test_the_steps_said_to_be_needed_are_enough():
 def test_the_steps_said_to_be_needed_above_a_floor_are_enough_in_random_cases():
     predicted = 0
     for number in range(60):
-        case = Case(number)
+        case = case_of(number)
         f, size = share_above(case.scale), len(case.values_D)
         found = bounded(case.ritz, f, floor=0.0)
         needed = int(steps_needed(found, case.ritz, f, 0.01, floor=0.0))
@@ -220,7 +226,7 @@ def test_the_steps_said_to_be_needed_above_a_floor_are_enough_in_random_cases():
 
 
 def test_without_a_floor_all_steps_are_said_to_be_needed():
-    case = Case(2, negative=True)
+    case = case_of(2, negative=True)
     f = share_above(case.scale)
     found = bounded(case.ritz, f)
     assert found.rule_error.item() > 0.01 * found.estimate.mean.item()
@@ -231,7 +237,7 @@ def test_without_a_floor_all_steps_are_said_to_be_needed():
 def test_the_interval_of_a_single_run_that_is_resolved_covers():
     covered, unknown = [], 0
     for number in range(300):
-        case = Case(number, negative=number % 2 == 0)
+        case = case_of(number, negative=number % 2 == 0)
         f, of = share_above(case.scale), case.ritz
         first = (x[:, :1] for x in (of.values, of.weights, of.residuals, of.steps))
         alone = RitzData(*first, of.size)
@@ -281,7 +287,7 @@ LOG = Bernstein(torch.log, pole=0.0, is_clamped=False)
 def test_a_floor_that_passes_its_test_is_below_the_spectrum_and_bounds_the_logarithm():
     below, inside = [], []
     for number in range(200):
-        case = Case(number)
+        case = case_of(number)
         floor = floor_by_test(case.ritz)
         if floor is not None and (case.values_D > 0).all():
             below.append(floor <= case.values_D.min())

@@ -1,6 +1,7 @@
 """Coefficients of known posteriors against each other and against integrals."""
 
 import math
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -17,12 +18,9 @@ from curvflow.tasks.numerics.sampling.known_coefficients import (
 def on_grid(powers, nbeta, gamma, points=241):
     """By the trapezoidal rule in the logarithms of all weights."""
     x = np.linspace(-25, math.log(8) - math.log(gamma) / 2, points)
-    grids = np.meshgrid(*[x] * len(powers), indexing="ij")
-    energy = nbeta * np.exp(
-        2 * sum(k * grid for k, grid in zip(powers, grids, strict=True))
-    )
-    prior = sum(grid - gamma / 2 * np.exp(2 * grid) for grid in grids)
-    weight = np.exp(prior - energy)
+    energy = nbeta * reduce(np.multiply.outer, [np.exp(2 * k * x) for k in powers])
+    each = np.exp(x - gamma / 2 * np.exp(2 * x))
+    weight = np.exp(-energy) * reduce(np.multiply.outer, [each] * len(powers))
     return float((weight * energy).sum() / weight.sum())
 
 

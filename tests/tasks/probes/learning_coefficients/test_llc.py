@@ -341,10 +341,10 @@ def test_going_on_where_no_bias_is_predicted_gives_the_same_verdict():
     # Of a Hessian that vanishes none is: the regular coefficient is zero.
     data, weights = at_truth({"kind": "normal_crossing", "powers": [[2]]})
     how = {"sampling_method": "sgld", "nbeta": 1e4, "num_chains": 2}
-    how["num_steps_bw_draws"] = 2
+    how |= {"num_burnin_steps": 100, "num_steps_bw_draws": 2}
     shorter, longer = (
         member(KIND, how | {"num_draws": count}, weights=weights, data=data)
-        for count in (400, 410)
+        for count in (100, 110)
     )
     (once,), (first,) = compute(KIND, [longer]), compute(KIND, [shorter])
     (then,) = compute(KIND, [continued(longer, first)])
@@ -393,6 +393,7 @@ def test_chains_adapt_where_they_are_up_to_the_least_step_of_the_trials():
         {"kind": "deep_linear", "hidden": [2]}, inputs=2, outputs=2, rank=0
     )
     how = {"nbeta": 1e5, "num_draws": 100, "num_chains": 8, "sampling_method": "mala"}
+    how["num_steps_bw_draws"] = 4
     one = member(KIND, how, weights=weights, data=data)
     (outcome,) = compute(KIND, [one])
     found = outcome.arrays
@@ -404,8 +405,8 @@ def test_chains_adapt_where_they_are_up_to_the_least_step_of_the_trials():
     assert accepted.min() > 0.1
     assert found["acceptance"] == pytest.approx(accepted.mean())
     told = float(steps.max())
-    given = replace(one, params=one.params.model_copy(update={"lr": told}))
-    (outcome,) = compute(KIND, [given])
+    given = one.params.model_copy(update={"lr": told, "num_draws": 8})
+    (outcome,) = compute(KIND, [replace(one, params=given)])
     assert (outcome.arrays["lr_per_chain"] == told).all()
     assert outcome.arrays["lr"] == told
 
@@ -422,7 +423,7 @@ def test_trials_on_no_plateau_are_reported(monkeypatch, varied, name, text):
         return torch.zeros_like(estimates_T, dtype=torch.bool)
 
     method = {"lr": "sgld", "localization": "mala"}[varied]
-    one = well([5.0, 2.0], nbeta=200.0, sampling_method=method)
+    one = well([5.0, 2.0], nbeta=200.0, sampling_method=method, num_steps_bw_draws=5)
     (flat,) = compute(KIND, [one])
     monkeypatch.setattr(calibration_sweep, "plateau", steep)
     (outcome,) = compute(KIND, [one])
@@ -439,7 +440,7 @@ def test_a_given_step_above_the_plateau_is_too_large(monkeypatch):
         trials_T = torch.arange(len(estimates_T))
         return trials_T <= 1 if chosen <= 1 else trials_T >= 2
 
-    one = well([5.0, 2.0], nbeta=200.0, sampling_method="sgld")
+    one = well([5.0, 2.0], nbeta=200.0, sampling_method="sgld", num_steps_bw_draws=5)
     monkeypatch.setattr(calibration_sweep, "plateau", below)
     (free,) = compute(KIND, [one])
     given = one.params.model_copy(update={"lr": float(2 * free.arrays["lr"])})

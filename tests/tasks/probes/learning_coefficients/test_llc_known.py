@@ -1,5 +1,7 @@
 """Coefficients of known posteriors at the localization of draws."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ from tests.tasks.known import at_truth
 from tests.tasks.toys import assert_declared, compute, member
 
 KIND = "probe.llc_known"
-SHORT = {"num_draws": 150, "nbeta": 1000.0, "num_steps_bw_draws": 10}
+SHORT = {"num_draws": 150, "nbeta": 1000.0, "num_steps_bw_draws": 5}
 CASES = {
     "crossing": ({"kind": "normal_crossing", "powers": [[1, 2], [2]]}, {}),
     "well": ({"kind": "quadratic_well", "eigenvalues": [10.0, 1.0, 1e-3]}, {}),
@@ -24,8 +26,11 @@ CASES = {
 }
 
 
-def drawn(model, sizes, **others):
-    data, weights = at_truth(model, **sizes, **others)
+@cache
+def drawn(case):
+    """Return a case's data and draws about its truth, made once."""
+    model, sizes = CASES[case]
+    data, weights = at_truth(model, **sizes)
     (outcome,) = compute(
         "probe.llc", [member("probe.llc", SHORT, weights=weights, data=data)]
     )
@@ -44,7 +49,7 @@ def known(model, sizes, data, draws, **others):
 
 @pytest.mark.parametrize("case", CASES)
 def test_it_is_what_chains_find(case):
-    data, draws = drawn(*CASES[case])
+    data, draws = drawn(case)
     arrays = known(*CASES[case], data, draws)
     found = draws
     for name in ("nbeta", "localization"):
@@ -56,14 +61,14 @@ def test_it_is_what_chains_find(case):
 
 def test_it_is_the_sum_over_the_outputs_of_a_crossing():
     model, sizes = CASES["crossing"]
-    data, draws = drawn(model, sizes)
+    data, draws = drawn("crossing")
     gamma = float(draws["localization"])
     each = [crossing_coefficient(k, 1000.0, gamma) for k in model["powers"]]
     assert known(model, sizes, data, draws)["llc_known"] == sum(each)
 
 
 def test_another_seed_draws_anew():
-    data, draws = drawn(*CASES["product"])
+    data, draws = drawn("product")
     first, second = (
         known(*CASES["product"], data, draws, seed=seed) for seed in (0, 1)
     )
@@ -73,7 +78,8 @@ def test_another_seed_draws_anew():
 
 def test_noise_on_a_truth_of_zero_is_refused():
     model, sizes = CASES["well"]
-    data, draws = drawn(model, sizes, num_samples=20, noise=0.3)
+    data, _ = at_truth(model, **sizes, num_samples=20, noise=0.3)
+    _, draws = drawn("well")
     with pytest.raises(InputError, match=r"targets 0.*others\. Set noise to 0"):
         known(model, sizes, data, draws)
 

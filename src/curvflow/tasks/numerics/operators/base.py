@@ -254,7 +254,6 @@ def as_columns(start: Tensor) -> Tensor:
 PART = 1 << 17
 
 
-@runtime_checkable
 class Writing(Protocol):
     """An operator whose products can be written into memory at hand."""
 
@@ -298,8 +297,9 @@ def measured_product(
         InputError: a product holds NaN or infinity.
     """
     columns_MDS = columns_MDS.to(operator.dtype)
-    if out_MDS is not None and isinstance(operator, Writing):
-        operator.multiply_into(columns_MDS, out_MDS)
+    # A check of the protocol takes as long as a product with a small matrix.
+    if out_MDS is not None and hasattr(operator, "multiply_into"):
+        cast("Writing", operator).multiply_into(columns_MDS, out_MDS)
         images_MDS = out_MDS
     else:
         images_MDS = operator @ columns_MDS
@@ -333,4 +333,4 @@ def inner(first: Tensor, second: Tensor, *, dim: int) -> Tensor:
 
 def _parts(vectors: Tensor, dim: int) -> tuple[Tensor, ...]:
     # What is added up in float64 is copied before, and large copies take new memory.
-    return torch.split(vectors, PART, dim)
+    return (vectors,) if vectors.shape[dim] <= PART else torch.split(vectors, PART, dim)
