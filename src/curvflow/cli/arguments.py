@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and printing of JSON."""
+"""Arguments that several commands share, and the printing of text and JSON."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curvflow.errors import RequestError
+from curvflow.schemas.words import printable
 
 if TYPE_CHECKING:
     from curvflow.flows.graph.open_study import OpenedStudy
@@ -43,9 +44,16 @@ RunNumber = Annotated[
 ]
 
 
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print text on stdout or stderr, with what a terminal would act on escaped."""
+    typer.echo(printable(text), err=err, nl=nl)
+
+
 def print_json(value: Any) -> None:
     """Print JSON on stdout; NaN and infinities, which JSON lacks, become null."""
-    typer.echo(json.dumps(_finite(value), indent=2, allow_nan=False))
+    text = json.dumps(_finite(value), indent=2, allow_nan=False)
+    # All other control characters, and all that is not ASCII, JSON escapes itself.
+    echo(text.replace("\x7f", "\\u007f"))
 
 
 def _finite(value: Any) -> Any:

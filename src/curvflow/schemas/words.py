@@ -1,4 +1,4 @@
-"""Text for counts, durations, sizes in bytes and intervals."""
+"""Text for counts, durations, sizes in bytes and intervals, and escaped text."""
 
 from __future__ import annotations
 
@@ -6,6 +6,26 @@ import re
 from collections.abc import Mapping
 
 from curvflow.errors import RequestError
+
+
+def printable(text: str) -> str:
+    r"""Return a text in which nothing can act on a terminal or page; newlines stay.
+
+    What `str.isprintable` refuses is written as `\x1b` or `\u202e`: control characters,
+    those of U+0080 to U+009F too, marks that reverse or hide text, separators of lines,
+    spaces other than the plain one, surrogates, and code points that mean nothing.
+    """
+    if text.isprintable():
+        return text
+    return "\n".join(map(_escaped, text.split("\n")))
+
+
+def _escaped(line: str) -> str:
+    if line.isprintable():
+        return line
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in line
+    )
 
 
 def node_label(stage: str, coords: Mapping[str, object]) -> str:

@@ -15,6 +15,7 @@ from curvflow.cli.arguments import (
     RunNumber,
     StoreUrl,
     StudyPath,
+    echo,
     open_study_store,
     print_json,
 )
@@ -69,13 +70,13 @@ def command(
         findings = corrected(findings)
         tests = sum(finding.corrected is not None for finding in findings)
         text = f"{counted(tests, 'test')} of means corrected"
-        typer.echo(f"{text}; limits and intervals are not", err=True)
+        echo(f"{text}; limits and intervals are not", err=True)
     for stage in dict.fromkeys(
         expectation.stage for expectation in opened.study.expect
     ):
         echo_missing(results, stage)
     if lacking := without_runs(opened.study.expect):
-        typer.echo(
+        echo(
             f"{counted(lacking, 'expectation')} with sd and without n: means are not "
             "compared. Add n, the runs of the source.",
             err=True,
@@ -85,9 +86,9 @@ def command(
         rows = [finding.as_json() for finding in findings]
         print_json({"counts": found, "findings": rows})
     else:
-        typer.echo("\n".join(map(_line, findings)) or NOTHING)
+        echo("\n".join(map(_line, findings)) or NOTHING)
         if findings:
-            typer.echo(f"{counted(len(findings), 'value')}: {counts_text(findings)}")
+            echo(f"{counted(len(findings), 'value')}: {counts_text(findings)}")
     gravest = next((verdict for verdict in VERDICTS if found[verdict]), "agrees")
     if gravest in CODES:
         raise typer.Exit(CODES[gravest])

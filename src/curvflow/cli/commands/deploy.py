@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curvflow.cli.arguments import AsJson, Overrides, Profile, StoreUrl, print_json
+from curvflow.cli.arguments import (
+    AsJson,
+    Overrides,
+    Profile,
+    StoreUrl,
+    echo,
+    print_json,
+)
 from curvflow.cli.run_options import Device, Scheduler, Threads, Workers
 from curvflow.errors import RequestError
 
@@ -120,7 +127,7 @@ def _list(*, as_json: bool) -> None:
         print_json([deployment.as_json() for deployment in deployments])
     else:
         lines = [line for deployment in deployments for line in _entry(deployment)]
-        typer.echo("\n".join(lines) or "the server has no deployment of curvflow")
+        echo("\n".join(lines) or "the server has no deployment of curvflow")
 
 
 def _entry(deployment: ListedDeployment) -> Iterator[str]:
@@ -136,7 +143,7 @@ def _remove(study: Path, name: str | None, profile: str | None) -> None:
 
     name = name or default_name(study, profile)
     remove(name)
-    typer.echo(f"{FLOW}/{name}: removed, with its schedules; results stay")
+    echo(f"{FLOW}/{name}: removed, with its schedules; results stay")
 
 
 def _as_json(done: DeployOutcome, *, acted: bool) -> dict[str, Any]:
@@ -160,7 +167,7 @@ def _deploy(
     if as_json:
         print_json(_as_json(done, acted=bool(done.changes) and not dry_run))
     else:
-        typer.echo("\n".join(_text_lines(done, dry_run=dry_run)))
+        echo("\n".join(_text_lines(done, dry_run=dry_run)))
 
 
 def _text_lines(done: DeployOutcome, *, dry_run: bool) -> Iterator[str]:

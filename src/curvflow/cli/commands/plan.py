@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import typer
-
 from curvflow.cli.arguments import (
     AsJson,
     Overrides,
     Profile,
     StoreUrl,
     StudyPath,
+    echo,
     open_study_store,
     print_json,
 )
@@ -36,4 +35,4 @@ def command(
         if as_json:
             print_json(plan.as_json())
         else:
-            typer.echo(plan_summary(plan.as_json()))
+            echo(plan_summary(plan.as_json()))

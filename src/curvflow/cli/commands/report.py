@@ -13,6 +13,7 @@ from curvflow.cli.arguments import (
     RunNumber,
     StoreUrl,
     StudyPath,
+    echo,
 )
 from curvflow.errors import RequestError
 
@@ -58,8 +59,8 @@ def command(
 
     file, unreadable = write_report(request, output)
     for line in unreadable:
-        typer.echo(line, err=True)
-    typer.echo(str(file))
+        echo(line, err=True)
+    echo(str(file))
     if unreadable:
         raise typer.Exit(1)
 
@@ -76,9 +77,7 @@ def _serve(request: ReportRequest, output: Path | None, port: int | None) -> Non
         request,
         output,
         port=port or 0,
-        on_start=lambda address, file: typer.echo(
-            f"{address} shows {file}; Ctrl-C ends"
-        ),
-        on_trouble=lambda line: typer.echo(line, err=True),
+        on_start=lambda address, file: echo(f"{address} shows {file}; Ctrl-C ends"),
+        on_trouble=lambda line: echo(line, err=True),
     )
-    typer.echo("curvflow: no longer served; the file is kept", err=True)
+    echo("curvflow: no longer served; the file is kept", err=True)

@@ -17,6 +17,7 @@ from curvflow.cli.arguments import (
     Profile,
     StoreUrl,
     StudyPath,
+    echo,
     print_json,
 )
 
@@ -98,7 +99,7 @@ def _report_interruption() -> Iterator[None]:
         yield
     except KeyboardInterrupt as stopped:
         # Caught here, since typer would end the command without a message.
-        typer.echo(INTERRUPTED, err=True)
+        echo(INTERRUPTED, err=True)
         raise typer.Exit(128 + getattr(stopped, "signal", signal.SIGINT)) from None
 
 
@@ -114,6 +115,6 @@ def _echo_results(results: Results, as_json: bool) -> None:
     else:
         totals = {stage: len(results.view(stage).points) for stage in results}
         text = run_summary(results.run, results.files, totals, results.revived, judged)
-        typer.echo(text)
+        echo(text)
     if results.run.failures:
         raise typer.Exit(1)

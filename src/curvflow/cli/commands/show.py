@@ -17,6 +17,7 @@ from curvflow.cli.arguments import (
     StudyPath,
     Variables,
     Where,
+    echo,
     parse_labels,
     print_json,
 )
@@ -75,13 +76,13 @@ def command(
         _print_tables(results, stage, labels, variables, whole=whole)
     chosen = (*results.view(stage).where(labels).chosen(), *results.made_of(stage))
     for line in chosen:
-        typer.echo(f"{stage}: {line}", err=True)
+        echo(f"{stage}: {line}", err=True)
 
 
 def _print_csv(rows: Rows) -> None:
     from curvflow.flows.results.outputs import as_csv
 
-    typer.echo(as_csv(rows), nl=False)
+    echo(as_csv(rows), nl=False)
 
 
 def _print_tables(
@@ -95,7 +96,7 @@ def _print_tables(
     kind = results.view(stage).kind
     names = _with_units(kind, variables)
     rows = results.records(stage, where=labels, variables=names)
-    typer.echo(_tables(rows, kind, whole=whole))
+    echo(_tables(rows, kind, whole=whole))
 
 
 def _with_units(kind: Kind, variables: list[str] | None) -> list[str] | None:
@@ -141,6 +142,6 @@ def _print_overview(results: Results, *, as_json: bool) -> None:
     for front, row in zip(fronts, rows, strict=True):
         first, *more = textwrap.wrap(row[3], AXES - 2, break_long_words=False)
         below = " " * (len(front.rpartition("\n")[2]) + 2)
-        typer.echo("\n".join([f"{front}  {first}", *(below + line for line in more)]))
+        echo("\n".join([f"{front}  {first}", *(below + line for line in more)]))
     for line in unconverged_lines(judged):
-        typer.echo(line)
+        echo(line)

@@ -12,6 +12,7 @@ from curvflow.cli.arguments import (
     Profile,
     StoreUrl,
     StudyPath,
+    echo,
     open_study_store,
     parse_labels,
     print_json,
@@ -56,13 +57,13 @@ def command(
             print_json(code_causes + causes)
         else:
             lines = [*code_lines(code), *cause_lines(causes)]
-            typer.echo("\n".join(lines) or "nothing to do")
+            echo("\n".join(lines) or "nothing to do")
         return
     answers = explain(plan, stage, where)
     if as_json:
         print_json([answer.as_json() for answer in answers])
     else:
-        typer.echo("\n".join(str(answer) for answer in answers))
+        echo("\n".join(str(answer) for answer in answers))
 
 
 def split(node: str) -> tuple[str, dict[str, str]]:

@@ -19,6 +19,7 @@ from curvflow.flows.deployed.observer import PageObserver
 from curvflow.flows.deployed.run_page import Page
 from curvflow.flows.results.results import Results
 from curvflow.flows.run.context import Observer
+from curvflow.schemas.words import printable
 
 
 def run_to_state(
@@ -56,12 +57,12 @@ def _state(
     except CurvflowError as error:
         observer.stopped()
         page.line(str(error), logging.ERROR)
-        return Failed(message=str(error))
+        return Failed(message=printable(str(error)))
     except Exception as error:  # a fault of a kind or of ours, shown in full
         observer.stopped()
         page.line(traceback.format_exc(), logging.ERROR)
-        return Failed(message=f"{type(error).__name__}: {error}")
-    message = observer.finished(results)
+        return Failed(message=printable(f"{type(error).__name__}: {error}"))
+    message = printable(observer.finished(results))
     assert results.run is not None
     make = Failed if results.run.failures else Completed
     return make(message=message)
