@@ -106,6 +106,15 @@ class Place:
         return f"{self.file}:{self.line}:{self.column}"
 
 
+# Characters of one part of a message, which may repeat what somebody wrote.
+LONGEST = 4000
+LONGEST_NAME = 100  # that is compared with others
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
 class StudyError(RequestError):
     """A study requests something that cannot be done."""
 
@@ -120,6 +129,7 @@ class StudyError(RequestError):
             place: file, line and column, or the override that brought the value.
             hint: what to do.
         """
+        path, message, hint = _cut(path), _cut(message), _cut(hint)
         self.path, self.message, self.place, self.hint = path, message, place, hint
         where = f"{place}: {path}" if path else f"{place}"
         super().__init__(f"{where}: {message}." + (f" {hint}" if hint else ""))
@@ -137,6 +147,10 @@ def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
         A sentence for the end of an error message, empty if nothing is known.
     """
     names = sorted(known)
-    if close := get_close_matches(str(name), names, n=1, cutoff=0.6):
+    word = str(name)
+    likely = [n for n in names if len(n) <= LONGEST_NAME]
+    if len(word) <= LONGEST_NAME and (
+        close := get_close_matches(word, likely, n=1, cutoff=0.6)
+    ):
         return f"Did you mean '{close[0]}'?"
     return otherwise or (f"Known: {', '.join(names)}." if names else "")

@@ -110,8 +110,15 @@ class _PrintableFormatter(logging.Formatter):
         return printable(super().format(record))
 
 
-def _format_warning(message: Any, category: Any, file: str, line: int, *_: Any) -> str:
-    return printable(f"{file}:{line}: {category.__name__}: {message}\n")
+def _format_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    del line  # the source says less than the message
+    return printable(f"{filename}:{lineno}: {category.__name__}: {message}\n")
 
 
 def _escape_what_others_print() -> None:

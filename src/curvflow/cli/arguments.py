@@ -39,6 +39,15 @@ Variables = Annotated[
     list[str] | None,
     typer.Option("--variable", metavar="NAME", help="this variable; repeatable"),
 ]
+MaxNodes = Annotated[
+    int | None,
+    typer.Option(
+        "--max-nodes",
+        min=1,
+        metavar="N",
+        help="refuse a study of more nodes [default: 10,000,000]",
+    ),
+]
 RunNumber = Annotated[
     int | None, typer.Option("--run", metavar="N", help="as of run N of the study")
 ]
@@ -69,12 +78,19 @@ def open_study_store(
     store: str | None,
     profile: str | None,
     overrides: list[str] | None,
+    max_nodes: int | None = None,
 ) -> OpenedStudy:
     """Open the study and its store; raise RequestError if they cannot be read."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.graph.open_study import open_study
 
-    return open_study(study, store=store, profile=profile, overrides=overrides or ())
+    return open_study(
+        study,
+        store=store,
+        profile=profile,
+        overrides=overrides or (),
+        max_nodes=max_nodes,
+    )
 
 
 def require_store(store: Store) -> Store:

@@ -10,6 +10,7 @@ import typer
 
 from curvflow.cli.arguments import (
     AsJson,
+    MaxNodes,
     Overrides,
     Profile,
     RunNumber,
@@ -48,6 +49,7 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    max_nodes: MaxNodes = None,
     holm: Holm = False,
     as_json: AsJson = False,
 ) -> None:
@@ -63,7 +65,7 @@ def command(
         without_runs,
     )
 
-    opened = open_study_store(study, store, profile, overrides)
+    opened = open_study_store(study, store, profile, overrides, max_nodes)
     results = results_of(opened, run)
     findings = check(results, opened.study.expect)
     if holm:

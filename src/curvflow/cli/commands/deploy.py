@@ -10,6 +10,7 @@ import typer
 
 from curvflow.cli.arguments import (
     AsJson,
+    MaxNodes,
     Overrides,
     Profile,
     StoreUrl,
@@ -57,6 +58,7 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    max_nodes: MaxNodes = None,
     device: Device = "auto",
     threads: Threads = 1,
     workers: Workers = None,
@@ -84,6 +86,7 @@ def command(
         store=store,
         profile=profile,
         overrides=overrides or (),
+        max_nodes=max_nodes,
         reanalyse=reanalyse,
         options=place_options(device, threads, workers, scheduler),
     )

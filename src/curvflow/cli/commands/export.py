@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from curvflow.cli.arguments import (
+    MaxNodes,
     Overrides,
     Profile,
     RunNumber,
@@ -36,6 +37,7 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    max_nodes: MaxNodes = None,
     spreadsheet: Annotated[bool, SPREADSHEET] = False,
 ) -> None:
     """Write one stage's results as netCDF, zarr, CSV or Parquet."""
@@ -44,7 +46,12 @@ def command(
     from curvflow.flows.results.exchange import export
 
     results = open_results(
-        study, run=run, store=store, profile=profile, overrides=overrides or ()
+        study,
+        run=run,
+        store=store,
+        profile=profile,
+        overrides=overrides or (),
+        max_nodes=max_nodes,
     )
     left_out = export(results, stage, output, variables, spreadsheet=spreadsheet)
     echo_missing(results, stage)

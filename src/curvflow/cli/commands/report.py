@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curvflow.cli.arguments import (
+    MaxNodes,
     Overrides,
     Profile,
     RunNumber,
@@ -44,12 +45,13 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    max_nodes: MaxNodes = None,
 ) -> None:
     """Write one self-contained HTML page: results, checks, provenance."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.report.request import ReportRequest
 
-    request = ReportRequest(study, store, profile, overrides or (), run)
+    request = ReportRequest(study, store, profile, overrides or (), run, max_nodes)
     if served:
         _serve(request, output, port)
         return

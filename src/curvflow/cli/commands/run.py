@@ -13,6 +13,7 @@ import typer
 from curvflow.cli import run_options as options
 from curvflow.cli.arguments import (
     AsJson,
+    MaxNodes,
     Overrides,
     Profile,
     StoreUrl,
@@ -35,6 +36,7 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    max_nodes: MaxNodes = None,
     device: options.Device = "auto",
     threads: options.Threads = 1,
     tile_memory: options.TileMemory = 1.0,
@@ -61,6 +63,7 @@ def command(
         store=store,
         profile=profile,
         overrides=overrides or (),
+        max_nodes=max_nodes,
         options=options.read_run_options(
             cluster=cluster, tile_memory=tile_memory, **tile, **place
         ),

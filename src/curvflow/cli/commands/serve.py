@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from curvflow.cli.arguments import Overrides, Profile, StoreUrl, StudyPath, echo
+from curvflow.cli.arguments import (
+    MaxNodes,
+    Overrides,
+    Profile,
+    StoreUrl,
+    StudyPath,
+    echo,
+)
 from curvflow.cli.commands.deploy import (
     REANALYSE,
     Cron,
@@ -31,6 +38,7 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    max_nodes: MaxNodes = None,
     device: Device = "auto",
     threads: Threads = 1,
     workers: Workers = None,
@@ -58,6 +66,7 @@ def command(
         store=store,
         profile=profile,
         overrides=overrides or (),
+        max_nodes=max_nodes,
         reanalyse=reanalyse,
         options=place_options(device, threads, workers, scheduler),
     )

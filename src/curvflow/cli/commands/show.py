@@ -10,6 +10,7 @@ import typer
 
 from curvflow.cli.arguments import (
     AsJson,
+    MaxNodes,
     Overrides,
     Profile,
     RunNumber,
@@ -45,6 +46,7 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    max_nodes: MaxNodes = None,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="print CSV on stdout")] = False,
     whole: Annotated[bool, ALL] = False,
@@ -56,7 +58,12 @@ def command(
     if as_json and as_csv:
         raise RequestError("show: --json cannot be combined with --csv. Leave one out.")
     results = open_results(
-        study, run=run, store=store, profile=profile, overrides=overrides or ()
+        study,
+        run=run,
+        store=store,
+        profile=profile,
+        overrides=overrides or (),
+        max_nodes=max_nodes,
     )
     if stage is None:
         if where or variables or as_csv or whole:

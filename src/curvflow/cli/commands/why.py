@@ -8,6 +8,7 @@ import typer
 
 from curvflow.cli.arguments import (
     AsJson,
+    MaxNodes,
     Overrides,
     Profile,
     StoreUrl,
@@ -32,6 +33,7 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    max_nodes: MaxNodes = None,
     as_json: AsJson = False,
 ) -> None:
     """Explain why nodes must run: old value -> new value.
@@ -44,7 +46,7 @@ def command(
     from curvflow.flows.plan.why.explain import explain
     from curvflow.flows.plan.why.root_causes import forecast
 
-    opened = open_study_store(study, store, profile, overrides)
+    opened = open_study_store(study, store, profile, overrides, max_nodes)
     stage, where = split(node or "")
     plan = make_plan(opened.study, opened.store, opened.files)
     if node is None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self, overload
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -163,6 +165,41 @@ def _grid(every: int, last: int) -> tuple[int, ...]:
     return (*range(0, last, every), last)
 
 
+class Grid(Sequence[int]):
+    """The epochs 0, every, 2 every, ... and the last, none of them made beforehand."""
+
+    def __init__(self, every: int, last: int) -> None:
+        """Store the step and the last epoch."""
+        self._before, self._last = range(0, last, every), last
+
+    def __len__(self) -> int:
+        # Of a range too long for len(), which refuses more than 2^63 - 1.
+        return min((self._last - 1) // self._before.step + 2, sys.maxsize)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[int]: ...
+    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
+        if isinstance(index, slice):
+            return (*self._before, self._last)[index]
+        whole = len(self)
+        at = index + whole if index < 0 else index
+        if not 0 <= at < whole:
+            raise IndexError(index)
+        return self._last if at == whole - 1 else self._before[at]
+
+    def __contains__(self, epoch: object) -> bool:
+        return epoch == self._last or epoch in self._before
+
+
+def planned_epochs(params: TrainParams) -> Sequence[int]:
+    """Return the epochs of `kept_epochs`, of which planning may meet too many."""
+    if params.checkpoints is None:
+        return (params.epochs,)
+    return Grid(params.checkpoints.every, params.epochs)
+
+
 KIND = Kind(
     name="train",
     version=2,
@@ -176,7 +213,7 @@ KIND = Kind(
         "data": Input(Data, follows="weights"),
     },
     varying=("seed", "rule", "model.init"),
-    checkpoints=kept_epochs,
+    checkpoints=planned_epochs,
     loads={
         "rule.module": "curvflow.tasks.rules",
         "rule.inner.module": "curvflow.tasks.rules",

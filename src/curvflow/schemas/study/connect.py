@@ -11,6 +11,7 @@ from curvflow.errors import nearest
 from curvflow.schemas.checks.input_checks import check_inputs
 from curvflow.schemas.checks.model_data_checks import check_model_and_data
 from curvflow.schemas.checks.name_checks import check_axes, check_names
+from curvflow.schemas.checks.size_checks import check_drawn
 from curvflow.schemas.kind import STAGE
 from curvflow.schemas.study.axes import Axis
 from curvflow.schemas.study.document import Document
@@ -48,6 +49,7 @@ def connect(
             document=document,
         )
         stages[draft.name] = _infer_dims(stage, producers, axes)
+        check_drawn(stages[draft.name], axes)
         check_model_and_data(stage, stages)
     return stages
 

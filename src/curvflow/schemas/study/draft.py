@@ -10,6 +10,7 @@ from curvflow.errors import nearest
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import all_kinds
 from curvflow.schemas.nodes import Label, Weights
+from curvflow.schemas.params import NotInKey, SourceFile
 from curvflow.schemas.study.axes import Axis, is_identifier
 from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.stage import At, read_at
@@ -107,8 +108,17 @@ def read_draft(document: Document, name: Label, axes: Mapping[str, Axis]) -> Dra
             if key in entry
         },
         read_at(document, (*path, "at")) if takes_weights(kind) else At(),
-        compile_template(document, str(name), names, axes),
+        compile_template(document, str(name), names, axes, _verbatim(kind)),
     )
+
+
+def _verbatim(kind: Kind) -> set[str]:
+    """Return the parameters that name files or enter no key, as a study writes them."""
+    return {
+        info.alias or name
+        for name, info in kind.params.model_fields.items()
+        if any(isinstance(mark, SourceFile | NotInKey) for mark in info.metadata)
+    }
 
 
 def _check_keys(document: Document, path: Path, kind: Kind) -> None:

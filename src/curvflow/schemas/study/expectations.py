@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from curvflow.errors import nearest
+from curvflow.schemas.keys import normalised
 from curvflow.schemas.kind import error_of
 from curvflow.schemas.nodes import Label, Table
 from curvflow.schemas.params import Params
@@ -170,7 +171,8 @@ def _read(
     axes: Mapping[str, Axis],
 ) -> Expectation:
     path = ("expect", index)
-    entry = {key: item.plain() for key, item in document.mapping(path).items()}
+    written = {key: item.plain() for key, item in document.mapping(path).items()}
+    entry = normalised(written)
     document.refuse_unknown(path, Expectation.model_fields, "a key of an expectation")
     try:
         expectation = Expectation.model_validate(entry)
@@ -204,7 +206,7 @@ def _check_where(
             message = f"expected a dimension of '{stage.name}', got {short_yaml(axis)}"
             hint = nearest(axis, stage.dims) or "It has none."
             raise document.error(full, message, hint, key=True)
-        if axis != EPOCH and label not in axes[axis].labels:
+        if axis != EPOCH and label not in axes[axis].known:
             message = f"expected a label of axis '{axis}', got {short_yaml(label)}"
             hint = nearest_label(label, axes[axis].labels)
             raise document.error(full, message, hint)

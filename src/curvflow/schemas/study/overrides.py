@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import NoReturn
 
 from curvflow.errors import StudyError, nearest
+from curvflow.schemas.keys import normalised
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.yaml_source import (
@@ -72,6 +73,7 @@ def _apply_profile(document: Document, name: Label, root: SourceNode) -> None:
 
 def _override(root: SourceNode, override: str) -> None:
     target, equals, text = (part.strip() for part in override.partition("="))
+    target = normalised(target)
     path = tuple(target.split("."))
     spot = f"--set {' '.join(override.split())}"
     value = parse(text, lambda line, column: spot, path) if equals else None

@@ -80,6 +80,7 @@ def _integer(document: Document, path: Path, least: int) -> int:
 
 
 _MAX_LISTED = 12
+MAX_CHECKPOINTS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,9 +123,17 @@ class Stage:
     def _validated(self, labels: Mapping[str, Label]) -> Params:
         filled = self.template.fill(labels)
         try:
-            return self.kind.params.model_validate(filled)
+            params = self.kind.params.model_validate(filled)
         except ValidationError as error:
             self._raise_first(find_problems(error, self.kind.params, filled), labels)
+        kept = self.kind.checkpoints
+        if kept is not None and (number := len(kept(params))) > MAX_CHECKPOINTS:
+            message = (
+                f"expected at most {MAX_CHECKPOINTS:,} checkpoints, got {number:,}"
+            )
+            hint = "Keep fewer of them."
+            raise self.error(("checkpoints",), message, hint, labels=labels)
+        return params
 
     def _raise_first(
         self, problems: list[Problem], labels: Mapping[str, Label]
