@@ -7,6 +7,13 @@ import textwrap
 
 import pytest
 
+from curvflow.errors import StudyError
+from curvflow.flows.graph.graph import expand
+from curvflow.flows.graph.open_study import SourceFiles, with_max_nodes
+from curvflow.schemas.kinds.train import Checkpoints, Grid, TrainParams, kept_epochs
+from curvflow.schemas.study.python_source import plain_document
+from curvflow.schemas.study.study import load_study
+
 pytestmark = pytest.mark.processes
 
 HEAD = """\
@@ -56,7 +63,7 @@ CASES = {
             "  more: {use: train, data: d, model: {kind: mlp, hidden: [3]}, epochs: 3,"
             ' rule: {rule: sgd, lr: 0.1}, seed: "${c}"}\n'
             "  m: {use: probe.norms, weights: fit}\n"
-            "  last: {use: aggregate.summary, of: [more, fit], over: seed}\n",
+            '  last: {use: probe.hessian_trace, weights: more, seed: "${seed}"}\n',
         ),
         "10,000,000 nodes",
     ),
@@ -160,3 +167,52 @@ def test_what_explodes_is_refused_on_one_line_in_bounded_time_and_memory(
     assert len(done["said"]) < 10_000
     assert str(path) in done["said"]
     assert done["seconds"] < 3
+
+
+def test_a_study_within_the_bound_is_planned_and_one_beyond_it_is_not(tmp_path):
+    text = study(axes="seed: 30", epochs="5", more=", checkpoints: {every: 2}")
+    text += "  norms: {use: probe.norms, weights: fit, at: all}\n"
+    loaded = load_study(text, file="study.yaml")
+    number = 1 + 30 + 30 * 4
+    graph = expand(with_max_nodes(loaded, number), SourceFiles(tmp_path))
+    assert len(list(graph)) == number
+    with pytest.raises(StudyError, match=r"at most 150 nodes .* got 151, .* epochs"):
+        expand(with_max_nodes(loaded, number - 1), SourceFiles(tmp_path))
+    with pytest.raises(StudyError, match=r"at most 10 nodes .* got 61, .* seed 30\. "):
+        expand(with_max_nodes(loaded, 10), SourceFiles(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("data", "word"),
+    [
+        ({"a": range(10**12)}, "100,000 values"),
+        ({"a": ["x" * 200_000] * 100}, "1,000,000 characters"),
+        ({"a": 1 << 5000}, "1,200 digits"),
+    ],
+    ids=["values", "characters", "digits"],
+)
+def test_a_study_built_in_python_has_the_same_bounds(data, word):
+    with pytest.raises(StudyError, match=word):
+        plain_document(data, "Study")
+
+
+def test_python_data_nests_no_deeper_than_a_file():
+    data = {"a": 1}
+    for _ in range(2000):
+        data = {"a": data}
+    with pytest.raises(StudyError, match="50 levels"):
+        plain_document(data, "Study")
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 7, 100])
+@pytest.mark.parametrize("epochs", [1, 2, 6, 7, 9])
+def test_planned_epochs_are_those_that_training_keeps(every, epochs):
+    params = TrainParams.model_construct(
+        epochs=epochs, checkpoints=Checkpoints(every=every)
+    )
+    kept, grid = kept_epochs(params), Grid(every, epochs)
+    assert (*grid,) == kept
+    assert len(grid) == len(kept)
+    assert [grid[n] for n in range(-len(kept), len(kept))] == [*kept, *kept]
+    assert grid[1:] == kept[1:]
+    assert [n in grid for n in range(-1, 12)] == [n in kept for n in range(-1, 12)]

@@ -7,7 +7,7 @@ takes, and its receipt from the key.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
@@ -236,6 +236,7 @@ class Source:
             self._groups[tuple(node.point[i] for i in where)].append(node)
         self._epochs = self._epochs_by_others()
         self._parts: dict[tuple[object, ...], tuple[str, ...]] = {}
+        self._chosen_of: dict[Hashable, Sequence[int]] = {}
 
     @property
     def shared(self) -> Sequence[str]:
@@ -282,7 +283,12 @@ class Source:
     def _chosen(self, node: Node) -> Sequence[int]:
         if node.kind.checkpoints is None:
             return []
-        return self._stage.epochs(node.kind.checkpoints(node.params))
+        kept = node.kind.checkpoints(node.params)
+        # Networks that differ in their seed alone keep the same.
+        memo = kept if isinstance(kept, Hashable) else (*kept,)
+        if memo not in self._chosen_of:
+            self._chosen_of[memo] = self._stage.epochs(kept)
+        return self._chosen_of[memo]
 
     def _parts_of(
         self, node: Node, labels: Mapping[str, Label], params: Params

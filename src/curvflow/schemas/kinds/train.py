@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated, Literal, Self, overload
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -165,16 +167,19 @@ def _grid(every: int, last: int) -> tuple[int, ...]:
     return (*range(0, last, every), last)
 
 
+@dataclass(frozen=True)
 class Grid(Sequence[int]):
     """The epochs 0, every, 2 every, ... and the last, none of them made beforehand."""
 
-    def __init__(self, every: int, last: int) -> None:
-        """Store the step and the last epoch."""
-        self._before, self._last = range(0, last, every), last
+    every: int
+    last: int
 
     def __len__(self) -> int:
-        # Of a range too long for len(), which refuses more than 2^63 - 1.
-        return min((self._last - 1) // self._before.step + 2, sys.maxsize)
+        # Python has no greater length.
+        return min((self.last - 1) // self.every + 2, sys.maxsize)
+
+    def __iter__(self) -> Iterator[int]:
+        return chain(range(0, self.last, self.every), (self.last,))
 
     @overload
     def __getitem__(self, index: int) -> int: ...
@@ -182,15 +187,12 @@ class Grid(Sequence[int]):
     def __getitem__(self, index: slice) -> Sequence[int]: ...
     def __getitem__(self, index: int | slice) -> int | Sequence[int]:
         if isinstance(index, slice):
-            return (*self._before, self._last)[index]
+            return (*self,)[index]
         whole = len(self)
         at = index + whole if index < 0 else index
         if not 0 <= at < whole:
             raise IndexError(index)
-        return self._last if at == whole - 1 else self._before[at]
-
-    def __contains__(self, epoch: object) -> bool:
-        return epoch == self._last or epoch in self._before
+        return self.last if at == whole - 1 else at * self.every
 
 
 def planned_epochs(params: TrainParams) -> Sequence[int]:
