@@ -111,8 +111,10 @@ LONGEST = 4000
 LONGEST_NAME = 100  # that is compared with others
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+def _one_line(text: str) -> str:
+    """Return a part of a message, cut and with the line breaks of its values escaped."""
+    text = text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+    return text.replace("\r", "\\r").replace("\n", "\\n")
 
 
 class StudyError(RequestError):
@@ -129,7 +131,7 @@ class StudyError(RequestError):
             place: file, line and column, or the override that brought the value.
             hint: what to do.
         """
-        path, message, hint = _cut(path), _cut(message), _cut(hint)
+        path, message, hint = map(_one_line, (path, message, hint))
         self.path, self.message, self.place, self.hint = path, message, place, hint
         where = f"{place}: {path}" if path else f"{place}"
         super().__init__(f"{where}: {message}." + (f" {hint}" if hint else ""))

@@ -152,7 +152,16 @@ def parse(text: str, locate: Locate, path: Path = ()) -> SourceNode | None:
     except YAMLError as error:
         problem: StudyError = _syntax_error(error, text, locate)
         raise problem from None
+    except Exception as error:  # ruamel's own, of code points that there are not, say
+        message = f"expected YAML, got what cannot be read ({error})"
+        place = locate(yaml.reader.line, yaml.reader.column)
+        hint = "Look at quotes and backslashes up to there."
+        raise StudyError("", _on_one_line(message), place=place, hint=hint) from None
     return None if node is None else _Reader(locate).read(node, path)
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _syntax_error(error: YAMLError, text: str, locate: Locate) -> StudyError:
@@ -267,16 +276,17 @@ class _Reader:
         raise self.error(node, path, message, "Put the key in quotes.")
 
     def scalar(self, node: Node, path: Path) -> Label | None:
-        if node.tag in _TEXTS or (node.tag in _NUMBERS and ":" in node.value):
+        is_text = node.tag in _TEXTS or (node.tag in _NUMBERS and ":" in node.value)
+        if is_text and isinstance(node, ScalarNode):
             self.count(node, node.value, path)
             return str(node.value)  # ruamel reads 12:30 as 750, as YAML 1.1 did
-        if node.tag not in _NUMBERS + _CONSTANTS:
+        if not isinstance(node, ScalarNode) or node.tag not in _NUMBERS + _CONSTANTS:
             tag = str(node.tag).replace("tag:yaml.org,2002:", "!!")
             message = f"expected plain data, got the tag '{tag}'"
             raise self.error(node, path, message, "Remove the tag.")
         try:
             value: Label | None = self.constructor.construct_object(node)
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, IndexError, OverflowError):
             message = (
                 f"expected a value that fits its tag, got {short_yaml(node.value)}"
             )
