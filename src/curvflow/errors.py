@@ -112,7 +112,7 @@ LONGEST_NAME = 100  # that is compared with others
 
 
 def _one_line(text: str) -> str:
-    """Return a part of a message, cut and with the line breaks of its values escaped."""
+    """Return a part of a message, cut, with the line breaks of its values escaped."""
     text = text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
     return text.replace("\r", "\\r").replace("\n", "\\n")
 
