@@ -57,7 +57,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=None)
     given = parser.parse_args()
     seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
-    begin, said, last, longest = time.monotonic(), Counter[str](), ("", ()), 0.0
+    begin, said, longest = time.monotonic(), Counter[str](), 0.0
+    last: Case = ("", ())
 
     def checked(case: Case) -> None:
         nonlocal last, longest

@@ -9,7 +9,7 @@ argument repeats it.
 
 import sys
 
-import atheris  # type: ignore[import-not-found]
+import atheris
 
 with atheris.instrument_imports(include=["curvflow.schemas", "ruamel.yaml"]):
     from tests.fuzz.grammar import BITS, STUDY
