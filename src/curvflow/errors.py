@@ -108,7 +108,6 @@ class Place:
 
 # Characters of one part of a message, which may repeat what somebody wrote.
 LONGEST = 4000
-LONGEST_NAME = 100  # that is compared with others
 
 
 def _one_line(text: str) -> str:
@@ -149,10 +148,6 @@ def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
         A sentence for the end of an error message, empty if nothing is known.
     """
     names = sorted(known)
-    word = str(name)
-    likely = [n for n in names if len(n) <= LONGEST_NAME]
-    if len(word) <= LONGEST_NAME and (
-        close := get_close_matches(word, likely, n=1, cutoff=0.6)
-    ):
+    if close := get_close_matches(str(name), names, n=1, cutoff=0.6):
         return f"Did you mean '{close[0]}'?"
     return otherwise or (f"Known: {', '.join(names)}." if names else "")

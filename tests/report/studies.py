@@ -89,9 +89,7 @@ def _sample(members, _):
                     "llc_mean": np.array(1.23456789 + seed),
                     "llc_sem": np.array(0.0123),
                     "verdict": np.array("converged" if good else "drifting"),
-                    "reason": np.array(
-                        "all is well" if good else f"R-hat {MARKUP}{ACTING}"
-                    ),
+                    "reason": np.array("all is well" if good else f"R-hat {MARKUP}"),
                     "num_matvecs": np.array(10),
                     "per_chain": np.array([1e-7, 2.5, -3.0]) + seed,
                 }

@@ -15,7 +15,7 @@ from curvflow.flows.report.render import render, write_report
 from curvflow.flows.report.reproduce import _commit, _named
 from curvflow.flows.report.request import ReportRequest
 from curvflow.schemas import kinds
-from tests.report.studies import ACTING, MARKUP, STUDY
+from tests.report.studies import MARKUP, STUDY
 
 SMALL = """\
 study: small
@@ -106,7 +106,7 @@ def test_cross_checks_and_samplers_have_their_verdicts_the_doubtful_first(writte
     # No run of a sampler is hidden, not even where what it stands on diverged.
     assert len(samplers.nodes) == 12
     drifting = [one for one in samplers.nodes if one.word == "drifting"]
-    assert drifting[0].reason == f"R-hat {MARKUP}{ACTING}"
+    assert drifting[0].reason == f"R-hat {MARKUP}"
     assert drifting[0].value == "2.235 \u00b1 0.012"
 
 

@@ -10,7 +10,6 @@ import pytest
 from curvflow.errors import StudyError
 from curvflow.flows.graph.graph import expand
 from curvflow.flows.graph.open_study import SourceFiles, with_max_nodes
-from curvflow.schemas.kinds.train import Checkpoints, Grid, TrainParams, kept_epochs
 from curvflow.schemas.study.python_source import plain_document
 from curvflow.schemas.study.study import load_study
 
@@ -202,17 +201,3 @@ def test_python_data_nests_no_deeper_than_a_file():
         data = {"a": data}
     with pytest.raises(StudyError, match="50 levels"):
         plain_document(data, "Study")
-
-
-@pytest.mark.parametrize("every", [1, 2, 3, 7, 100])
-@pytest.mark.parametrize("epochs", [1, 2, 6, 7, 9])
-def test_planned_epochs_are_those_that_training_keeps(every, epochs):
-    params = TrainParams.model_construct(
-        epochs=epochs, checkpoints=Checkpoints(every=every)
-    )
-    kept, grid = kept_epochs(params), Grid(every, epochs)
-    assert (*grid,) == kept
-    assert len(grid) == len(kept)
-    assert [grid[n] for n in range(-len(kept), len(kept))] == [*kept, *kept]
-    assert grid[1:] == kept[1:]
-    assert [n in grid for n in range(-1, 12)] == [n in kept for n in range(-1, 12)]

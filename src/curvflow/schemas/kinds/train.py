@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
-from typing import Annotated, Literal, Self, overload
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -167,41 +163,6 @@ def _grid(every: int, last: int) -> tuple[int, ...]:
     return (*range(0, last, every), last)
 
 
-@dataclass(frozen=True)
-class Grid(Sequence[int]):
-    """The epochs 0, every, 2 every, ... and the last, none of them made beforehand."""
-
-    every: int
-    last: int
-
-    def __len__(self) -> int:
-        # Python has no greater length.
-        return min((self.last - 1) // self.every + 2, sys.maxsize)
-
-    def __iter__(self) -> Iterator[int]:
-        return chain(range(0, self.last, self.every), (self.last,))
-
-    @overload
-    def __getitem__(self, index: int) -> int: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[int]: ...
-    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
-        if isinstance(index, slice):
-            return (*self,)[index]
-        whole = len(self)
-        at = index + whole if index < 0 else index
-        if not 0 <= at < whole:
-            raise IndexError(index)
-        return self.last if at == whole - 1 else at * self.every
-
-
-def planned_epochs(params: TrainParams) -> Sequence[int]:
-    """Return the epochs of `kept_epochs`, of which planning may meet too many."""
-    if params.checkpoints is None:
-        return (params.epochs,)
-    return Grid(params.checkpoints.every, params.epochs)
-
-
 KIND = Kind(
     name="train",
     version=2,
@@ -215,7 +176,7 @@ KIND = Kind(
         "data": Input(Data, follows="weights"),
     },
     varying=("seed", "rule", "model.init"),
-    checkpoints=planned_epochs,
+    checkpoints=kept_epochs,
     loads={
         "rule.module": "curvflow.tasks.rules",
         "rule.inner.module": "curvflow.tasks.rules",

@@ -83,6 +83,15 @@ _MAX_LISTED = 12
 MAX_CHECKPOINTS = 100_000
 
 
+def _num_checkpoints(params: Params) -> int:
+    """Return the number of epochs 0, every, 2 every, ... that parameters name."""
+    # Counted before the kind lists them, as the list alone may exceed the memory.
+    every = getattr(getattr(params, "checkpoints", None), "every", None)
+    epochs = getattr(params, "epochs", None)
+    is_grid = type(every) is int and type(epochs) is int and every > 0
+    return epochs // every + 1 if is_grid else 0
+
+
 @dataclass(frozen=True, eq=False)
 class Stage:
     """One entry under `stages:`, checked and connected.
@@ -126,11 +135,9 @@ class Stage:
             params = self.kind.params.model_validate(filled)
         except ValidationError as error:
             self._raise_first(find_problems(error, self.kind.params, filled), labels)
-        kept = self.kind.checkpoints
-        if kept is not None and (number := len(kept(params))) > MAX_CHECKPOINTS:
-            message = (
-                f"expected at most {MAX_CHECKPOINTS:,} checkpoints, got {number:,}"
-            )
+        if (number := _num_checkpoints(params)) > MAX_CHECKPOINTS:
+            most = f"{MAX_CHECKPOINTS:,}"
+            message = f"expected at most {most} checkpoints, got {number:,}"
             hint = "Keep fewer of them."
             raise self.error(("checkpoints",), message, hint, labels=labels)
         return params
