@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: changelog study test test-all durations golden browser data check docs bench library truth
+.PHONY: changelog fuzz study test test-all durations golden browser data check docs bench library truth
 .DELETE_ON_ERROR:
 
 study: .venv/.run # run the quickstart study; it prints where table and figures are
@@ -62,6 +62,10 @@ docs: .venv/.docs # build the documentation; a broken link is an error
 
 changelog: .venv/.test # move changes/ into CHANGELOG.md: make changelog VERSION=0.2.0
 	$(BIN)/towncrier build --yes --version $(VERSION)
+
+fuzz: .venv/.test # read nonsense for 10 minutes: SECONDS=60, SEED=3, ROUNDS=1
+	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),600) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 truth: .venv/.test # compare kinds with what is known of random operators: 20 minutes
 	$(BIN)/python -m benchmarks.truth

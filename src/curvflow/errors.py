@@ -106,6 +106,16 @@ class Place:
         return f"{self.file}:{self.line}:{self.column}"
 
 
+# Characters of one part of a message, which may repeat what somebody wrote.
+LONGEST = 4000
+
+
+def _one_line(text: str) -> str:
+    """Return a part of a message, cut, with the line breaks of its values escaped."""
+    text = text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+    return text.replace("\r", "\\r").replace("\n", "\\n")
+
+
 class StudyError(RequestError):
     """A study requests something that cannot be done."""
 
@@ -120,6 +130,7 @@ class StudyError(RequestError):
             place: file, line and column, or the override that brought the value.
             hint: what to do.
         """
+        path, message, hint = map(_one_line, (path, message, hint))
         self.path, self.message, self.place, self.hint = path, message, place, hint
         where = f"{place}: {path}" if path else f"{place}"
         super().__init__(f"{where}: {message}." + (f" {hint}" if hint else ""))

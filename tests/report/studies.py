@@ -18,6 +18,8 @@ from tests.flows.toys import toy_kinds
 
 # What a page may never take for markup or script.
 MARKUP = "</script><img src=x onerror=alert(1)>"
+# What a terminal acts on and a reader does not see, and how a page shows it.
+ACTING, SHOWN = "\x1b]0;t\x07\x9b2J\u202e", r"\x1b]0;t\x07\x9b2J\u202e"
 # Two drawings with the same identifier, and a script that may not run.
 DRAWING = """\
 <?xml version="1.0"?>
@@ -103,7 +105,7 @@ def _draw(members, _):
         arrays = {
             "png": np.frombuffer(b"\x89PNG none", np.uint8),
             "svg": np.frombuffer(svg, np.uint8),
-            "caption": np.array(f"Mean over seed; {MARKUP}"),
+            "caption": np.array(f"Mean over seed; {MARKUP}{ACTING}"),
         }
         found.append(Outcome(arrays))
     return found

@@ -13,12 +13,18 @@ from curvflow.flows.report import render as rendering
 from curvflow.flows.report.pictures import MOST_BYTES, TYPES, _size
 from curvflow.flows.report.render import policy_of, render
 from tests.report.page import Page, assert_whole_in_itself
-from tests.report.studies import MARKUP
+from tests.report.studies import MARKUP, SHOWN
 
 
 @pytest.fixture(scope="module")
 def page(written):
     return Page(written.html)
+
+
+def test_no_character_of_the_page_acts_or_hides(written):
+    assert SHOWN in written.html
+    acting = {c for c in written.html if not c.isprintable() and c != "\n"}
+    assert acting == set()
 
 
 def test_markup_in_names_stays_text(page, written):
@@ -81,7 +87,7 @@ def test_drawings_are_images_with_addresses_of_their_own(page, written):
     assert all(b'id="m1"' in one for one in drawings)
     assert "m1" not in [one.get("id") for _, one in page.elements]
     assert [(one["width"], one["height"]) for one in shown] == [("144", "72")] * 2
-    assert shown[0]["alt"] == f"Mean over seed; {MARKUP}"
+    assert shown[0]["alt"] == f"Mean over seed; {MARKUP}{SHOWN}"
 
 
 def test_origins_are_data_that_no_markup_can_leave(page, written):

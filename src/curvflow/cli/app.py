@@ -6,7 +6,10 @@ expectation is contradicted.
 
 from __future__ import annotations
 
+import logging
 import sys
+import traceback
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +17,7 @@ import typer
 from typer.exceptions import TyperException
 
 from curvflow import __version__
+from curvflow.cli.arguments import echo
 from curvflow.cli.commands import (
     check,
     deploy,
@@ -36,6 +40,7 @@ from curvflow.cli.commands import (
     why,
 )
 from curvflow.errors import CurvflowError, RequestError
+from curvflow.schemas.words import printable
 
 app = typer.Typer(
     name="curvflow",
@@ -74,7 +79,7 @@ for name, command in COMMANDS.items():
 
 def _print_version(value: bool) -> None:
     if value:
-        typer.echo(__version__)
+        echo(__version__)
         raise typer.Exit
 
 
@@ -87,14 +92,6 @@ def curvflow(
     """Curvature studies of neural networks from one declarative file."""
 
 
-def _printable(text: str) -> str:
-    """Escape control characters: names may come from other people's files."""
-    return "".join(
-        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode()
-        for c in text
-    )
-
-
 def _one_line(error: Any) -> str:
     """Return a usage error as one line, or the help text if that is the message."""
     text = str(error.format_message())
@@ -103,20 +100,49 @@ def _one_line(error: Any) -> str:
     where = f" See `{error.ctx.command_path} -h`." if error.ctx else ""
     plain = text.replace("Value error, ", "").removesuffix(".")
     plain = plain.replace("Input should be ", "expected ")
-    return f"curvflow: {_printable(plain)}.{where}"
+    return f"curvflow: {plain}.{where}"
+
+
+class _PrintableFormatter(logging.Formatter):
+    """Lines of a log, escaped."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+def _format_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    del line  # the source says less than the message
+    return printable(f"{filename}:{lineno}: {category.__name__}: {message}\n")
+
+
+def _escape_what_others_print() -> None:
+    """Escape what libraries and kinds log and warn of on the terminal."""
+    warnings.formatwarning = _format_warning
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_PrintableFormatter())
 
 
 def main() -> None:
     """Run the command line; print a CurvflowError as one line."""
+    _escape_what_others_print()
     try:
         sys.exit(app(prog_name="curvflow", standalone_mode=False))
     except TyperException as error:
-        sys.stderr.write(f"{_one_line(error)}\n")
+        sys.stderr.write(printable(f"{_one_line(error)}\n"))
         sys.exit(2)
     except CurvflowError as error:
-        sys.stderr.write(f"curvflow: {_printable(str(error))}\n")
+        sys.stderr.write(printable(f"curvflow: {error}\n"))
         sys.exit(2 if isinstance(error, RequestError) else 1)
     except BrokenPipeError:
         # The reader, `head` say, has closed the pipe; the interpreter must not warn.
         sys.stderr.close()
         sys.exit(0)
+    except Exception:  # a fault of ours, in full
+        sys.stderr.write(printable(traceback.format_exc()))
+        sys.exit(1)

@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and printing of JSON."""
+"""Arguments that several commands share, and the printing of text and JSON."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curvflow.errors import RequestError
+from curvflow.schemas.words import printable
 
 if TYPE_CHECKING:
     from curvflow.flows.graph.open_study import OpenedStudy
@@ -38,14 +39,30 @@ Variables = Annotated[
     list[str] | None,
     typer.Option("--variable", metavar="NAME", help="this variable; repeatable"),
 ]
+MaxNodes = Annotated[
+    int | None,
+    typer.Option(
+        "--max-nodes",
+        min=1,
+        metavar="N",
+        help="refuse a study of more nodes [default: 10,000,000]",
+    ),
+]
 RunNumber = Annotated[
     int | None, typer.Option("--run", metavar="N", help="as of run N of the study")
 ]
 
 
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print text on stdout or stderr, with what a terminal would act on escaped."""
+    typer.echo(printable(text), err=err, nl=nl)
+
+
 def print_json(value: Any) -> None:
     """Print JSON on stdout; NaN and infinities, which JSON lacks, become null."""
-    typer.echo(json.dumps(_finite(value), indent=2, allow_nan=False))
+    text = json.dumps(_finite(value), indent=2, allow_nan=False)
+    # All other control characters, and all that is not ASCII, JSON escapes itself.
+    echo(text.replace("\x7f", "\\u007f"))
 
 
 def _finite(value: Any) -> Any:
@@ -61,12 +78,19 @@ def open_study_store(
     store: str | None,
     profile: str | None,
     overrides: list[str] | None,
+    max_nodes: int | None = None,
 ) -> OpenedStudy:
     """Open the study and its store; raise RequestError if they cannot be read."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.graph.open_study import open_study
 
-    return open_study(study, store=store, profile=profile, overrides=overrides or ())
+    return open_study(
+        study,
+        store=store,
+        profile=profile,
+        overrides=overrides or (),
+        max_nodes=max_nodes,
+    )
 
 
 def require_store(store: Store) -> Store:

@@ -18,6 +18,7 @@ from curvflow.flows.graph.open_study import (
     make_importable,
     open_study,
     opened_in,
+    with_max_nodes,
 )
 from curvflow.flows.graph.python_study import Study
 from curvflow.flows.plan.plan import make_plan
@@ -48,6 +49,7 @@ def run(
     revive: Sequence[str] = (),
     answer: Answer | None = None,
     reanalyse: bool = False,
+    max_nodes: int | None = None,
     observer: Observer | None = None,
 ) -> Results:
     """Run a study and return its results.
@@ -63,6 +65,7 @@ def run(
         revive: stages whose arrays must be there, though collection removed them.
         answer: what changed code means; None if nothing is said.
         reanalyse: make tables and figures alone, of results that are there.
+        max_nodes: refuse a study of more nodes; by default of ten million.
         observer: who watches; by default a notebook shows progress under the cell, and
             nothing is shown elsewhere.
 
@@ -74,7 +77,7 @@ def run(
         StoreError: results cannot be written.
     """
     # The first write makes the store, so that what is refused leaves none behind.
-    opened = _opened(study, store, profile, overrides)
+    opened = _opened(study, store, profile, overrides, max_nodes)
     if workers is not None:
         given = {} if options is None else options.model_dump(exclude_unset=True)
         options = run_options(**{**given, "workers": workers})
@@ -97,13 +100,21 @@ def _opened(
     store: str | Path | None,
     profile: str | None,
     overrides: Sequence[str],
+    max_nodes: int | None,
 ) -> OpenedStudy:
     """Open a study of a file, or one built in Python, which has the current folder."""
     if not isinstance(study, Study):
-        return open_study(study, store=store, profile=profile, overrides=overrides)
+        return open_study(
+            study,
+            store=store,
+            profile=profile,
+            overrides=overrides,
+            max_nodes=max_nodes,
+        )
     folder = Path.cwd()
     make_importable(folder)
-    return opened_in(folder, study.connected(profile, overrides), store=store)
+    bounded = with_max_nodes(study.connected(profile, overrides), max_nodes)
+    return opened_in(folder, bounded, store=store)
 
 
 def _run(opened: OpenedStudy, *, observer: Observer | None, **asked: Any) -> Results:
@@ -139,6 +150,7 @@ def open(
     store: str | Path | None = None,
     profile: str | None = None,
     overrides: Sequence[str] = (),
+    max_nodes: int | None = None,
 ) -> Results:
     """Open the results of a study, computing nothing.
 
@@ -148,6 +160,7 @@ def open(
         store: where results are, as for `run`.
         profile: named overrides of the study.
         overrides: `a.b=c`, applied last.
+        max_nodes: refuse a study of more nodes; by default of ten million.
 
     Returns:
         The results; nodes that have none are marked `missing`, those whose arrays
@@ -156,7 +169,7 @@ def open(
     Raises:
         RequestError: the study cannot be read, or has no such run.
     """
-    opened = _opened(study, store, profile, overrides)
+    opened = _opened(study, store, profile, overrides, max_nodes)
     return results_of(opened, run)
 
 

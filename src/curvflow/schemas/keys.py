@@ -49,6 +49,20 @@ def _canonical_subclass(value: object) -> bytes:
     )
 
 
+def normalised(value: Any) -> Any:
+    """Return plain data as a key has it: text composed, and no negative zero."""
+    # What is equal in the key is so equal in the call.
+    if isinstance(value, str):
+        return value if value.isascii() else unicodedata.normalize("NFC", value)
+    if type(value) is float:
+        return value + 0.0
+    if isinstance(value, dict):
+        return {normalised(key): normalised(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [normalised(item) for item in value]
+    return value
+
+
 def _canonical_text(value: str) -> bytes:
     text = value if value.isascii() else unicodedata.normalize("NFC", value)
     encoded = text.encode()

@@ -1,11 +1,39 @@
-"""Text for counts, durations, sizes in bytes and intervals."""
+"""Text for counts, durations, sizes and intervals; near names, and escaped text."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from curvflow.errors import RequestError
+from curvflow.errors import RequestError, nearest
+
+LONGEST_NAME = 100  # that is compared with others, which takes the square of it
+
+
+def nearest_name(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return what `nearest` suggests, of names and for a name of any length."""
+    short = [text for text in known if len(text) <= LONGEST_NAME]
+    return nearest(name if len(name) <= LONGEST_NAME else "", short, otherwise)
+
+
+def printable(text: str) -> str:
+    r"""Return a text in which nothing can act on a terminal or page; newlines stay.
+
+    What `str.isprintable` refuses is written as `\x1b` or `\u202e`: control characters,
+    those of U+0080 to U+009F too, marks that reverse or hide text, separators of lines,
+    spaces other than the plain one, surrogates, and code points that mean nothing.
+    """
+    if text.isprintable():
+        return text
+    return "\n".join(map(_escaped, text.split("\n")))
+
+
+def _escaped(line: str) -> str:
+    if line.isprintable():
+        return line
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in line
+    )
 
 
 def node_label(stage: str, coords: Mapping[str, object]) -> str:

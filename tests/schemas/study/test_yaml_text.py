@@ -4,6 +4,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from curvflow.schemas.keys import normalised
 from curvflow.schemas.study.document import read_document
 from curvflow.schemas.study.yaml_source import to_yaml
 
@@ -15,15 +16,17 @@ TRAPS = st.sampled_from(
         *("", "- a", " a ", "a: b", "a #b", "${a}", "'", '"', "\\", "#", "|", "a\n"),
     ]
 )
+# Keys are read composed, as they enter action keys.
+COMPOSED = st.text().map(normalised)
 SIGNS = st.text(alphabet=":?-,[]{}#&*!|>'\"%@` ~=<.\\", max_size=4)
-TEXTS = TRAPS | SIGNS | st.text()
+TEXTS = TRAPS | SIGNS | COMPOSED
 VALUES = st.recursive(
     st.none() | st.booleans() | NUMBERS | TEXTS,
     lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
     max_leaves=8,
 )
 # Labels of an axis may be numbers.
-KEYED = st.dictionaries(st.text() | st.integers(), VALUES, max_size=4)
+KEYED = st.dictionaries(COMPOSED | st.integers(), VALUES, max_size=4)
 DOCUMENTS = st.dictionaries(TEXTS, KEYED, min_size=1, max_size=4).filter(
     lambda data: all(len({*map(str, v)}) == len(v) for v in data.values())
 )

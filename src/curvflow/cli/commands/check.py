@@ -10,11 +10,13 @@ import typer
 
 from curvflow.cli.arguments import (
     AsJson,
+    MaxNodes,
     Overrides,
     Profile,
     RunNumber,
     StoreUrl,
     StudyPath,
+    echo,
     open_study_store,
     print_json,
 )
@@ -47,6 +49,7 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    max_nodes: MaxNodes = None,
     holm: Holm = False,
     as_json: AsJson = False,
 ) -> None:
@@ -62,20 +65,20 @@ def command(
         without_runs,
     )
 
-    opened = open_study_store(study, store, profile, overrides)
+    opened = open_study_store(study, store, profile, overrides, max_nodes)
     results = results_of(opened, run)
     findings = check(results, opened.study.expect)
     if holm:
         findings = corrected(findings)
         tests = sum(finding.corrected is not None for finding in findings)
         text = f"{counted(tests, 'test')} of means corrected"
-        typer.echo(f"{text}; limits and intervals are not", err=True)
+        echo(f"{text}; limits and intervals are not", err=True)
     for stage in dict.fromkeys(
         expectation.stage for expectation in opened.study.expect
     ):
         echo_missing(results, stage)
     if lacking := without_runs(opened.study.expect):
-        typer.echo(
+        echo(
             f"{counted(lacking, 'expectation')} with sd and without n: means are not "
             "compared. Add n, the runs of the source.",
             err=True,
@@ -85,9 +88,9 @@ def command(
         rows = [finding.as_json() for finding in findings]
         print_json({"counts": found, "findings": rows})
     else:
-        typer.echo("\n".join(map(_line, findings)) or NOTHING)
+        echo("\n".join(map(_line, findings)) or NOTHING)
         if findings:
-            typer.echo(f"{counted(len(findings), 'value')}: {counts_text(findings)}")
+            echo(f"{counted(len(findings), 'value')}: {counts_text(findings)}")
     gravest = next((verdict for verdict in VERDICTS if found[verdict]), "agrees")
     if gravest in CODES:
         raise typer.Exit(CODES[gravest])

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curvflow.cli.arguments import AsJson, Overrides, Profile, StoreUrl, print_json
+from curvflow.cli.arguments import (
+    AsJson,
+    MaxNodes,
+    Overrides,
+    Profile,
+    StoreUrl,
+    echo,
+    print_json,
+)
 from curvflow.cli.run_options import Device, Scheduler, Threads, Workers
 from curvflow.errors import RequestError
 
@@ -50,6 +58,7 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    max_nodes: MaxNodes = None,
     device: Device = "auto",
     threads: Threads = 1,
     workers: Workers = None,
@@ -77,6 +86,7 @@ def command(
         store=store,
         profile=profile,
         overrides=overrides or (),
+        max_nodes=max_nodes,
         reanalyse=reanalyse,
         options=place_options(device, threads, workers, scheduler),
     )
@@ -120,7 +130,7 @@ def _list(*, as_json: bool) -> None:
         print_json([deployment.as_json() for deployment in deployments])
     else:
         lines = [line for deployment in deployments for line in _entry(deployment)]
-        typer.echo("\n".join(lines) or "the server has no deployment of curvflow")
+        echo("\n".join(lines) or "the server has no deployment of curvflow")
 
 
 def _entry(deployment: ListedDeployment) -> Iterator[str]:
@@ -136,7 +146,7 @@ def _remove(study: Path, name: str | None, profile: str | None) -> None:
 
     name = name or default_name(study, profile)
     remove(name)
-    typer.echo(f"{FLOW}/{name}: removed, with its schedules; results stay")
+    echo(f"{FLOW}/{name}: removed, with its schedules; results stay")
 
 
 def _as_json(done: DeployOutcome, *, acted: bool) -> dict[str, Any]:
@@ -160,7 +170,7 @@ def _deploy(
     if as_json:
         print_json(_as_json(done, acted=bool(done.changes) and not dry_run))
     else:
-        typer.echo("\n".join(_text_lines(done, dry_run=dry_run)))
+        echo("\n".join(_text_lines(done, dry_run=dry_run)))
 
 
 def _text_lines(done: DeployOutcome, *, dry_run: bool) -> Iterator[str]:

@@ -13,6 +13,7 @@ from curvflow.cli.arguments import (
     Profile,
     StoreUrl,
     StudyPath,
+    echo,
     open_study_store,
     print_json,
 )
@@ -64,8 +65,8 @@ def command(
         stages = {diff.stage: diff.as_json() for diff in diffs}
         print_json({"study": name, "before": first, "after": second, "stages": stages})
         return
-    typer.echo(f"{name}: run {first} -> run {second}")
-    typer.echo("\n".join(_lines(diffs, rtol)))
+    echo(f"{name}: run {first} -> run {second}")
+    echo("\n".join(_lines(diffs, rtol)))
 
 
 def _numbers(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from curvflow.cli.arguments import AsJson, StoreUrl, print_json
+from curvflow.cli.arguments import AsJson, StoreUrl, echo, print_json
 
 if TYPE_CHECKING:
     from curvflow.flows.doctor.machine import Finding
@@ -41,7 +41,7 @@ def command(
     for finding in examine(study, store=store, scheduler=scheduler):
         findings.append(finding)
         if not as_json:
-            typer.echo(_finding_text(finding))
+            echo(_finding_text(finding))
     states = Counter(finding.state for finding in findings)
     if as_json:
         rows = [finding.as_json() for finding in findings]
@@ -50,9 +50,9 @@ def command(
         counts = ", ".join(
             f"{states[state]} {state}" for state in ("ok", "warn", "FAIL")
         )
-        typer.echo(f"{len(findings)} checks: {counts}")
+        echo(f"{len(findings)} checks: {counts}")
         if study is None and store is None:
-            typer.echo("no store was looked at; name a STUDY or --store")
+            echo("no store was looked at; name a STUDY or --store")
     if states["FAIL"]:
         raise typer.Exit(1)
 

@@ -8,14 +8,21 @@ from typing import Annotated
 import typer
 
 from curvflow.cli.arguments import (
+    MaxNodes,
     Overrides,
     Profile,
     RunNumber,
     StoreUrl,
     StudyPath,
     Variables,
+    echo,
 )
 from curvflow.cli.text.tables import echo_missing
+
+SPREADSHEET = typer.Option(
+    "--spreadsheet",
+    help="of CSV: put ' before text that a spreadsheet would compute as a formula",
+)
 
 
 def command(
@@ -30,6 +37,8 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    max_nodes: MaxNodes = None,
+    spreadsheet: Annotated[bool, SPREADSHEET] = False,
 ) -> None:
     """Write one stage's results as netCDF, zarr, CSV or Parquet."""
     # Loaded here so that `curvflow --help` starts at once.
@@ -37,11 +46,16 @@ def command(
     from curvflow.flows.results.exchange import export
 
     results = open_results(
-        study, run=run, store=store, profile=profile, overrides=overrides or ()
+        study,
+        run=run,
+        store=store,
+        profile=profile,
+        overrides=overrides or (),
+        max_nodes=max_nodes,
     )
-    left_out = export(results, stage, output, variables)
+    left_out = export(results, stage, output, variables, spreadsheet=spreadsheet)
     echo_missing(results, stage)
     if left_out:
         names = ", ".join(left_out)
-        typer.echo(f"left out: {names}; name them with --variable", err=True)
-    typer.echo(str(output))
+        echo(f"left out: {names}; name them with --variable", err=True)
+    echo(str(output))

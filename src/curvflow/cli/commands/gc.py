@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curvflow.cli.arguments import AsJson, StoreUrl, open_any_store, print_json
+from curvflow.cli.arguments import AsJson, StoreUrl, echo, open_any_store, print_json
 from curvflow.schemas.words import counted, duration, size
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def command(
         acted = {"acted": yes and not proposal.blocked, "commit": number}
         print_json(proposal.as_json() | acted)
     else:
-        typer.echo("\n".join(_lines(proposal, yes=yes)))
+        echo("\n".join(_lines(proposal, yes=yes)))
     if yes and proposal.blocked:
         sys.exit(1)
 

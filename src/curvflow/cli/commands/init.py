@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from curvflow.cli.arguments import echo
 from curvflow.errors import RequestError
 
 STUDY = "study.yaml"
@@ -31,4 +32,4 @@ def command(
             f"{path}: expected a file that can be written, got {error.strerror}. "
             "Name another folder."
         ) from error
-    typer.echo(f"{path}\nnext: curvflow run {path}")
+    echo(f"{path}\nnext: curvflow run {path}")

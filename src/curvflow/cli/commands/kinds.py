@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from curvflow.cli.arguments import AsJson, print_json
+from curvflow.cli.arguments import AsJson, echo, print_json
 from curvflow.errors import RequestError
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ def command(
             ]
         )
     elif name is None:
-        typer.echo("\n".join(map(_line, kinds)))
+        echo("\n".join(map(_line, kinds)))
     elif parameter:
-        typer.echo(parameter_page(kinds[0], parameter))
+        echo(parameter_page(kinds[0], parameter))
     else:
-        typer.echo(kind_page(kinds[0], name=name, whole=whole))
+        echo(kind_page(kinds[0], name=name, whole=whole))
 
 
 def _check(parameter: str | None, *, as_json: bool) -> None:

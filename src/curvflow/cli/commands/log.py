@@ -15,6 +15,7 @@ from curvflow.cli.arguments import (
     Profile,
     StoreUrl,
     StudyPath,
+    echo,
     full_address,
     open_study_store,
     print_json,
@@ -54,11 +55,11 @@ def command(
     if as_json:
         print_json([row for _, row in rows])
     elif rows:
-        typer.echo("\n".join(line for _, row in rows for line in _lines(row)))
+        echo("\n".join(line for _, row in rows for line in _lines(row)))
     elif opened.store.files.exists():
-        typer.echo("no runs yet")
+        echo("no runs yet")
     else:
-        typer.echo(f"no store at {full_address(opened.store)} yet")
+        echo(f"no store at {full_address(opened.store)} yet")
 
 
 def _run(run: RunRecord, index: Index, store: Store) -> dict[str, Any]:

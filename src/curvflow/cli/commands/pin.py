@@ -10,6 +10,7 @@ from curvflow.cli.arguments import (
     AsJson,
     StoreUrl,
     StudyPath,
+    echo,
     open_study_store,
     print_json,
     require_store,
@@ -46,7 +47,7 @@ def pin(
     if as_json:
         print_json(pins)
     else:
-        typer.echo("\n".join(map(_line, pins)) or "no pins")
+        echo("\n".join(map(_line, pins)) or "no pins")
 
 
 def unpin(
@@ -63,7 +64,7 @@ def unpin(
     from curvflow.flows.upkeep.pins import unpin_run
 
     unpin_run(require_store(open_study_store(study, store, None, None).store), name)
-    typer.echo(f"{name} is unpinned")
+    echo(f"{name} is unpinned")
 
 
 def _line(pin: dict[str, Any]) -> str:

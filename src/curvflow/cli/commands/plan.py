@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import typer
-
 from curvflow.cli.arguments import (
     AsJson,
+    MaxNodes,
     Overrides,
     Profile,
     StoreUrl,
     StudyPath,
+    echo,
     open_study_store,
     print_json,
 )
@@ -21,6 +21,7 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    max_nodes: MaxNodes = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what would run, and why; nothing is computed or written."""
@@ -31,9 +32,9 @@ def command(
         from curvflow.cli.text.plan_text import plan_summary
         from curvflow.flows.plan.plan import make_plan
 
-        asked = open_study_store(study, store, profile, overrides)
+        asked = open_study_store(study, store, profile, overrides, max_nodes)
         plan = make_plan(asked.study, asked.store, asked.files)
         if as_json:
             print_json(plan.as_json())
         else:
-            typer.echo(plan_summary(plan.as_json()))
+            echo(plan_summary(plan.as_json()))

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curvflow.cli.arguments import (
+    MaxNodes,
     Overrides,
     Profile,
     RunNumber,
     StoreUrl,
     StudyPath,
+    echo,
 )
 from curvflow.errors import RequestError
 
@@ -43,12 +45,13 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    max_nodes: MaxNodes = None,
 ) -> None:
     """Write one self-contained HTML page: results, checks, provenance."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.report.request import ReportRequest
 
-    request = ReportRequest(study, store, profile, overrides or (), run)
+    request = ReportRequest(study, store, profile, overrides or (), run, max_nodes)
     if served:
         _serve(request, output, port)
         return
@@ -58,8 +61,8 @@ def command(
 
     file, unreadable = write_report(request, output)
     for line in unreadable:
-        typer.echo(line, err=True)
-    typer.echo(str(file))
+        echo(line, err=True)
+    echo(str(file))
     if unreadable:
         raise typer.Exit(1)
 
@@ -76,9 +79,7 @@ def _serve(request: ReportRequest, output: Path | None, port: int | None) -> Non
         request,
         output,
         port=port or 0,
-        on_start=lambda address, file: typer.echo(
-            f"{address} shows {file}; Ctrl-C ends"
-        ),
-        on_trouble=lambda line: typer.echo(line, err=True),
+        on_start=lambda address, file: echo(f"{address} shows {file}; Ctrl-C ends"),
+        on_trouble=lambda line: echo(line, err=True),
     )
-    typer.echo("curvflow: no longer served; the file is kept", err=True)
+    echo("curvflow: no longer served; the file is kept", err=True)

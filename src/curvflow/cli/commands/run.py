@@ -13,10 +13,12 @@ import typer
 from curvflow.cli import run_options as options
 from curvflow.cli.arguments import (
     AsJson,
+    MaxNodes,
     Overrides,
     Profile,
     StoreUrl,
     StudyPath,
+    echo,
     print_json,
 )
 
@@ -34,6 +36,7 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    max_nodes: MaxNodes = None,
     device: options.Device = "auto",
     threads: options.Threads = 1,
     tile_memory: options.TileMemory = 1.0,
@@ -60,6 +63,7 @@ def command(
         store=store,
         profile=profile,
         overrides=overrides or (),
+        max_nodes=max_nodes,
         options=options.read_run_options(
             cluster=cluster, tile_memory=tile_memory, **tile, **place
         ),
@@ -98,7 +102,7 @@ def _report_interruption() -> Iterator[None]:
         yield
     except KeyboardInterrupt as stopped:
         # Caught here, since typer would end the command without a message.
-        typer.echo(INTERRUPTED, err=True)
+        echo(INTERRUPTED, err=True)
         raise typer.Exit(128 + getattr(stopped, "signal", signal.SIGINT)) from None
 
 
@@ -114,6 +118,6 @@ def _echo_results(results: Results, as_json: bool) -> None:
     else:
         totals = {stage: len(results.view(stage).points) for stage in results}
         text = run_summary(results.run, results.files, totals, results.revived, judged)
-        typer.echo(text)
+        echo(text)
     if results.run.failures:
         raise typer.Exit(1)

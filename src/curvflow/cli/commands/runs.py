@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer
-
 from curvflow.cli.arguments import (
     AsJson,
     Overrides,
     Profile,
     StoreUrl,
     StudyPath,
+    echo,
     full_address,
     open_study_store,
     print_json,
@@ -40,11 +39,11 @@ def command(
     if as_json:
         print_json(rows)
     elif rows:
-        typer.echo("\n".join([HEADING, *map(_line, rows)]))
+        echo("\n".join([HEADING, *map(_line, rows)]))
     elif opened.files.exists():
-        typer.echo("no run is at work")
+        echo("no run is at work")
     else:
-        typer.echo(f"no store at {full_address(opened)} yet")
+        echo(f"no store at {full_address(opened)} yet")
 
 
 def _line(row: dict[str, Any]) -> str:

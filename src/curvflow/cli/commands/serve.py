@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from curvflow.cli.arguments import Overrides, Profile, StoreUrl, StudyPath
+from curvflow.cli.arguments import (
+    MaxNodes,
+    Overrides,
+    Profile,
+    StoreUrl,
+    StudyPath,
+    echo,
+)
 from curvflow.cli.commands.deploy import (
     REANALYSE,
     Cron,
@@ -33,6 +38,7 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    max_nodes: MaxNodes = None,
     device: Device = "auto",
     threads: Threads = 1,
     workers: Workers = None,
@@ -60,13 +66,12 @@ def command(
         store=store,
         profile=profile,
         overrides=overrides or (),
+        max_nodes=max_nodes,
         reanalyse=reanalyse,
         options=place_options(device, threads, workers, scheduler),
     )
     ended = serve(spec, on_start=_echo_start)
-    typer.echo(
-        f"curvflow: {ended.name}; no longer served, its schedule is kept", err=True
-    )
+    echo(f"curvflow: {ended.name}; no longer served, its schedule is kept", err=True)
 
 
 def _require_schedule(cron: str | None, every: str | None) -> None:
@@ -78,7 +83,7 @@ def _echo_start(done: DeployOutcome, missed: int) -> None:
     when = done.spec.due
     assert when is not None
     due = f"one now for {missed} missed, then " if missed else "next run "
-    typer.echo(
+    echo(
         f"serving {done.spec.full_name}, {when}; "
         f"{due}{when.upcoming():%Y-%m-%d %H:%M:%S %Z}; Ctrl-C ends"
     )

@@ -10,6 +10,7 @@ import typer
 
 from curvflow.cli.arguments import (
     AsJson,
+    MaxNodes,
     Overrides,
     Profile,
     RunNumber,
@@ -17,6 +18,7 @@ from curvflow.cli.arguments import (
     StudyPath,
     Variables,
     Where,
+    echo,
     parse_labels,
     print_json,
 )
@@ -44,6 +46,7 @@ def command(
     store: StoreUrl = None,
     profile: Profile = None,
     overrides: Overrides = None,
+    max_nodes: MaxNodes = None,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="print CSV on stdout")] = False,
     whole: Annotated[bool, ALL] = False,
@@ -55,7 +58,12 @@ def command(
     if as_json and as_csv:
         raise RequestError("show: --json cannot be combined with --csv. Leave one out.")
     results = open_results(
-        study, run=run, store=store, profile=profile, overrides=overrides or ()
+        study,
+        run=run,
+        store=store,
+        profile=profile,
+        overrides=overrides or (),
+        max_nodes=max_nodes,
     )
     if stage is None:
         if where or variables or as_csv or whole:
@@ -75,13 +83,13 @@ def command(
         _print_tables(results, stage, labels, variables, whole=whole)
     chosen = (*results.view(stage).where(labels).chosen(), *results.made_of(stage))
     for line in chosen:
-        typer.echo(f"{stage}: {line}", err=True)
+        echo(f"{stage}: {line}", err=True)
 
 
 def _print_csv(rows: Rows) -> None:
     from curvflow.flows.results.outputs import as_csv
 
-    typer.echo(as_csv(rows), nl=False)
+    echo(as_csv(rows), nl=False)
 
 
 def _print_tables(
@@ -95,7 +103,7 @@ def _print_tables(
     kind = results.view(stage).kind
     names = _with_units(kind, variables)
     rows = results.records(stage, where=labels, variables=names)
-    typer.echo(_tables(rows, kind, whole=whole))
+    echo(_tables(rows, kind, whole=whole))
 
 
 def _with_units(kind: Kind, variables: list[str] | None) -> list[str] | None:
@@ -141,6 +149,6 @@ def _print_overview(results: Results, *, as_json: bool) -> None:
     for front, row in zip(fronts, rows, strict=True):
         first, *more = textwrap.wrap(row[3], AXES - 2, break_long_words=False)
         below = " " * (len(front.rpartition("\n")[2]) + 2)
-        typer.echo("\n".join([f"{front}  {first}", *(below + line for line in more)]))
+        echo("\n".join([f"{front}  {first}", *(below + line for line in more)]))
     for line in unconverged_lines(judged):
-        typer.echo(line)
+        echo(line)

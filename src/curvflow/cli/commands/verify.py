@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from curvflow.cli.arguments import AsJson, StoreUrl, open_any_store, print_json
+from curvflow.cli.arguments import AsJson, StoreUrl, echo, open_any_store, print_json
 from curvflow.schemas.words import counted, duration, node_label, size
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def command(
     if as_json:
         print_json(verdict.as_json())
     else:
-        typer.echo("\n".join(_lines(verdict)))
+        echo("\n".join(_lines(verdict)))
     sys.exit(0 if verdict.is_well else 1)
 
 

@@ -8,10 +8,12 @@ import typer
 
 from curvflow.cli.arguments import (
     AsJson,
+    MaxNodes,
     Overrides,
     Profile,
     StoreUrl,
     StudyPath,
+    echo,
     open_study_store,
     parse_labels,
     print_json,
@@ -39,6 +41,7 @@ def command(
         bool,
         typer.Option("--code", help="show which code of yours counts, and how"),
     ] = False,
+    max_nodes: MaxNodes = None,
     as_json: AsJson = False,
 ) -> None:
     """Explain why nodes must run: old value -> new value.
@@ -52,7 +55,7 @@ def command(
     from curvflow.flows.plan.why.explain import explain
     from curvflow.flows.plan.why.root_causes import forecast
 
-    opened = open_study_store(study, store, profile, overrides)
+    opened = open_study_store(study, store, profile, overrides, max_nodes)
     stage, where = split(node or "")
     plan = make_plan(opened.study, opened.store, opened.files)
     if code:
@@ -67,13 +70,13 @@ def command(
             print_json(code_causes + causes)
         else:
             lines = [*code_lines(changes), *cause_lines(causes)]
-            typer.echo("\n".join(lines) or "nothing to do")
+            echo("\n".join(lines) or "nothing to do")
     else:
         answers = explain(plan, stage, where)
         if as_json:
             print_json([answer.as_json() for answer in answers])
         else:
-            typer.echo("\n".join(str(answer) for answer in answers))
+            echo("\n".join(str(answer) for answer in answers))
 
 
 def _tell_code(plan: Plan, node: str | None, *, as_json: bool) -> None:
@@ -86,7 +89,7 @@ def _tell_code(plan: Plan, node: str | None, *, as_json: bool) -> None:
         print_json([_followed(kind, code) for kind, code in kinds.items()])
     else:
         lines = list(followed_lines(kinds))
-        typer.echo("\n".join(lines) or "no kind of this study runs code of yours")
+        echo("\n".join(lines) or "no kind of this study runs code of yours")
 
 
 def _followed(kind: str, code: Code) -> dict[str, Any]:

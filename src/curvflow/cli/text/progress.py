@@ -17,6 +17,7 @@ from rich.progress import (
 from rich.table import Column
 
 from curvflow.flows.run.context import Observer, Unwatched
+from curvflow.schemas.words import printable
 
 if TYPE_CHECKING:
     from curvflow.flows.plan.plan import Plan
@@ -54,7 +55,7 @@ class Lines(Unwatched):
 
     def _say(self, message: str, *, style: str) -> None:
         self._console.print(
-            f"curvflow: {message}",
+            printable(f"curvflow: {message}"),
             style=style,
             highlight=False,
             markup=False,  # node names have brackets

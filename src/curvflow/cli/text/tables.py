@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-import typer
-
+from curvflow.cli.arguments import echo
 from curvflow.schemas.records.tables import Rows, group_by_fields, render
 from curvflow.schemas.words import counted
 
@@ -107,7 +106,7 @@ def echo_missing(
     view = results.view(stage).where(where or {})
     counts = view.counts()
     if number := counts["removed"]:
-        typer.echo(
+        echo(
             f"{stage}: collection has removed the arrays of "
             f"{counted(number, 'result')}. "
             f"Run the study with --revive {stage} to compute them again.",
@@ -115,12 +114,10 @@ def echo_missing(
         )
     nodes = counted(len(view.points), "node")
     if number := counts["failed"]:
-        typer.echo(
+        echo(
             f"{stage}: failed at {number} of {nodes}. "
             f"`curvflow why STUDY {stage}` says why.",
             err=True,
         )
     if (number := counts["missing"]) and results.run is None:
-        typer.echo(
-            f"{stage}: no result yet at {number} of {nodes}. Run the study.", err=True
-        )
+        echo(f"{stage}: no result yet at {number} of {nodes}. Run the study.", err=True)

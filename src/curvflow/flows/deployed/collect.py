@@ -16,7 +16,7 @@ from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.upkeep.collect import collect
 from curvflow.flows.upkeep.proposal import Proposal, propose
 from curvflow.schemas.options import GraceMinutes, KeepRuns
-from curvflow.schemas.words import counted, size
+from curvflow.schemas.words import counted, printable, size
 from curvflow.stores.base import Store
 from curvflow.stores.open import open_store
 
@@ -54,12 +54,12 @@ def collect_store(
         else:
             proposal = propose(opened, **settings)
     except CurvflowError as error:
-        return Failed(message=str(error))
+        return Failed(message=printable(str(error)))
     if proposal.blocked:
         reason = f"nothing is collected: {proposal.blocked}"
         return Completed(name="Skipped", message=reason)
     summary = _summary(proposal.as_json(), delete=delete)
-    page = "\n".join(_page(opened, proposal, summary))
+    page = printable("\n".join(_page(opened, proposal, summary)))
     create_markdown_artifact(page, key="curvflow-gc", description=summary)
     return Completed(message=summary)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import traceback
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -17,8 +16,10 @@ from curvflow.errors import CurvflowError, Stopped
 from curvflow.flows.deployed.messages import Messages
 from curvflow.flows.deployed.observer import PageObserver
 from curvflow.flows.deployed.run_page import Page
+from curvflow.flows.graph.tracebacks import portable, portable_traceback
 from curvflow.flows.results.results import Results
 from curvflow.flows.run.context import Observer
+from curvflow.schemas.words import printable
 
 
 def run_to_state(
@@ -56,12 +57,13 @@ def _state(
     except CurvflowError as error:
         observer.stopped()
         page.line(str(error), logging.ERROR)
-        return Failed(message=str(error))
+        return Failed(message=printable(str(error)))
     except Exception as error:  # a fault of a kind or of ours, shown in full
         observer.stopped()
-        page.line(traceback.format_exc(), logging.ERROR)
-        return Failed(message=f"{type(error).__name__}: {error}")
-    message = observer.finished(results)
+        page.line(portable_traceback(error), logging.ERROR)
+        text = portable(f"{type(error).__name__}: {error}")
+        return Failed(message=printable(text))
+    message = printable(observer.finished(results))
     assert results.run is not None
     make = Failed if results.run.failures else Completed
     return make(message=message)

@@ -137,6 +137,7 @@ class _ObservedStudy:
             "scheduler": options.scheduler,
             "reanalyse": bool(self._settings.get("reanalyse")),
             "revive": list(self._settings.get("revive", ())),
+            "max_nodes": self._settings.get("max_nodes"),
         }
 
     def _run(self, observer: Observer) -> Results:

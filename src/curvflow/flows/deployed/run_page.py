@@ -26,7 +26,7 @@ from curvflow.flows.results.run_facts import (
     total_of,
 )
 from curvflow.schemas.records.receipts import RunRecord
-from curvflow.schemas.words import node_label
+from curvflow.schemas.words import node_label, printable
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -56,6 +56,7 @@ class Page:
         self._lines += 1
         if self._lines == MOST_LINES:
             text = "further lines are in the store's log"
+        text = printable(text)
         if self._lines <= MOST_LINES:
             at = datetime.now(UTC)
             self._messages.send(partial(self._log, text, level, at))
@@ -94,8 +95,8 @@ class Page:
         made = {
             "key": _slug(key),
             "type": kind,
-            "description": title,
-            "data": data,
+            "description": printable(title),
+            "data": printable(data) if isinstance(data, str) else data,
             "flow_run_id": str(self._flow_run),
         }
         return str(client.request("POST", "/artifacts/", json=made).json()["id"])
@@ -136,7 +137,8 @@ class Page:
     ) -> None:
         from prefect.client.schemas.objects import State, StateType
 
-        state = State[None](type=StateType(end), message=text, timestamp=at)
+        message = printable(text)
+        state = State[None](type=StateType(end), message=message, timestamp=at)
         client.set_task_run_state(self._stages[stage], state, force=True)
 
 

@@ -58,6 +58,7 @@ def deployment_spec(
     store: str | None = None,
     profile: str | None = None,
     overrides: Sequence[str] = (),
+    max_nodes: int | None = None,
     reanalyse: bool = False,
     options: Mapping[str, Any],
 ) -> DeploymentSpec:
@@ -71,6 +72,7 @@ def deployment_spec(
         store: its address.
         profile: named overrides of the study.
         overrides: `a.b=c`, applied last.
+        max_nodes: nodes beyond which the study is refused; None for the default.
         reanalyse: compute aggregates and figures alone.
         options: fields of `RunOptions` that the flow takes.
 
@@ -85,7 +87,13 @@ def deployment_spec(
             "--store: expected a store that outlasts a run, got 'memory:'. "
             "Name a folder or s3://bucket/prefix."
         )
-    opened = open_study(study, store=store, profile=profile, overrides=overrides)
+    opened = open_study(
+        study,
+        store=store,
+        profile=profile,
+        overrides=overrides,
+        max_nodes=max_nodes,
+    )
     make_plan(opened.study, opened.store, opened.files)
     checked = run_options(**options)
     parameters = {
@@ -94,6 +102,7 @@ def deployment_spec(
         "store": _in_full(store),
         "profile": profile,
         "overrides": list(overrides),
+        "max_nodes": max_nodes,
         "reanalyse": reanalyse,
         **checked.model_dump(include=set(options), exclude_defaults=True),
     }

@@ -59,6 +59,7 @@ def run_study(
     scheduler: str | None = None,
     reanalyse: bool = False,
     revive: list[str] | None = None,
+    max_nodes: Count | None = None,
 ) -> State[Any]:
     """Compute the results of a study that its store does not hold.
 
@@ -75,6 +76,7 @@ def run_study(
         scheduler: address of a Dask scheduler whose workers compute the tiles.
         reanalyse: tables, figures and expectations alone, from existing results.
         revive: stages whose arrays must be there, though collection removed them.
+        max_nodes: nodes beyond which the study is refused; ten million by default.
 
     Returns:
         The final state, with the counts in its message.
@@ -92,6 +94,7 @@ def run_study(
             options=run_options(**machine, **workplaces),
             revive=revive or (),
             reanalyse=reanalyse,
+            max_nodes=max_nodes,
             observer=observer,
         )
 

@@ -7,12 +7,13 @@ takes, and its receipt from the key.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
 from typing import Any, Literal, Protocol
 
+from curvflow.flows.graph.bounds import check_axes_product, check_epochs
 from curvflow.flows.graph.open_study import SourceFiles
 from curvflow.schemas.keys import Encoded, action_key, canonical, form, sha256
 from curvflow.schemas.kind import Kind, Variable
@@ -235,6 +236,20 @@ class Source:
             self._groups[tuple(node.point[i] for i in where)].append(node)
         self._epochs = self._epochs_by_others()
         self._parts: dict[tuple[object, ...], tuple[str, ...]] = {}
+        self._chosen_of: dict[Hashable, Sequence[int]] = {}
+
+    @property
+    def shared(self) -> Sequence[str]:
+        """The dimensions of the producer that the stage has as well."""
+        return self._shared
+
+    def num_points(self) -> int:
+        """Return the number of points of these, each epoch one; 0 without epochs."""
+        if "epoch" in self._shared:
+            return len(self._groups)
+        if not (self._chooses_epoch and self._stage.at.adds_epoch):
+            return 0
+        return sum(len(self._chosen(nodes[0])) for nodes in self._groups.values())
 
     def _epochs_by_others(self) -> Mapping[Point, Sequence[int]]:
         epochs_by_point: dict[Point, list[int]] = defaultdict(list)
@@ -268,7 +283,12 @@ class Source:
     def _chosen(self, node: Node) -> Sequence[int]:
         if node.kind.checkpoints is None:
             return []
-        return self._stage.epochs(node.kind.checkpoints(node.params))
+        kept = node.kind.checkpoints(node.params)
+        # Networks that differ in their seed alone keep the same.
+        memo = kept if isinstance(kept, Hashable) else (*kept,)
+        if memo not in self._chosen_of:
+            self._chosen_of[memo] = self._stage.epochs(kept)
+        return self._chosen_of[memo]
 
     def _parts_of(
         self, node: Node, labels: Mapping[str, Label], params: Params
@@ -306,10 +326,11 @@ def expand(study: Study, files: SourceFiles) -> Graph:
     Nodes of a stage are ordered by the study's axes, the first slowest.
 
     Raises:
-        StudyError: a parameter is wrong at some point of the axes, or `at` requests an
-            epoch that has no checkpoint.
+        StudyError: there are more nodes than the study's bound, a parameter is wrong at
+            some point of the axes, or `at` requests an epoch that has no checkpoint.
     """
     graph = Graph(study)
+    check_axes_product(study)
     for stage in study.stages.values():
         graph.nodes[stage.name] = list(_nodes(graph, stage, files))
     return graph
@@ -322,6 +343,8 @@ def _nodes(graph: Graph, stage: Stage, files: SourceFiles) -> Iterator[Node]:
         for name, producers in stage.inputs.items()
         for producer in producers
     ]
+    made = sum(map(len, graph.nodes.values()))
+    check_epochs(graph.study, stage, sources, made)
     forms: dict[Point, tuple[Params, dict[str, object], Encoded]] = {}
     for point in product(*(graph.study.axes[axis].labels for axis in axes)):
         labels = dict(zip(axes, point, strict=True))

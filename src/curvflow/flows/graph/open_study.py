@@ -7,7 +7,7 @@ import io
 import sys
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import Params, SourceFile
 from curvflow.schemas.study.study import Stage, Study, load_study
+from curvflow.schemas.study.yaml_source import MAX_CHARACTERS
 from curvflow.stores.base import Store
 from curvflow.stores.open import open_store
 
@@ -31,7 +32,8 @@ def read_text(file: Path, *, what: str, remedy: str) -> str:
         RequestError: it cannot be read, or is no UTF-8 text; ends with the remedy.
     """
     try:
-        return file.read_text(encoding="utf-8")
+        with file.open(encoding="utf-8") as opened:
+            return opened.read(MAX_CHARACTERS + 1)  # one more is refused in parsing
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
         raise RequestError(
@@ -62,20 +64,27 @@ def open_study(
     store: str | Path | None = None,
     profile: str | None = None,
     overrides: Sequence[str] = (),
+    max_nodes: int | None = None,
     create: bool = False,
 ) -> OpenedStudy:
     """Read a study and open its store.
 
     The study's folder becomes importable, so that a study can name modules next to it.
     The store is `.curvflow` in that folder by default; one that is not there counts as
-    empty unless `create` is set.
+    empty unless `create` is set. A study of more than `max_nodes` is not planned.
 
     Raises:
         RequestError: the file cannot be read or is no study, or the store cannot
             be opened.
     """
     folder, resolved = _from_file(study, profile, overrides)
-    return opened_in(folder, resolved, store=store, create=create)
+    bounded = with_max_nodes(resolved, max_nodes)
+    return opened_in(folder, bounded, store=store, create=create)
+
+
+def with_max_nodes(study: Study, max_nodes: int | None) -> Study:
+    """Return the study with another bound of its nodes, if one is given."""
+    return study if max_nodes is None else replace(study, max_nodes=max_nodes)
 
 
 def opened_in(

@@ -83,6 +83,7 @@ def open_basis(request: ReportRequest) -> Basis:
         store=request.store,
         profile=request.profile,
         overrides=request.overrides,
+        max_nodes=request.max_nodes,
     )
     text = read_text(request.file, what="a study file", remedy="Look at the path.")
     # The log first: what is committed meanwhile may be shown, but nothing twice.

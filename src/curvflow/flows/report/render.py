@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -16,6 +16,7 @@ import jinja2
 from curvflow.flows.report.gather import Content, gather, open_basis
 from curvflow.flows.report.request import ReportRequest
 from curvflow.flows.results.outputs import replace_file
+from curvflow.schemas.words import printable
 
 FOLDER = resources.files("curvflow.flows.report") / "page"
 SUPERSCRIPTS = str.maketrans(
@@ -101,6 +102,7 @@ def _template() -> jinja2.Template:
         loader=jinja2.FunctionLoader(_read),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_printable,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -108,8 +110,20 @@ def _template() -> jinja2.Template:
     return environment.get_template("page.html")
 
 
+def _printable(value: Any) -> Any:
+    """Escape a text of the page; markup is the template's own, or made of such."""
+    if isinstance(value, str) and not hasattr(value, "__html__"):
+        return printable(value)
+    return value
+
+
+def _printable_rows(rows: Iterable[Iterable[str]]) -> list[list[str]]:
+    return [list(map(printable, row)) for row in rows]
+
+
 def _filters() -> Mapping[str, Any]:
     return {
+        "printable_rows": _printable_rows,
         "sign": lambda word: SIGNS.get(word, ""),
         "raised": lambda text: re.sub(
             r"\^(-?\d+)", lambda match: match[1].translate(SUPERSCRIPTS), text

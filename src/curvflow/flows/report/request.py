@@ -21,6 +21,7 @@ class ReportRequest:
         profile: named overrides of the study.
         overrides: `a.b=c`, applied last.
         run: number of an earlier run; None for the current study.
+        max_nodes: nodes beyond which a study is not planned; None for the default.
     """
 
     file: Path
@@ -28,6 +29,7 @@ class ReportRequest:
     profile: str | None = None
     overrides: Sequence[str] = ()
     run: int | None = None
+    max_nodes: int | None = None
 
     @property
     def modifications(self) -> str:
@@ -43,6 +45,8 @@ class ReportRequest:
         profile = [] if self.profile is None else ["--profile", self.profile]
         sets = [word for override in self.overrides for word in ("--set", override)]
         run = ["--run", str(self.run)] if of_run and self.run is not None else []
+        if self.max_nodes is not None:
+            run += ["--max-nodes", str(self.max_nodes)]
         words = ["curvflow", verb, _shareable(str(self.file)), *arguments]
         return shlex.join([*words, *store, *profile, *sets, *run])
 

@@ -20,6 +20,7 @@ from curvflow.flows.report.gather import gather, open_basis
 from curvflow.flows.report.render import default_name, policy_of, render
 from curvflow.flows.report.request import ReportRequest
 from curvflow.flows.results.outputs import replace_file
+from curvflow.schemas.words import printable
 from curvflow.stores.base import Store
 
 LOOPBACK = "127.0.0.1"
@@ -124,9 +125,9 @@ class _Writer:
             if self._store.index().number != self._number:
                 self.write()
         except CurvflowError as error:  # the page stays as it is
-            if str(error) != self._served.stale:
+            if printable(str(error)) != self._served.stale:
                 self._on_trouble(str(error))
-            self._served.stale = str(error)
+            self._served.stale = printable(str(error))
         else:
             self._served.stale = ""
 

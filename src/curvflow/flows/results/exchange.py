@@ -20,7 +20,12 @@ SUFFIXES = (".nc", ".zarr", ".csv", ".parquet")
 
 
 def export(
-    results: Results, stage: str, path: Path, variables: Sequence[str] | None = None
+    results: Results,
+    stage: str,
+    path: Path,
+    variables: Sequence[str] | None = None,
+    *,
+    spreadsheet: bool = False,
 ) -> list[str]:
     """Write one stage's results; the suffix says in which form.
 
@@ -33,12 +38,15 @@ def export(
         path: the file; replaced if it is there.
         variables: which variables; all for `.nc` and `.zarr`, else those that tables
             hold.
+        spreadsheet: of `.csv`, put an apostrophe in front of text that a spreadsheet
+            would take for a formula.
 
     Returns:
         Names of the variables that the file leaves out and that can be asked for.
 
     Raises:
-        RequestError: the suffix is unknown, or a library for it is missing.
+        RequestError: the suffix is unknown, a library for it is missing, or
+            `spreadsheet` is requested of another form than `.csv`.
         UnknownNameError: there is no such stage or variable.
         StoreError: the file cannot be written.
         CorruptPayloadError: a result cannot be read.
@@ -49,13 +57,19 @@ def export(
             f"{path}: expected a name that ends in {', '.join(SUFFIXES)}, "
             f"got '{path.suffix}'"
         )
+    if spreadsheet and path.suffix != ".csv":
+        raise RequestError(
+            f"{path}: --spreadsheet cannot be combined with {path.suffix}. Leave it "
+            "out, or write .csv."
+        )
     if path.suffix in (".nc", ".zarr"):
         dataset = results[stage]
         results.check_variables(stage, variables)
         write(dataset[list(variables)] if variables else dataset, path)
         return []
     rows = results.records(stage, variables=variables)
-    replace_file(path, FLAT[path.suffix](rows))
+    content = as_csv(rows, spreadsheet=True).encode() if spreadsheet else None
+    replace_file(path, content or FLAT[path.suffix](rows))
     kind = results.view(stage).kind
     held = {variable.name for variable in kind.chosen(variables)}
     untold = [v.name for v in kind.outputs if v.name not in held and not v.file]

@@ -10,6 +10,7 @@ from typing import Any
 
 from curvflow.errors import StoreError, StudyError, UnknownNameError, nearest
 from curvflow.flows.plan.plan import Plan
+from curvflow.schemas.keys import normalised
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Label
@@ -91,7 +92,7 @@ class View:
                     f"{self.stage}: expected one of its dimensions, got '{dim}'. {hint}"
                 )
             slot = self.dims.index(dim)
-            several = [texts] if isinstance(texts, str) else texts
+            several = normalised([texts] if isinstance(texts, str) else [*texts])
             matching = {
                 label for text in several for label in self._labelled(slot, text)
             }

@@ -24,6 +24,7 @@ from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.nodes import Array, Table
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.schemas.records.records import records, time_of
+from curvflow.schemas.words import printable
 from curvflow.stores.base import Store
 
 # Which result each file shows, so that a run without news reads and writes nothing.
@@ -200,12 +201,28 @@ def _times(
     }
 
 
-def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Write records as CSV; the columns are all fields, in order of appearance."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns_of(rows), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+# With one of these a spreadsheet takes a text for a formula, and computes it.
+FORMULAS = ("=", "+", "-", "@")
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]], *, spreadsheet: bool = False) -> str:
+    """Write records as CSV; the columns are all fields, in order of appearance.
+
+    Text is escaped, see `printable`; for a `spreadsheet` it has an apostrophe in front
+    where it would be taken for a formula.
+    """
+
+    def cell(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        text = printable(value)
+        return f"'{text}" if spreadsheet and text.startswith(FORMULAS) else text
+
+    text, columns = io.StringIO(), columns_of(rows)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(cell, columns))
+    for row in rows:
+        writer.writerow([cell(row.get(field, "")) for field in columns])
     return text.getvalue()
 
 

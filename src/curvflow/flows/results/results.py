@@ -17,6 +17,7 @@ from curvflow.schemas.kind import Variable
 from curvflow.schemas.nodes import Label, Table
 from curvflow.schemas.records.receipts import RunRecord
 from curvflow.schemas.records.records import time_variables
+from curvflow.schemas.words import printable
 from curvflow.stores.base import Store
 
 if TYPE_CHECKING:
@@ -292,7 +293,8 @@ class Results(Mapping[str, "Dataset"]):
             for n, cells_of_row in enumerate(cells)
         ]
         table = f"<table>{''.join(rows)}</table>"
-        return f"<div><b>Results</b> of {of}{escape(self.study)}{table}</div>"
+        html = f"<div><b>Results</b> of {of}{escape(self.study)}{table}</div>"
+        return printable(html)
 
 
 def _where(

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from curvflow.flows.results.check import Finding
 from curvflow.schemas.records.receipts import Receipt, RunRecord
 from curvflow.schemas.records.tables import cell
-from curvflow.schemas.words import node_label
+from curvflow.schemas.words import node_label, printable
 
 OUTCOMES = ("executed", "cached", "diverged", "failed")
 
 
 def one_line(text: object) -> str:
-    """Return a text, such as an error's, on one line."""
-    return " ".join(str(text).split())
+    """Return a text, such as an error's, on one line and escaped."""
+    return printable(" ".join(str(text).split()))
 
 
 def run_time(run: RunRecord) -> str:

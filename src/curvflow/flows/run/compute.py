@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -31,6 +30,7 @@ from curvflow.flows.graph.tiles import (
     load,
     padded,
 )
+from curvflow.flows.graph.tracebacks import portable, portable_traceback
 from curvflow.flows.run.runners.base import Finished, Interrupted, LostInput, Returned
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.kind import ELLIPSIS, Kind, Variable
@@ -284,7 +284,7 @@ def _shapes(outcome: Outcome) -> tuple[object, ...]:
 def failure(error: BaseException) -> Failed:
     """Describe an error for the run's record."""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return Failed(text, "".join(traceback.format_exception(error)))
+    return Failed(portable(text), portable_traceback(error))
 
 
 def checked(kind: Kind, outcome: Outcome) -> Outcome:

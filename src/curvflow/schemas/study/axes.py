@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
-from curvflow.errors import nearest
+from curvflow.schemas.keys import normalised
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.yaml_source import Path, SourceNode, short_yaml
+from curvflow.schemas.words import nearest_name
 
 # Dimensions and columns that curvflow itself gives to results.
 RESERVED = (
     *("epoch", "node", "quantity", "reason", "slot", "stage", "status"),
     *("seconds", "seconds_per_epoch"),
 )
-MAX_VALUES = 1_000_000
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+MAX_LABELS = 1_000_000  # of all axes of a study
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,36 @@ class Axis:
     labels: tuple[Label, ...]
     values: tuple[Any, ...]
     form: Literal["count", "list", "mapping"] = "list"
+    _read: dict[tuple[tuple[str, ...], bool], dict[Label, Any]] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
+
+    @cached_property
+    def known(self) -> frozenset[Label]:
+        """The labels, to look one up."""
+        return frozenset(self.labels)
+
+    def by_label(
+        self, fields: tuple[str, ...], *, verbatim: bool = False
+    ) -> Mapping[Label, Any]:
+        """Return what `${name.field}` stands for, by label; `{}` if a label lacks it.
+
+        Values are those that enter keys, or `verbatim` those that are written.
+        """
+        # Once for all references, for these and the labels may be many.
+        if (fields, verbatim) not in self._read:
+            values = [_field(value, fields) for value in self.values]
+            if not verbatim and self.form != "count":
+                values = list(map(normalised, values))
+            lacks = any(value is MISSING for value in values)
+            read = {} if lacks else dict(zip(self.labels, values, strict=True))
+            self._read[fields, verbatim] = read
+        return self._read[fields, verbatim]
+
+    def lacking(self, fields: tuple[str, ...]) -> list[Label]:
+        """Return the labels whose values lack a field."""
+        values = zip(self.labels, self.values, strict=True)
+        return [label for label, value in values if _field(value, fields) is MISSING]
 
     def path(self, label: Label) -> Path:
         """Return the path of a label's value in the study."""
@@ -45,8 +77,19 @@ class Axis:
         return ("axes", self.name, step)
 
 
+MISSING = object()
+
+
+def _field(value: Any, fields: tuple[str, ...]) -> Any:
+    for name in fields:
+        if not isinstance(value, dict):
+            return MISSING
+        value = value.get(name, MISSING)
+    return value
+
+
 def is_identifier(name: object) -> bool:
-    """Return whether this can name an axis or a stage: letters, digits and `_`."""
+    """Return whether this can name an axis or a stage: 200 letters, digits and `_`."""
     return isinstance(name, str) and _IDENTIFIER.fullmatch(name) is not None
 
 
@@ -55,7 +98,7 @@ def nearest_label(label: Label, labels: Sequence[Label]) -> str:
     for known_label in labels:
         if str(known_label) == str(label):  # a number for a text, or the reverse
             return f"Write {short_yaml(known_label)}."
-    return nearest(str(label), map(str, labels))
+    return nearest_name(str(label), map(str, labels))
 
 
 def read_axes(document: Document) -> dict[str, Axis]:
@@ -64,7 +107,16 @@ def read_axes(document: Document) -> dict[str, Axis]:
     for name, item in document.mapping(("axes",)).items():
         _check_name(document, name)
         axes[str(name)] = _axis(document, str(name), item)
+        _check_number(document, axes)
     return axes
+
+
+def _check_number(document: Document, axes: Mapping[str, Axis]) -> None:
+    number = sum(len(axis.labels) for axis in axes.values())
+    if number > MAX_LABELS:
+        largest = max(axes, key=lambda name: len(axes[name].labels))
+        message = f"expected at most {MAX_LABELS:,} labels in all axes, got {number:,}"
+        raise document.error(("axes", largest), message, "Use fewer labels.", key=True)
 
 
 def _check_name(document: Document, name: Label) -> None:
@@ -91,12 +143,12 @@ def _axis(document: Document, name: str, item: SourceNode) -> Axis:
         return Axis(name, tuple(item.value), values, "mapping")
     if isinstance(item.value, list):
         return _list_axis(document, path, item)
-    if type(item.value) is int and 1 <= item.value <= MAX_VALUES:
+    if type(item.value) is int and 1 <= item.value <= MAX_LABELS:
         numbers = tuple(range(item.value))
         return Axis(name, numbers, numbers, "count")
     what = "a list, a mapping of labels to values, or a count"
     if type(item.value) is int:
-        what = f"a count from 1 to {MAX_VALUES}"
+        what = f"a count from 1 to {MAX_LABELS}"
     raise document.error(path, f"expected {what}, got {short_yaml(item.value)}")
 
 
@@ -104,7 +156,7 @@ def _list_axis(document: Document, path: tuple[str, str], item: SourceNode) -> A
     labels: list[Label] = []
     seen: set[Label] = set()
     for index, written in enumerate(item.value):
-        label = written.plain()
+        label = normalised(written.plain())
         if label is None or isinstance(label, dict | list):
             message = (
                 f"expected text, a number or a truth value, got {short_yaml(label)}"
@@ -118,7 +170,9 @@ def _list_axis(document: Document, path: tuple[str, str], item: SourceNode) -> A
             raise document.error((*path, index), message, "Remove one of them.")
         labels.append(label)
         seen |= {label, str(label)}
-    return Axis(path[1], tuple(labels), tuple(labels), "list")
+    # Values as written, for a file may have a name that is not composed.
+    values = tuple(written.plain() for written in item.value)
+    return Axis(path[1], tuple(labels), values, "list")
 
 
 def _check_printable(

@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
-from curvflow.errors import nearest
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import all_kinds
 from curvflow.schemas.nodes import Label, Weights
+from curvflow.schemas.params import NotInKey, SourceFile
 from curvflow.schemas.study.axes import Axis, is_identifier
 from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.stage import At, read_at
 from curvflow.schemas.study.template import Template, compile_template
 from curvflow.schemas.study.yaml_source import Path, SourceNode, short_yaml
+from curvflow.schemas.words import nearest_name
 
 
 def find_kind(name: str, *, place: str) -> Kind:
@@ -37,7 +38,9 @@ def read_kind(document: Document, path: Path) -> Kind:
         user_kind = 'For a kind of yours write use: "module:name".'
         # Of `spectrum` the kind that ends in it is meant.
         ends = [name for name in kinds if name.endswith(f".{value}")]
-        hint = f"{nearest((ends or [value])[0], kinds, otherwise=hint)} {user_kind}"
+        hint = (
+            f"{nearest_name((ends or [value])[0], kinds, otherwise=hint)} {user_kind}"
+        )
     raise document.error(path, f"expected the name of a kind, got {got}", hint)
 
 
@@ -54,7 +57,7 @@ def _import_kind(document: Document, path: Path, text: str) -> Kind:
         return kind
     known = [name for name, item in vars(module).items() if hasattr(item, "kind")]
     message = f"expected a function decorated with @curvflow.stage, got '{text}'"
-    hint = nearest(attribute, known) or f"'{module_name}' has none."
+    hint = nearest_name(attribute, known) or f"'{module_name}' has none."
     raise document.error(path, message, hint)
 
 
@@ -107,8 +110,17 @@ def read_draft(document: Document, name: Label, axes: Mapping[str, Axis]) -> Dra
             if key in entry
         },
         read_at(document, (*path, "at")) if takes_weights(kind) else At(),
-        compile_template(document, str(name), names, axes),
+        compile_template(document, str(name), names, axes, _verbatim(kind)),
     )
+
+
+def _verbatim(kind: Kind) -> set[str]:
+    """Return the parameters that name files or enter no key, as a study writes them."""
+    return {
+        info.alias or name
+        for name, info in kind.params.model_fields.items()
+        if any(isinstance(mark, SourceFile | NotInKey) for mark in info.metadata)
+    }
 
 
 def _check_keys(document: Document, path: Path, kind: Kind) -> None:

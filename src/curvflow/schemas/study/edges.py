@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
-from curvflow.errors import nearest
 from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.kinds import all_kinds
 from curvflow.schemas.nodes import Eigenvectors, NodeData, Numbers, Trajectory
@@ -13,11 +12,17 @@ from curvflow.schemas.study.axes import Axis
 from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.draft import Draft, read_draft
 from curvflow.schemas.study.yaml_source import Path, short_yaml
+from curvflow.schemas.words import nearest_name
+
+MAX_STAGES = 1_000
 
 
 def read_drafts(document: Document, axes: Mapping[str, Axis]) -> dict[str, Draft]:
     """Read all stages in topological order, else in the order written."""
     entries = document.mapping(("stages",))
+    if len(entries) > MAX_STAGES:
+        message = f"expected at most {MAX_STAGES:,} stages, got {len(entries):,}"
+        raise document.error(("stages",), message, "Use axes.", key=True)
     if not entries:
         message = "expected at least one stage, got none"
         raise document.error(("stages",), message, "Add one under 'stages:'.")
@@ -26,7 +31,7 @@ def read_drafts(document: Document, axes: Mapping[str, Axis]) -> dict[str, Draft
         _check_stages(document, draft, drafts)
     ordered: dict[str, Draft] = {}
     for name in drafts:
-        _visit(document, name, drafts, ordered, ())
+        _visit(document, name, drafts, ordered)
     return ordered
 
 
@@ -39,7 +44,7 @@ def _check_stages(
                 path = input_path(document, draft.name, name, index)
                 others = [other for other in drafts if other != draft.name]
                 message = f"expected a stage of the study, got {short_yaml(stage)}"
-                raise document.error(path, message, nearest(stage, others))
+                raise document.error(path, message, nearest_name(stage, others))
 
 
 def input_path(document: Document, stage: str, name: str, index: int) -> Path:
@@ -54,19 +59,30 @@ def _visit(
     name: str,
     drafts: Mapping[str, Draft],
     ordered: dict[str, Draft],
-    above: tuple[str, ...],
 ) -> None:
-    if name in ordered:
-        return
-    if name in above:
-        circle = " -> ".join((*above[above.index(name) :], name))
-        message = f"expected stages that do not need their own results, got {circle}"
-        hint = "An arrow leads to what a stage takes."
-        raise document.error(("stages", name), message, hint, key=True)
-    for stages in drafts[name].given.values():
-        for producer in stages:
-            _visit(document, producer, drafts, ordered, (*above, name))
-    ordered[name] = drafts[name]
+    """Put a stage behind its producers, depth first, without recursion."""
+    above = {name: _producers_of(drafts[name])}
+    while above and name not in ordered:
+        last = next(reversed(above))
+        producer = next(above[last], None)
+        if producer is None:
+            ordered[last] = drafts[last]
+            del above[last]
+        elif producer in above:
+            _refuse_circle(document, [*above], producer)
+        elif producer not in ordered:
+            above[producer] = _producers_of(drafts[producer])
+
+
+def _producers_of(draft: Draft) -> Iterator[str]:
+    return (producer for stages in draft.given.values() for producer in stages)
+
+
+def _refuse_circle(document: Document, above: list[str], name: str) -> NoReturn:
+    circle = " -> ".join((*above[above.index(name) :], name))
+    message = f"expected stages that do not need their own results, got {circle}"
+    hint = "An arrow leads to what a stage takes."
+    raise document.error(("stages", name), message, hint, key=True)
 
 
 Inputs = Mapping[str, tuple[str, ...]]

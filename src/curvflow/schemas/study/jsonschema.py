@@ -11,7 +11,7 @@ from typing import Any
 
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.kinds import all_kinds
-from curvflow.schemas.study.axes import MAX_VALUES, RESERVED
+from curvflow.schemas.study.axes import MAX_LABELS, RESERVED
 from curvflow.schemas.study.draft import takes_weights
 from curvflow.schemas.study.expectations import Expectation
 from curvflow.schemas.study.study import STUDY_NAME
@@ -28,7 +28,7 @@ _SCALAR: Schema = {"type": ["string", "number", "boolean"]}
 _AXIS: Schema = {
     "description": "a count n for 0 .. n-1, a list, or a mapping of labels to values",
     "anyOf": [
-        {"type": "integer", "minimum": 1, "maximum": MAX_VALUES},
+        {"type": "integer", "minimum": 1, "maximum": MAX_LABELS},
         {"type": "array", "minItems": 1, "uniqueItems": True, "items": _SCALAR},
         {"type": "object", "minProperties": 1},
     ],

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from curvflow.errors import StudyError, nearest
+from curvflow.errors import StudyError
+from curvflow.schemas.keys import normalised
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.yaml_source import (
@@ -15,6 +16,7 @@ from curvflow.schemas.study.yaml_source import (
     parse,
     short_yaml,
 )
+from curvflow.schemas.words import nearest_name
 
 STUDY = "the study"
 
@@ -29,7 +31,7 @@ def resolve(
             "profiles",
             f"expected a profile of the study, got {short_yaml(profile)}",
             place=f"--profile {profile}",
-            hint=nearest(profile, names),
+            hint=nearest_name(profile, names),
         )
     entries = dict(document.root.value)
     entries.pop("profiles", None)
@@ -71,6 +73,7 @@ def _apply_profile(document: Document, name: Label, root: SourceNode) -> None:
 
 def _override(root: SourceNode, override: str) -> None:
     target, equals, text = (part.strip() for part in override.partition("="))
+    target = normalised(target)
     path = tuple(target.split("."))
     spot = f"--set {' '.join(override.split())}"
     value = parse(text, lambda line, column: spot, path) if equals else None
@@ -129,7 +132,7 @@ def _raise_unknown_path(
 ) -> NoReturn:
     message = f"expected a key of {where}, got '{name}'"
     if isinstance(item.value, dict):
-        hint = nearest(name, map(str, item.value))
+        hint = nearest_name(name, map(str, item.value))
         if paths := _nested_paths(item, name) if where == STUDY else []:
             rest = target.removeprefix(name)
             hint = f"Did you mean {' or '.join(path + rest for path in paths)}?"

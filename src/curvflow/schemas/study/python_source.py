@@ -7,9 +7,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from curvflow.errors import StudyError
+from curvflow.schemas.keys import normalised
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.document import Document
-from curvflow.schemas.study.yaml_source import Path, SourceNode, dotted_path, short_yaml
+from curvflow.schemas.study.yaml_source import (
+    SHORTER,
+    Extent,
+    Path,
+    SourceNode,
+    dotted_path,
+    short_yaml,
+)
 
 PLAIN = "expected text, a number, a list or a mapping"
 
@@ -25,6 +33,7 @@ class _Reader:
     def __init__(self, name: str) -> None:
         self.name = name
         self.open: list[object] = []
+        self.extent = Extent()
 
     def place(self, path: Path) -> str:
         # So that errors of a profile can be distinguished from those of the study.
@@ -36,6 +45,7 @@ class _Reader:
 
     def read(self, value: object, path: Path) -> SourceNode:
         value = _from_numpy(value)
+        self.count(value, path)
         if not isinstance(value, Mapping | list | tuple | range):
             return SourceNode(self.scalar(value, path), self.place(path))
         if any(value is item for item in self.open):
@@ -49,6 +59,10 @@ class _Reader:
             return SourceNode(items, self.place(path))
         finally:
             self.open.pop()
+
+    def count(self, value: object, path: Path) -> None:
+        if message := self.extent.excess(value, len(self.open)):
+            raise self.error(path, message, SHORTER)
 
     def mapping(self, value: Mapping[Any, object], path: Path) -> SourceNode:
         result = SourceNode({}, self.place(path))
@@ -68,6 +82,8 @@ class _Reader:
                 raise self.error(path, message, "Write the key as text.")
             inside = (*path, key)
             self.scalar(key, inside)
+            self.count(key, inside)
+            key = normalised(key)
             # `1` and `"1"` are one on the screen.
             if str(key) in seen:
                 message = f"expected each key once, got {short_yaml(key)} a second time"

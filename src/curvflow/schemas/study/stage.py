@@ -80,6 +80,16 @@ def _integer(document: Document, path: Path, least: int) -> int:
 
 
 _MAX_LISTED = 12
+MAX_CHECKPOINTS = 100_000
+
+
+def _num_checkpoints(params: Params) -> int:
+    """Return the number of epochs 0, every, 2 every, ... that parameters name."""
+    # Counted before the kind lists them, as the list alone may exceed the memory.
+    every = getattr(getattr(params, "checkpoints", None), "every", None)
+    epochs = getattr(params, "epochs", None)
+    is_grid = type(every) is int and type(epochs) is int and every > 0
+    return epochs // every + 1 if is_grid else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,9 +132,15 @@ class Stage:
     def _validated(self, labels: Mapping[str, Label]) -> Params:
         filled = self.template.fill(labels)
         try:
-            return self.kind.params.model_validate(filled)
+            params = self.kind.params.model_validate(filled)
         except ValidationError as error:
             self._raise_first(find_problems(error, self.kind.params, filled), labels)
+        if (number := _num_checkpoints(params)) > MAX_CHECKPOINTS:
+            most = f"{MAX_CHECKPOINTS:,}"
+            message = f"expected at most {most} checkpoints, got {number:,}"
+            hint = "Keep fewer of them."
+            raise self.error(("checkpoints",), message, hint, labels=labels)
+        return params
 
     def _raise_first(
         self, problems: list[Problem], labels: Mapping[str, Label]

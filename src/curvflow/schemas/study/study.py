@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from curvflow.errors import StudyError, nearest
+from curvflow.errors import StudyError
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.axes import Axis, read_axes
 from curvflow.schemas.study.connect import connect
@@ -17,10 +17,14 @@ from curvflow.schemas.study.expectations import Expectation, read_expectations
 from curvflow.schemas.study.overrides import blame_profile, profile_names, resolve
 from curvflow.schemas.study.stage import Stage
 from curvflow.schemas.study.yaml_source import short_yaml
+from curvflow.schemas.words import nearest_name
 
 __all__ = ["Axis", "Expectation", "Stage", "Study", "connected", "load_study"]
 
 KEYS = ("study", "axes", "stages", "expect", "profiles")
+MAX_NODES = 10_000_000
+# Values of a document times its profiles, each of which is checked with all of it.
+MAX_CHECKED = 1_000_000
 # It names folders, so it has no characters that are special to a file system.
 STUDY_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$"
 
@@ -35,6 +39,7 @@ class Study:
         stages: by name, producers before their consumers.
         expect: the values known beforehand.
         document: the plain document, profile and overrides applied.
+        max_nodes: number of nodes beyond which it is not planned.
     """
 
     name: str
@@ -42,6 +47,7 @@ class Study:
     stages: Mapping[str, Stage]
     expect: tuple[Expectation, ...]
     document: dict[str, Any]
+    max_nodes: int = MAX_NODES
 
 
 def load_study(
@@ -57,12 +63,24 @@ def connected(
 ) -> Study:
     """Check and connect a study, as `load_study` does, from any document."""
     written.refuse_unknown((), KEYS, "a key of a study")
+    _check_profiles(written)
     study = _connected(resolve(written, profile, overrides))
     for text, name in profile_names(written).items():
         # So that a typo in the nightly profile does not wait for the night.
         if text != profile:
             _check_profile(written, name)
     return study
+
+
+def _check_profiles(written: Document) -> None:
+    number, size = len(written.mapping(("profiles",))), written.root.size()
+    if number * size > MAX_CHECKED:
+        most = max(MAX_CHECKED // size, 1)
+        message = (
+            f"expected at most {most:,} profiles of a study of {size:,} values, got "
+            f"{number:,}"
+        )
+        raise written.error(("profiles",), message, "Remove some.", key=True)
 
 
 def _check_profile(written: Document, name: Label) -> None:
@@ -102,7 +120,7 @@ def _refuse_unused(
     used = {axis for stage in stages.values() for axis in stage.own_axes}
     for name in axes:
         if name not in used:
-            hint = nearest(name, axes.keys() - {name})
+            hint = nearest_name(name, axes.keys() - {name})
             if not hint.startswith("Did"):
                 hint = f'Write "${{{name}}}" for a parameter, or remove the axis.'
             message = "expected a stage that uses it, got none"

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from curvflow.errors import StudyError, nearest
+from curvflow.errors import StudyError
+from curvflow.schemas.keys import normalised
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.axes import Axis
 from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.yaml_source import Path, SourceNode, short_yaml
+from curvflow.schemas.words import nearest_name
 
 REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)((?:\.\w+)*)\}")
-_MISSING = object()
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,10 @@ class Template:
         filled: dict[str, Any] = _fill(self.plain, self._slots, values)
         return filled
 
+    def num_values(self) -> int:
+        """Return the number of values in the parameters as written."""
+        return _num_values(self.plain)
+
     def at(self, path: Path) -> Reference | None:
         """Return the reference that gives the value at a path, None if none does."""
         for reference in self.references:
@@ -84,6 +89,12 @@ def samples(references: Iterable[Reference]) -> Iterator[dict[str, Label]]:
             yield {**first, name: label}
 
 
+def _num_values(plain: Any) -> int:
+    items = plain.values() if isinstance(plain, dict) else plain
+    inner = items if isinstance(plain, dict | list) else ()
+    return 1 + sum(map(_num_values, inner))
+
+
 def _fill(plain: Any, slots: dict[Label, Any], values: list[Any]) -> Any:
     filled = plain.copy()
     for key, slot in slots.items():
@@ -95,16 +106,28 @@ def _fill(plain: Any, slots: dict[Label, Any], values: list[Any]) -> Any:
 
 
 def compile_template(
-    document: Document, stage: str, names: list[str], axes: Mapping[str, Axis]
+    document: Document,
+    stage: str,
+    names: list[str],
+    axes: Mapping[str, Axis],
+    verbatim: Collection[str] = (),
 ) -> Template:
-    """Compile the parameters `names` of a stage, with their references."""
+    """Compile the parameters `names` of a stage; of `verbatim` ones as written."""
+    # All others have the values that enter keys, so that equal keys mean equal calls.
     entry = document.mapping(("stages", stage))
+    plain = {name: entry[name].plain() for name in names}
     references = [
-        reference
+        replace(reference, values=axis.by_label(fields, verbatim=True))
+        if name in verbatim
+        else reference
         for name in names
         for reference in _references(document, stage, (name,), entry[name], axes)
+        for axis, fields in [(reference.axis, reference.fields)]
     ]
-    return Template({name: entry[name].plain() for name in names}, tuple(references))
+    return Template(
+        {k: v if k in verbatim else normalised(v) for k, v in plain.items()},
+        tuple(references),
+    )
 
 
 def _references(
@@ -134,25 +157,13 @@ def _reference(
     name, fields = match[1], tuple(match[2].split(".")[1:])
     if name not in axes:
         message = f"expected an axis of the study, got {short_yaml(text)}"
-        hint = nearest(name, axes) or "The study has no axes."
+        hint = nearest_name(name, axes) or "The study has no axes."
         raise document.error(full, message, hint)
     axis = axes[name]
-    values = {
-        label: _field(value, fields)
-        for label, value in zip(axis.labels, axis.values, strict=True)
-    }
-    lacking = [label for label, value in values.items() if value is _MISSING]
-    if lacking:
-        raise _no_field(document, full, text, axis, lacking)
+    values = axis.by_label(fields)
+    if not values:
+        raise _no_field(document, full, text, axis, axis.lacking(fields))
     return Reference(path, axis, fields, values)
-
-
-def _field(value: Any, fields: tuple[str, ...]) -> Any:
-    for name in fields:
-        if not isinstance(value, dict):
-            return _MISSING
-        value = value.get(name, _MISSING)
-    return value
 
 
 def _no_field(
@@ -165,5 +176,5 @@ def _no_field(
         return document.error(axis.path(lacking[0]), message, hint)
     message = f"expected a field of axis '{axis.name}', got {short_yaml(text)}"
     known = {str(k) for v in axis.values if isinstance(v, dict) for k in v}
-    hint = nearest(written.partition(".")[0], known)
+    hint = nearest_name(written.partition(".")[0], known)
     return document.error(full, message, hint or "Its values are no mappings.")

@@ -11,11 +11,13 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import YAMLError
+from ruamel.yaml.composer import Composer
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from curvflow.errors import Place, StudyError
+from curvflow.schemas.keys import normalised
 from curvflow.schemas.nodes import Label
 
 Path = tuple[Label, ...]
@@ -30,6 +32,39 @@ _CONSTANTS = ("tag:yaml.org,2002:null", "tag:yaml.org,2002:bool")
 # YAML 1.2 has no dates: they are text, like everything else that is no number.
 _TEXTS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp")
 _MERGE = "tag:yaml.org,2002:merge"
+
+# Bounds of a document, its aliases written out; studies by hand hold a thousandth.
+MAX_CHARACTERS = 1_000_000
+MAX_VALUES = 100_000
+MAX_LEVELS = 50
+MAX_BITS = 4000  # of an integer; Python writes no more than 4300 digits
+SHORTER = "Write counts in place of lists, and put data into files."
+
+
+class Extent:
+    """The size of a document, counted while it is read so that reading ends in time."""
+
+    def __init__(self) -> None:
+        self._values = self._characters = 0
+
+    def excess(self, value: object, levels: int) -> str:
+        """Count one value or key; return what is exceeded, empty while nothing is."""
+        self._values += 1
+        self._characters += len(value) if isinstance(value, str) else 0
+        if levels > MAX_LEVELS:
+            return f"expected at most {MAX_LEVELS} levels of nesting, got more"
+        if self._values > MAX_VALUES:
+            return (
+                f"expected at most {MAX_VALUES:,} values, aliases written out, got more"
+            )
+        if self._characters > MAX_CHARACTERS:
+            return (
+                f"expected at most {MAX_CHARACTERS:,} characters, aliases written out, "
+                "got more"
+            )
+        if type(value) is int and value.bit_length() > MAX_BITS:
+            return "expected a number of at most 1,200 digits, got a longer one"
+        return ""
 
 
 @dataclass
@@ -61,6 +96,10 @@ class SourceNode:
             return SourceNode([item.copied() for item in self.value], self.place)
         return self
 
+    def size(self) -> int:
+        """Return the number of values in it, itself counted."""
+        return 1 + sum(item.size() for _, item in self.children())
+
     def plain(self) -> Any:
         """Return the value as plain data."""
         if isinstance(self.value, dict):
@@ -81,7 +120,12 @@ def has_child(item: SourceNode, part: Label) -> bool:
 
 def dotted_path(path: Iterable[Label]) -> str:
     """Return a path as text, `stages.fit.model.hidden.0`."""
-    return ".".join(short_yaml(p) if "\n" in str(p) else str(p) for p in path)
+    return ".".join(map(_part, path))
+
+
+def _part(part: Label) -> str:
+    text = str(part)
+    return short_yaml(part) if "\n" in text or len(text) > _MAX_LENGTH else text
 
 
 def short_yaml(value: object) -> str:
@@ -104,12 +148,29 @@ def one_line_yaml(value: object) -> str:
 
 def parse(text: str, locate: Locate, path: Path = ()) -> SourceNode | None:
     """Parse YAML text to nodes; None if there is none. Lines count from 0."""
+    if len(text) > MAX_CHARACTERS:
+        message = f"expected at most {MAX_CHARACTERS:,} characters, got more"
+        raise StudyError("", message, place=locate(0, 0), hint=SHORTER)
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Composer = _BoundedComposer
     try:
-        node = YAML(typ="safe", pure=True).compose(text)
+        node = yaml.compose(text)
+    except _ExcessError as error:
+        place = locate(error.problem_mark.line, error.problem_mark.column)
+        raise StudyError("", error.problem, place=place, hint=SHORTER) from None
     except YAMLError as error:
         problem: StudyError = _syntax_error(error, text, locate)
         raise problem from None
+    except Exception as error:  # ruamel's own, of code points that there are not, say
+        message = f"expected YAML, got what cannot be read ({error})"
+        place = locate(yaml.reader.line, yaml.reader.column)
+        hint = "Look at quotes and backslashes up to there."
+        raise StudyError("", _on_one_line(message), place=place, hint=hint) from None
     return None if node is None else _Reader(locate).read(node, path)
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _syntax_error(error: YAMLError, text: str, locate: Locate) -> StudyError:
@@ -136,11 +197,34 @@ def _syntax_hint(problem: str, written: str) -> str:
     return "Look at brackets, quotes, colons and indentation up to there."
 
 
+class _ExcessError(MarkedYAMLError):
+    """The text exceeds a bound."""
+
+
+class _BoundedComposer(Composer):
+    """Ends once a text nests too deeply or holds too much, before it costs anything."""
+
+    def __init__(self, loader: Any = None) -> None:
+        super().__init__(loader)
+        self._levels, self._extent = 0, Extent()
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        message = self._extent.excess(None, self._levels)
+        if message:
+            mark = self.parser.peek_event().start_mark
+            raise _ExcessError(problem=message, problem_mark=mark)
+        self._levels += 1
+        node = super().compose_node(parent, index)
+        self._levels -= 1
+        return node
+
+
 class _Reader:
     """Turns ruamel's nodes into source nodes."""
 
     def __init__(self, locate: Locate) -> None:
         self.locate = locate
+        self.extent = Extent()
         self.constructor = YAML(typ="safe", pure=True).constructor
         self.open: list[Node] = []
 
@@ -150,7 +234,13 @@ class _Reader:
     def error(self, node: Node, path: Path, message: str, hint: str) -> StudyError:
         return StudyError(dotted_path(path), message, place=self.place(node), hint=hint)
 
+    def count(self, node: Node, value: object, path: Path) -> None:
+        if message := self.extent.excess(value, len(self.open)):
+            raise self.error(node, path, message, SHORTER)
+
     def read(self, node: Node, path: Path) -> SourceNode:
+        if not isinstance(node, ScalarNode):  # which counts itself
+            self.count(node, None, path)
         if any(node is parent for parent in self.open):
             message = f"expected plain data, got the anchor '{node.anchor}' in itself"
             raise self.error(node, path, message, "Write the value out.")
@@ -187,24 +277,25 @@ class _Reader:
             hint = "Write the keys out, or alias the whole value."
             raise self.error(node, path, "expected a key, got the merge '<<'", hint)
         key = self.scalar(node, path) if isinstance(node, ScalarNode) else None
-        if not isinstance(key, str | int | float):
-            got = (
-                short_yaml(key) if isinstance(node, ScalarNode) else "a list or mapping"
-            )
-            message = f"expected text or a number as a key, got {got}"
-            raise self.error(node, path, message, "Put the key in quotes.")
-        return key
+        if isinstance(key, str | int | float):
+            normal: Label = normalised(key)
+            return normal
+        got = short_yaml(key) if isinstance(node, ScalarNode) else "a list or mapping"
+        message = f"expected text or a number as a key, got {got}"
+        raise self.error(node, path, message, "Put the key in quotes.")
 
     def scalar(self, node: Node, path: Path) -> Label | None:
-        if node.tag in _TEXTS or (node.tag in _NUMBERS and ":" in node.value):
+        is_text = node.tag in _TEXTS or (node.tag in _NUMBERS and ":" in node.value)
+        if is_text and isinstance(node, ScalarNode):
+            self.count(node, node.value, path)
             return str(node.value)  # ruamel reads 12:30 as 750, as YAML 1.1 did
-        if node.tag not in _NUMBERS + _CONSTANTS:
+        if not isinstance(node, ScalarNode) or node.tag not in _NUMBERS + _CONSTANTS:
             tag = str(node.tag).replace("tag:yaml.org,2002:", "!!")
             message = f"expected plain data, got the tag '{tag}'"
             raise self.error(node, path, message, "Remove the tag.")
         try:
             value: Label | None = self.constructor.construct_object(node)
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, IndexError, OverflowError):
             message = (
                 f"expected a value that fits its tag, got {short_yaml(node.value)}"
             )
@@ -212,6 +303,7 @@ class _Reader:
         if isinstance(value, float) and not math.isfinite(value):
             message = f"expected a finite number, got {node.value}"
             raise self.error(node, path, message, "Write a number.")
+        self.count(node, value, path)
         return value
 
 
