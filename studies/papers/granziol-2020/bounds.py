@@ -27,11 +27,8 @@ class Bounds(curvflow.Params):
     ],
 )
 def bounds(params: Bounds) -> dict[str, float]:
-    """Factors of (λ₁ - λ_n) tan² in equations 4.5 and 4.6, λ_n being 0.
-
-    1 / c(2 gap - 1)² with the Chebyshev polynomial c of order m - 1, and
-    gap^(-2 (m - 1)): the numbers printed have this exponent, the equation 2 m - 1.
-    """
+    """Factors of (λ₁ - λ_n) tan² in equations 4.5 and 4.6, λ_n being 0."""
+    # The numbers printed have the exponent 2 (m - 1), equation 4.6 has 2 m - 1.
     order = params.steps - 1
     chebyshev = math.cosh(order * math.acosh(2 * params.gap - 1))
     lanczos, power = chebyshev**-2, params.gap ** (-2 * order)

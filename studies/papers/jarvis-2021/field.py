@@ -28,7 +28,7 @@ class Weights(curvflow.Params):
     ],
 )
 def field(params: Weights) -> dict[str, float]:
-    """Steps -H w of Metric and -w of L2 at f(x) = w₂ w₁ x, a teacher's loss at x = 1."""
+    """Steps -H w of Metric and -w of L2 for f(x) = w₂ w₁ x and a teacher, at x = 1."""
     w = np.array([params.first, params.second])
     network = torch.nn.Sequential(
         torch.nn.Linear(1, 1, bias=False), torch.nn.Linear(1, 1, bias=False)
