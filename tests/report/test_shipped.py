@@ -93,6 +93,7 @@ def test_a_shipped_study_runs_and_its_page_holds_all_of_it(
     path, shared_store, made_up, tmp_path, monkeypatch
 ):
     monkeypatch.setenv(VARIABLE, str(made_up))
+    monkeypatch.syspath_prepend(path.parent)  # for kinds next to the study
     text = path.read_text(encoding="utf-8")
     if "use: data.mnist" in text:
         real.read("mnist")

@@ -18,7 +18,10 @@ def validator():
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=[path.stem for path in STUDIES])
-def test_a_shipped_study_is_accepted_with_each_of_its_profiles(path, validator):
+def test_a_shipped_study_is_accepted_with_each_of_its_profiles(
+    path, validator, monkeypatch
+):
+    monkeypatch.syspath_prepend(path.parent)  # for kinds next to the study
     text = path.read_text(encoding="utf-8")
     study = load_study(text, file=path.name)
     assert [error.message for error in validator.iter_errors(study.document)] == []
