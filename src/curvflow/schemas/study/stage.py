@@ -88,8 +88,9 @@ def _num_checkpoints(params: Params) -> int:
     # Counted before the kind lists them, as the list alone may exceed the memory.
     every = getattr(getattr(params, "checkpoints", None), "every", None)
     epochs = getattr(params, "epochs", None)
-    is_grid = type(every) is int and type(epochs) is int and every > 0
-    return epochs // every + 1 if is_grid else 0
+    if not isinstance(every, int) or not isinstance(epochs, int) or every < 1:
+        return 0
+    return epochs // every + 1
 
 
 @dataclass(frozen=True, eq=False)
