@@ -16,9 +16,11 @@ user's too.
 from __future__ import annotations
 
 import argparse
+import io
 import random
 import re
 import subprocess
+import tarfile
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -90,19 +92,26 @@ def git(repository: str, *words: str) -> str:
     return subprocess.run(command, capture_output=True, check=True, text=True).stdout
 
 
+def files_of(repository: str, commit: str, package: str) -> Iterator[tuple[str, str]]:
+    """Yield the Python files of a package as of a commit, and their texts."""
+    command = ["git", "-C", repository, "archive", commit, "--", package]
+    packed = subprocess.run(command, capture_output=True, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        for member in archive:
+            if member.name.endswith(".py") and (file := archive.extractfile(member)):
+                yield member.name, file.read().decode()
+
+
 class exported:  # noqa: N801 # reads as a verb where it is used
     """A package as of a commit, under another name, in a temporary folder."""
 
     def __init__(self, repository: str, commit: str, package: str) -> None:
         self._folder = tempfile.TemporaryDirectory()
         target, old = Path(self._folder.name), Path(package).name
-        files = git(repository, "ls-tree", "-r", "--name-only", commit, f"{package}/")
-        for file in files.splitlines():
-            if file.endswith(".py"):
-                text = git(repository, "show", f"{commit}:{file}")
-                place = target / NAME / Path(file).relative_to(package)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_text(re.sub(rf"\b{old}\b", NAME, text))
+        for file, text in files_of(repository, commit, package):
+            place = target / NAME / Path(file).relative_to(package)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(re.sub(rf"\b{old}\b", NAME, text))
 
     def __enter__(self) -> Path:
         return Path(self._folder.name)

@@ -91,13 +91,13 @@ def test_store_and_page_hold_no_absolute_path_user_or_host(failed, tmp_path):
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ('File "/opt/x/y.py", line 3', 'File "y.py", line 3'),
-        ('File "/opt/my own/y.py", line 3', 'File "y.py", line 3'),
+        ('File "/srv/x/y.py", line 3', 'File "y.py", line 3'),
+        ('File "/srv/my own/y.py", line 3', 'File "y.py", line 3'),
         ("no file '/scratch/me/data.npz'", "no file 'data.npz'"),
         ("s3://bucket/a/b and http://host/a/b", "s3://bucket/a/b and http://host/a/b"),
         ("loss / parameter^2, 1/2/3, a/b/c", "loss / parameter^2, 1/2/3, a/b/c"),
         ("<string>, ./a/b, ../a/b", "<string>, ./a/b, ../a/b"),
-        ("/tmp", "/tmp"),
+        ("/srv", "/srv"),
         ("", ""),
     ],
 )

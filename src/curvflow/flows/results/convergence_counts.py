@@ -32,22 +32,21 @@ def verdicts(view: View, store: Store) -> Counter[str]:
     """
     kind = _kind(view)
     judges = _judges(kind)
-    counts: Counter[str] = Counter()
-    stated: Counter[Digests] = Counter()
+    judged: list[str | Digests] = []
     unread: dict[Digests, Receipt] = {}
     for number, receipt in enumerate(view.receipts):
         if kind is None or receipt is None:
             continue
         if names := [name for name in judges if name in receipt.parts]:
             digests = tuple((name, receipt.parts[name]) for name in names)
-            stated[digests] += 1
+            judged.append(digests)
             if view.status(number) != "removed":
                 unread.setdefault(digests, receipt)
-        elif word := inherited(kind, receipt):
-            counts[word] += 1
-    for digests, word in _read(store, unread).items():
-        counts[word] += stated[digests]
-    return counts
+        else:
+            judged.append(inherited(kind, receipt))
+    known = _read(store, unread)
+    words = (item if isinstance(item, str) else known.get(item) for item in judged)
+    return Counter(word for word in words if word)
 
 
 def inherited(kind: Kind, receipt: Receipt) -> str:
