@@ -23,6 +23,7 @@ from curvflow.flows.plan.plan import Plan
 from curvflow.flows.plan.why.cost import Costs
 from curvflow.schemas.options import RunOptions
 from curvflow.schemas.records.receipts import RunRecord
+from curvflow.schemas.words import printable
 from curvflow.stores.base import Store
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ class InNotebook(Unwatched):
 
     def tell(self, message: str) -> None:
         """Write a line below."""
-        self._lines.append(message)
+        self._lines.append(printable(message))
         self._draw(at_once=True)
 
     def warn(self, message: str) -> None:
