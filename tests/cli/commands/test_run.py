@@ -133,6 +133,7 @@ def test_cuda_is_refused_by_name_where_there_is_none(curvflow, study):
     assert "expected a CUDA device" in said.err
 
 
+@pytest.mark.processes
 def test_ctrl_c_twice_stops_at_once_with_exit_code_130(study):
     (study.parent / "nets.py").write_text(
         "import pathlib, time\n"
