@@ -202,8 +202,10 @@ class ZarrPayload:
 
     def _read(self, name: str, array: ZarrArray, start: int, stop: int) -> Array:
         with _corruption(self._payload, start, name):
-            for slot in range(start, stop):
-                if array.size and not self._holds(_chunk(name, array, slot)):
+            step = (array.shards or array.chunks)[0]
+            for row in range(start // step, -(-stop // step)) if array.size else ():
+                if not self._holds(_chunk(name, array, row)):
+                    slot = max(start, row * step)
                     raise corrupt_payload(self._payload, slot, f"{name} has no chunk")
             values = np.asarray(array[start:stop])
         return (
@@ -223,6 +225,5 @@ def _opened(path: Path) -> tuple[Store, list[str], Callable[[str], bool]]:
     return ZipStore(path, mode="r"), variables, names.__contains__
 
 
-def _chunk(name: str, array: ZarrArray, slot: int) -> str:
-    row = slot // (array.shards or array.chunks)[0]
+def _chunk(name: str, array: ZarrArray, row: int) -> str:
     return "/".join([name, "c", str(row), *["0"] * (array.ndim - 1)])

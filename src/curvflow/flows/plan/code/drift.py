@@ -48,6 +48,7 @@ class Accepted:
     def __init__(self, index: Index, codes: Fingerprints) -> None:
         """Join the fingerprints that settlements call the same."""
         self._index, self._codes = index, codes
+        self._comparable: dict[str, bool] = {}
         self._untouched: dict[str, bool] = {}
         self._groups: dict[str, set[str]] = {}
         for settlement in index.settlements:
@@ -84,8 +85,10 @@ class Accepted:
         return now != "" and now in self.alike(then)
 
     def _is_comparable(self, then: str) -> bool:
-        record = self._index.codes.get(then)
-        return record is not None and _is_of_today(record)
+        if then not in self._comparable:  # thousands of nodes share their code
+            record = self._index.codes.get(then)
+            self._comparable[then] = record is not None and _is_of_today(record)
+        return self._comparable[then]
 
     def _is_untouched(self, then: str) -> bool:
         if then not in self._untouched:
