@@ -58,7 +58,8 @@ def test_a_study_reads_back_from_its_yaml_as_it_was(axes, profiles):
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=[path.stem for path in SHIPPED])
-def test_a_shipped_study_reads_back_from_its_yaml_as_it_was(path):
+def test_a_shipped_study_reads_back_from_its_yaml_as_it_was(path, monkeypatch):
+    monkeypatch.syspath_prepend(path.parent)  # for kinds next to the study
     text = path.read_text(encoding="utf-8")
     study = curvflow.Study.from_yaml(text)
     built = curvflow.Study(
