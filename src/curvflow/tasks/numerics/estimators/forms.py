@@ -20,6 +20,11 @@ MANY = 1e7
 
 # That signs are all the same, so that their draws agree.
 CHANCE = 1e-6
+# Vectors in which the signs of two given dimensions are all alike, or all opposite, by
+# a chance of 3 %, so that intervals of 95 % may go by how their draws spread.
+FEW = 6
+# Errors of draws that differ by rounding alone, against those of their law.
+EQUAL = 1e-9
 
 # Draws whose spread weighs as much as their law.
 WORTH = 20
@@ -78,8 +83,8 @@ class FormErrors:
     def error(self) -> Error:
         """Return the standard error of the mean, (M,); NaN of fewer than two vectors.
 
-        Of few signs in few dimensions, which may be the same, it is that of Gaussian
-        vectors, which is never less.
+        Of few signs, as `spread_tells` has it, it is that of Gaussian vectors, which is
+        never less: they may all see a coupling with one sign.
         """
         count = 0 if self._squares_MS is None else self._squares_MS.shape[1]
         if self._squares_MS is None or count < 2:
@@ -87,25 +92,47 @@ class FormErrors:
             unknown_M = torch.full((models,), torch.nan, dtype=torch.float64)
             return Error(unknown_M, torch.zeros_like(unknown_M))
         squares_MS = self._squares_MS.cpu()
-        by_entries = self._signs and differ(self._means_MD.shape[1], count)
+        by_entries = self._signs and spread_tells(self._means_MD.shape[1], count)
         least = count - 1 if self._signs else count
         half_M = self._apart_M.cpu() / least if by_entries else squares_MS.mean(1)
+        if by_entries and not pairs_differ(self._means_MD.shape[1], count):
+            law_M = squares_MS.mean(1)
+            half_M = torch.where(half_M <= EQUAL**2 * law_M, law_M, half_M)
         freedom_M = freedom(half_M, squares_MS, least=least)
         return Error((2 * half_M / count).sqrt(), freedom_M)
 
 
-def differ(size: int, count: int) -> bool:
-    """Return whether random signs in so many dimensions are surely not all the same.
+def spread_tells(size: int, count: int) -> bool:
+    """Return whether the spread of the forms of random signs tells their error.
 
     Args:
         size: D.
         count: vectors of signs.
 
     Returns:
-        Whether all are the same, but for their sign, by chance of CHANCE at most. In
-        one dimension they are, and know it without error.
+        Whether all signs are the same, but for their sign, by chance of CHANCE at most,
+        and those of any two dimensions by less than the intervals may miss. In one
+        dimension they are the same, and know it without error.
     """
-    return size == 1 or (size - 1) * (count - 1) >= -math.log2(CHANCE)
+    enough = (size - 1) * (count - 1) >= -math.log2(CHANCE)
+    return size == 1 or (count >= FEW and enough)
+
+
+def pairs_differ(size: int, count: int) -> bool:
+    """Return whether random signs surely see any two dimensions with both signs.
+
+    Else the forms of a matrix that couples two of them alone may all be equal, and tell
+    its trace with the same error.
+
+    Args:
+        size: D.
+        count: vectors of signs.
+
+    Returns:
+        Whether the signs of two dimensions are alike in all of them, or opposite, by
+        chance of CHANCE at most. In one dimension there is no other.
+    """
+    return size == 1 or count - 1 >= -math.log2(CHANCE)
 
 
 def freedom(half_M: Tensor, squares_MS: Tensor, *, least: float) -> Tensor:
@@ -166,7 +193,7 @@ def shrunk(draws: Error, law: Error, *, size: int) -> Error:
     The law is known of the first draw on, but is an upper bound for signs, which see a
     diagonal without error; the spread of many draws is right for any law. So the draws
     have the weight of their freedom, and the law that of WORTH draws. Equal draws have
-    no error, unless they are few signs in few dimensions, which may be the same.
+    no error if they are many; few signs may be equal by chance, and keep the law.
 
     Args:
         draws: by the spread of the draws; NaN of one draw.
@@ -176,9 +203,12 @@ def shrunk(draws: Error, law: Error, *, size: int) -> Error:
     Returns:
         The error, element by element; its freedom is that of the mean of logarithms.
     """
+    count = int(draws.freedom.max()) + 1
     weight = draws.freedom / (draws.freedom + WORTH)
-    if not differ(size, int(draws.freedom.max()) + 1):
+    if not spread_tells(size, count):
         weight = torch.zeros_like(weight)
+    if not pairs_differ(size, count):
+        weight = weight.masked_fill(draws.sem <= EQUAL * law.sem, 0)
     weight = torch.where(law.sem.isnan(), 1.0, weight.masked_fill(draws.sem.isnan(), 0))
     sem = _to(law.sem, 1 - weight) * _to(draws.sem, weight)
     parts = _of(1 - weight, law.freedom) + _of(weight, draws.freedom)
