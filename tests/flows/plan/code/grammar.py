@@ -215,6 +215,131 @@ FORMS = {
         "N = []\nN_i = N_c()\nN_v = N_i.p",
         "N[0]",
     ),
+    "a builtin's name in a comprehension": (
+        "N = []\nN_v = [len(X) for len in (N.append,)]",
+        "N[0]",
+    ),
+    "a builtin's name in a class": (
+        "N = []\nclass N_c:\n    len = N.append\n    v = len(X)",
+        "N[0]",
+    ),
+    "a method by another name": (
+        "import itertools\nN = []\nN_f = N.append\n"
+        "N_v = list(itertools.starmap(N_f, [(X,)]))",
+        "N[0]",
+    ),
+    "a key by another name": (
+        "N = []\nN_f = N.append\nN_v = sorted([X], key=N_f)",
+        "N[0]",
+    ),
+    "a key with a default": (
+        "N = []\nN_v = sorted([X], key=lambda i, len=N.append: len(i) or 0)",
+        "N[0]",
+    ),
+    "a parameter of a builtin's name": (
+        "N = []\nN_v = sorted([N.append], key=lambda len: len(X) or 0)",
+        "N[0]",
+    ),
+    "a default's factory": (
+        "import dataclasses\nN = []\n@dataclasses.dataclass\nclass N_c:\n"
+        "    v: object = dataclasses.field(default_factory=lambda: N.append(X))\n"
+        "N_i = N_c()",
+        "N[0]",
+    ),
+    "an annotation": ("N = []\ndef N_f(x: N.append(X)):\n    pass", "N[0]"),
+    "an annotated name": ("N = []\nN_v: N.append(X) = 0", "N[0]"),
+    "a metaclass's property": (
+        "N = []\nclass N_m(type):\n    @property\n    def p(cls):\n"
+        "        N.append(X)\nclass N_c(metaclass=N_m):\n    pass\nN_v = N_c.p",
+        "N[0]",
+    ),
+    "checked by nobody": (
+        "TYPE_CHECKING = 1\nif TYPE_CHECKING:\n    N = X",
+        "N",
+    ),
+    "checked at run time": (
+        "import types as t\nt.TYPE_CHECKING = 1\nif t.TYPE_CHECKING:\n    N = X",
+        "N",
+    ),
+    "checked by a reader": (
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    N = 1\n"
+        "else:\n    N = X",
+        "N",
+    ),
+    "checked never": (
+        "TYPE_CHECKING = False\nif not TYPE_CHECKING:\n    N = X",
+        "N",
+    ),
+    "a metaclass taken apart": (
+        "N = []\nclass N_m(type):\n    def __iter__(cls):\n        N.append(X)\n"
+        "        return iter(())\nclass N_c(metaclass=N_m):\n    pass\nN_v = [*N_c]",
+        "N[0]",
+    ),
+    "a metaclass that holds": (
+        "N = []\nclass N_m(type):\n    def __contains__(cls, x):\n        N.append(X)\n"
+        "class N_c(metaclass=N_m):\n    k = 1\nN_v = N_c.k\nN_w = 1 in N_c",
+        "N[0]",
+    ),
+    "a metaclass that reads": (
+        "N = []\nclass N_m(type):\n    def __getattribute__(cls, x):\n"
+        "        N.append(X)\nclass N_c(metaclass=N_m):\n    k = 1\nN_v = N_c.k",
+        "N[0]",
+    ),
+    "a metaclass in a class": (
+        "N = []\nclass N_m(type):\n    def __set_name__(cls, o, n):\n"
+        "        N.append(X)\nclass N_c(metaclass=N_m):\n    pass\n"
+        "class N_d:\n    k = N_c",
+        "N[0]",
+    ),
+    "a metaclass that makes": (
+        "N = []\nclass N_m(type):\n    def __new__(m, *a):\n        N.append(X)\n"
+        "        return super().__new__(m, *a)\nclass N_c(metaclass=N_m):\n    pass",
+        "N[0]",
+    ),
+    "a class taken apart": (
+        "N = []\nclass N_c:\n    def __class_getitem__(cls, k):\n"
+        "        N.append(k)\nN_v = N_c[X]",
+        "N[0]",
+    ),
+    "an enumeration's own value": (
+        "import enum\nN = []\nclass N_c(enum.Enum):\n"
+        "    def _generate_next_value_(*a):\n        N.append(X)\n        return 1\n"
+        "    k = enum.auto()",
+        "N[0]",
+    ),
+    "an enumeration's members": (
+        "import enum\nN = []\nclass N_c(enum.Enum):\n    def __init__(self, v):\n"
+        "        N.append(X)\n    k = 1",
+        "N[0]",
+    ),
+    "a decorator that wraps": (
+        "import functools\ndef N_d(f):\n    @functools.wraps(f)\n"
+        "    def inner(*a):\n        return f(*a)\n    return inner\n@N_d\n"
+        "def N():\n    return X",
+        "N()",
+    ),
+    "a wrapper's default": (
+        "N = []\ndef N_d(f):\n    def inner(v=N.append(X)):\n        return v\n"
+        "    return inner\n@N_d\ndef N_f():\n    pass",
+        "N[0]",
+    ),
+    "a decorator with an argument": (
+        "def N_d(v):\n    def into(f):\n        def inner():\n            return v\n"
+        "        return inner\n    return into\n@N_d(X)\ndef N():\n    return 0",
+        "N()",
+    ),
+    "the first of a table": (
+        "N_t = {'a': [X, 0]}\nN = max(N_t.values(), key=len)",
+        "N[0]",
+    ),
+    "what a library keeps": (
+        "import contextvars\nN = contextvars.ContextVar('N', default=X)",
+        "N.get()",
+    ),
+    "a library's own": (
+        "import math\nN_f = math.tau\nmath.tau = X",
+        "__import__('math').tau",
+    ),
     "a decorator that replaces": (
         "def N_d(f):\n    return lambda: X\n@N_d\ndef N():\n    return 0",
         "N()",

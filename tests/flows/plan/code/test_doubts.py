@@ -66,7 +66,9 @@ REASONS = {
     "T = {}\nA = T\nA['x'] = 1\n": "line 3: an assignment to a part of something",
     "T = {}\nold = T.setdefault('a', 1)\n": "line 2: a call of the project's `T`",
     "X = 1\nX = 2\n": "line 2: X is bound again",
-    "def f(x): return x\n@f\ndef g(): pass\n": "line 2: a decorator that may register",
+    "T = []\ndef f(x):\n    T.append(x)\n    return x\n@f\ndef g(): pass\n": (
+        "line 5: a decorator that may register"
+    ),
     "def __getattr__(name): pass\n": "line 1: a module's __getattr__",
     "def f():\n    return globals()\n": "line 2: `globals`",
     "if X := 1:\n    pass\n": "line 1: a condition at module level",

@@ -18,7 +18,6 @@ from curvflow.flows.plan.code.modules import (
     FUNCTIONS,
     Module,
     bindings,
-    is_for_checkers,
     is_main,
 )
 from curvflow.flows.plan.code.normal import (
@@ -35,20 +34,11 @@ _READING = frozenset(
     f"?{name}"
     for name in (
         *("bytes.fromhex", "dict.fromkeys", "float.fromhex", "str.maketrans"),
-        *(
-            "abs",
-            "all",
-            "any",
-            "bool",
-            "bytes",
-            "complex",
-            "dict",
-            "divmod",
-            "enumerate",
-        ),
-        *("float", "format", "frozenset", "hasattr", "int", "isinstance", "issubclass"),
-        *("len", "list", "max", "min", "object", "pow", "print", "range", "repr"),
-        *("reversed", "round", "set", "slice", "sorted", "str", "sum", "tuple", "zip"),
+        *("abs", "all", "any", "bool", "bytes", "complex", "dict", "divmod"),
+        *("enumerate", "float", "format", "frozenset", "hasattr", "int"),
+        *("isinstance", "issubclass", "len", "list", "max", "min", "object", "pow"),
+        *("print", "range", "repr", "reversed", "round", "set", "slice", "sorted"),
+        *("str", "sum", "tuple", "zip"),
     )
 )
 # They keep a function that is given to them for later.
@@ -57,37 +47,52 @@ _KEEPING = frozenset(
         *("?property", "?staticmethod", "?classmethod", "collections.defaultdict"),
         *("functools.partial", "functools.lru_cache", "functools.cache"),
         *("functools.cached_property", "functools.wraps", "functools.total_ordering"),
-        *("dataclasses.field", "dataclasses.replace", "numpy.vectorize"),
+        *("dataclasses.field", "dataclasses.replace"),
+        *("numpy.vectorize", "torch.vmap"),
         *("pydantic.AfterValidator", "pydantic.BeforeValidator", "pydantic.Field"),
         *("pydantic.Discriminator", "pydantic.PlainValidator", "torch.compile"),
-        *("pydantic.WrapValidator", "torch.vmap"),
+        "pydantic.WrapValidator",
     }
 )
-# Their functions change nothing that they are given, but for the names below.
+# Their functions neither change nor call what they are given, but for the names below.
 _HARMLESS = frozenset(
     {
-        *("abc", "collections", "contextlib", "dataclasses", "datetime", "decimal"),
-        *("enum", "fractions", "functools", "itertools", "logging", "math", "numpy"),
-        *("os", "pathlib", "pydantic", "re", "scipy", "string", "torch", "types"),
-        *("typing", "typing_extensions", "xarray", OWN),
+        *("abc", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions"),
+        *("json", "logging", "math", "numpy", "os", "pathlib", "platform", "pydantic"),
+        *("re", "string", "time", "torch", "typing", "typing_extensions", "warnings"),
+        *("xarray", OWN),
     }
 )
+_ARRAYS = ("numpy", "torch")
 _CHANGING = frozenset(
     {
         *("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"),
-        *("reduce", "singledispatch", "singledispatchmethod", "register"),
+        *("singledispatch", "singledispatchmethod", "register"),
         *("fromfunction", "apply_along_axis", "apply_over_axes", "piecewise"),
     }
 )
-_DECORATING = frozenset({*_HARMLESS, "jax", "numba"})
+_DECORATING = frozenset(
+    {*_HARMLESS, "collections", "contextlib", "functools", "jax", "numba", "types"}
+)
 _SETTING = (["setter"], ["getter"], ["deleter"])  # of a property
 # With one of these any name of the module can be meant, or replaced.
-_HIDING = frozenset({"?exec", "?eval", "?globals", "?__import__", "?breakpoint"})
+_HIDING = frozenset(
+    {
+        *("?exec", "?eval", "?globals", "?__import__", "?breakpoint", "sys.modules"),
+        *("sys._getframe", "inspect.currentframe", "inspect.stack", "gc.get_objects"),
+    }
+)
 _HIDDEN = frozenset({"__subclasses__", "__globals__", "__builtins__", "f_globals"})
 # They run when a class is made, of a base and of a metaclass.
 _SUBCLASSING = frozenset({"__init_subclass__", "__class_getitem__", "__mro_entries__"})
 _CREATING = frozenset({"__init__", "__new__", "__prepare__", "mro", *_SUBCLASSING})
+# Methods of a metaclass that do not run where its class is bound, or is asked for an
+# attribute.
+_READ = frozenset({"__contains__", "__iter__", "__len__", "__repr__", "__str__"})
+_METACLASSES = (["type"], ["abc.ABCMeta"], ["ABCMeta"], ["enum.EnumMeta"], ["EnumMeta"])
+_MADE: frozenset[str] = frozenset()  # all may run where a class is called or derived
 _HOOKS = frozenset({"__getattr__", "__dir__"})  # of a module
+_LOCAL = Meaning("?of this scope")
 
 
 class _DoubtError(Exception):
@@ -109,6 +114,14 @@ def doubt_of(names: Names, module: Module) -> str:
 class _Judge:
     def __init__(self, names: Names, module: Module) -> None:
         self._names, self._module = names, module
+        # Names of classes and comprehensions around, which hide those of the module.
+        self._hidden: set[str] = set()
+        self._has_annotations = not any(
+            isinstance(node, ast.ImportFrom)
+            and node.module == "__future__"
+            and any(alias.name == "annotations" for alias in node.names)
+            for node in module.body
+        )
 
     def judge(self) -> None:
         for statement in self._module.body:
@@ -142,8 +155,10 @@ class _Judge:
         self._runs(statement.value)
 
     def _choice(self, statement: ast.If) -> None:
-        is_idle = is_for_checkers(statement.test) or is_main(statement.test)
-        if statement.orelse or not is_idle:
+        if self._module.is_for_checkers(statement.test):
+            for other in statement.orelse:
+                self._statement(other)
+        elif statement.orelse or not is_main(statement.test):
             raise _DoubtError(statement, "a condition at module level")
 
     def _assignment(self, statement: ast.Assign | ast.AnnAssign) -> None:
@@ -151,6 +166,7 @@ class _Judge:
             targets = statement.targets
         else:
             targets = [statement.target]
+            self._annotation(statement.annotation)
         if statement.value is not None:
             self._runs(statement.value)
         for target in targets:
@@ -190,8 +206,8 @@ class _Judge:
     def _bound_once(self, statements: Sequence[ast.stmt]) -> None:
         """Refuse names that several statements bind; those of a `try` are one."""
         count: Counter[str] = Counter()
-        for statement in statements:
-            if isinstance(statement, ast.If) or self._is_overload(statement):
+        for statement in _that_run(statements):
+            if self._is_overload(statement):
                 continue
             bound = bindings([statement], self._module.package)
             # `import a.b` and `import a.c` bind the same package.
@@ -225,31 +241,89 @@ class _Judge:
         for default in (*arguments.defaults, *arguments.kw_defaults):
             if default is not None:
                 self._runs(default)
+        self._annotation(function.returns)
+        for argument in ast.walk(arguments):
+            if isinstance(argument, ast.arg):
+                self._annotation(argument.annotation)
+
+    def _annotation(self, annotation: ast.expr | None) -> None:
+        if annotation is not None and self._has_annotations:
+            for node in ast.walk(annotation):
+                if isinstance(node, ast.Call | ast.NamedExpr):
+                    raise _DoubtError(node, "an annotation that runs code")
 
     def _decorator(self, decorator: ast.expr) -> None:
-        text = self._meaning(decorator).text
-        is_known = text in _KEEPING or text.partition(".")[0] in _DECORATING
-        if not is_known or text.rpartition(".")[2] in _CHANGING:
+        meaning = self._meaning(decorator)
+        is_known = (
+            meaning.text in _KEEPING or meaning.text.partition(".")[0] in _DECORATING
+        )
+        is_own = _is_own(meaning.text)
+        if meaning.text.rpartition(".")[2] in _CHANGING or not (
+            is_own or is_known or self._only_wraps(decorator)
+        ):
             raise _DoubtError(decorator, "a decorator that may register")
         if isinstance(decorator, ast.Call):
             for argument in _arguments(decorator):
                 self._runs(argument)
 
+    def _only_wraps(self, decorator: ast.expr) -> bool:
+        """Return whether a decorator of the project returns a function, and no more."""
+        meaning = self._meaning(decorator)
+        parts = self._parts(meaning)
+        function = parts[0] if len(parts) == 1 else None
+        home = self._names.module((meaning.definition or "").partition(":")[0])
+        for _ in range(2 if isinstance(decorator, ast.Call) else 1):
+            if home is None or not isinstance(function, ast.FunctionDef):
+                return False
+            inner = [s for s in function.body if isinstance(s, ast.FunctionDef)]
+            others = [s for s in function.body if s not in inner]
+            is_idle = all(map(_only_returns, others)) and all(
+                self._defines(home, nested) for nested in inner
+            )
+            if not is_idle:
+                return False
+            function = inner[0] if inner else None
+        return True
+
+    def _defines(self, home: Module, function: ast.FunctionDef) -> bool:
+        """Return whether defining a function runs nothing but `functools.wraps`."""
+        run = [*function.args.defaults, *function.args.kw_defaults, function.returns]
+        run += [argument.annotation for argument in _parameters(function.args)]
+        calls = any(
+            isinstance(node, ast.Call)
+            for part in run
+            if part
+            for node in ast.walk(part)
+        )
+        return not calls and all(
+            self._names.spelt(home, decorator).text == "functools.wraps"
+            for decorator in function.decorator_list
+        )
+
     def _class(self, cls: ast.ClassDef) -> None:
         for decorator in cls.decorator_list:
             self._decorator(decorator)
         for base in cls.bases:
-            self._runs(base)
-            if self._has(self._meaning(base), _SUBCLASSING):
+            meaning = self._meaning(base)
+            if self._has(meaning, _SUBCLASSING) or self._is_live(meaning, _MADE):
                 raise _DoubtError(cls, "a subclass that its base may register")
+            # An enumeration calls its own methods while it is made.
+            if meaning.text.startswith("enum.") and any(
+                _is_special(m) and m.name != "__contains__" for m in _methods(cls)
+            ):
+                raise _DoubtError(cls, "an enumeration with a method of its own making")
+            self._runs(base)
         for keyword in cls.keywords:
             self._runs(keyword.value)
             if keyword.arg == "metaclass" and self._has(
                 self._meaning(keyword.value), _CREATING
             ):
                 raise _DoubtError(cls, "a metaclass that may register")
+        around, inner = self._hidden, bindings(cls.body, self._module.package)
+        self._hidden = {*around, *inner.assigned, *inner.imported}
         for statement in cls.body:
             self._member(cls, statement)
+        self._hidden = around
 
     def _member(self, cls: ast.ClassDef, statement: ast.stmt) -> None:
         match statement:
@@ -261,7 +335,8 @@ class _Judge:
                 if not all(map(_names_alone, targets)):
                     raise _DoubtError(statement, "an assignment to a part of something")
                 self._runs(value)
-            case ast.AnnAssign(target=ast.Name(), value=given):
+            case ast.AnnAssign(target=ast.Name(), value=given, annotation=annotation):
+                self._annotation(annotation)
                 if given is not None:
                     self._runs(given)
             case ast.Expr(value=ast.Constant()) | ast.Pass():
@@ -274,16 +349,29 @@ class _Judge:
 
     def _runs(self, expression: ast.expr) -> None:
         """Refuse an expression that may change another name when it is evaluated."""
-        for node in _evaluated(expression):
+        around = self._hidden
+        self._hidden = {*around, *_bound_within(expression)}
+        nodes = list(_evaluated(expression))
+        # Bound as it is, or asked for an attribute.
+        idle = [expression, *(n.value for n in nodes if isinstance(n, ast.Attribute))]
+        for node in nodes:
             if isinstance(node, ast.NamedExpr):
                 raise _DoubtError(node, "an assignment within an expression")
             if isinstance(node, ast.Call):
                 self._call(node)
+            if isinstance(node, ast.Name) and self._is_live(
+                self._meaning(node), _READ if node in idle else _MADE
+            ):
+                raise _DoubtError(node, f"`{node.id}`, whose class may run code")
+        self._hidden = around
 
     def _call(self, call: ast.Call) -> None:
         chain, root = dotted(call.func)
         if isinstance(root, ast.Constant | ast.JoinedStr):
             return  # a method of a text
+        if isinstance(root, ast.Call) and (text := self._of_result(root, chain)):
+            self._library(call, text)
+            return
         if not isinstance(root, ast.Name):
             raise _DoubtError(call, "a call of what no name tells")
         meaning = self._meaning(call.func)
@@ -291,11 +379,19 @@ class _Judge:
             self._builtin(call, meaning.text)
         elif _is_own(meaning.text):
             pass
-        elif meaning.module is not None or meaning.definition:
+        elif meaning.module is not None or meaning.definition or meaning.within:
             if chain or not self._is_plain_class(meaning):
                 raise _DoubtError(call, f"a call of the project's `{root.id}`")
         else:
             self._library(call, meaning.text)
+
+    def _of_result(self, call: ast.Call, chain: list[str]) -> str:
+        """Return what is called of the result of a call, where it is an array's."""
+        text = self._meaning(call.func).text
+        if text == "functools.lru_cache" and not chain:
+            return text
+        is_array = text.partition(".")[0] in _ARRAYS and chain
+        return ".".join([text, *chain]) if is_array else ""
 
     def _builtin(self, call: ast.Call, text: str) -> None:
         if text in _KEEPING or text == "?type":
@@ -304,39 +400,87 @@ class _Judge:
             return  # of a module all is taken
         if text not in _READING:
             raise _DoubtError(call, f"a call of `{text[1:]}`")
-        keyed = call.keywords and text != "?dict"
-        if keyed or self._hands_code(call):
+        if any(map(self._may_be_code, _within(call))):
             raise _DoubtError(call, f"`{text[1:]}` with code given to it")
 
     def _library(self, call: ast.Call, text: str) -> None:
         if text in LOADING and not loaded_module(call):
             raise _DoubtError(call, "a module of a computed name")
         last = text.rpartition(".")[2]
+        given = list(_within(call))
         into = any(keyword.arg == "out" for keyword in call.keywords)
-        hands_code = text not in _KEEPING and self._hands_code(call)
-        is_known = text.partition(".")[0] in _HARMLESS
-        hands_variable = not is_known and any(map(self._is_variable, _within(call)))
-        is_changing = last in _CHANGING or last.endswith("_")
+        hands_code = text not in _KEEPING and any(map(self._may_be_code, given))
+        is_known = text in _KEEPING or text.partition(".")[0] in _HARMLESS
+        hands_variable = not is_known and any(map(self._is_variable, given))
+        is_changing = last in _CHANGING or last.endswith("_") or ".utils." in text
         if into or hands_code or hands_variable or is_changing:
             raise _DoubtError(call, f"`{last}` may change what it is given")
 
-    def _hands_code(self, call: ast.Call) -> bool:
-        """Return whether a call is given a function, or something that may be one."""
-        for node in _within(call):
-            if isinstance(node, ast.Lambda):
+    def _may_be_code(self, node: ast.AST) -> bool:
+        """Return whether something given to a call may be a function to be called."""
+        if isinstance(node, ast.Lambda):
+            arguments = node.args
+            if arguments.defaults or arguments.kw_defaults:
                 return True
-            if isinstance(node, ast.Attribute):
-                _, root = dotted(node)
-                if isinstance(root, ast.Name) and self._is_variable(root):
-                    return True
-            meaning = self._meaning(node) if isinstance(node, ast.Name) else None
-            if meaning and meaning.definition and self._is_function(meaning):
-                return True
-        return False
+            around = self._hidden
+            self._hidden = {*around, *(a.arg for a in _parameters(arguments))}
+            self._runs(node.body)  # it may be called at once
+            self._hidden = around
+            return False
+        if isinstance(node, ast.Attribute):
+            _, root = dotted(node)
+            return isinstance(root, ast.Name) and (
+                root.id in self._hidden or bool(self._parts(self._meaning(root)))
+            )
+        if not isinstance(node, ast.Name):
+            return False
+        return node.id not in self._hidden and self._is_code(self._meaning(node))
+
+    def _is_code(self, meaning: Meaning, depth: int = 5) -> bool:
+        """Return whether a name of the project may stand for a function."""
+        if _is_own(meaning.text) or not meaning.definition:
+            return False
+        home = self._names.module(meaning.definition.partition(":")[0])
+        parts = self._parts(meaning)
+        return (
+            home is None
+            or not parts
+            or any(depth == 0 or not self._is_data(home, part, depth) for part in parts)
+        )
+
+    def _is_data(self, home: Module, part: ast.stmt, depth: int) -> bool:
+        """Return whether a statement binds its names to data that is no function."""
+        if not isinstance(part, ast.Assign | ast.AnnAssign) or part.value is None:
+            return False
+        pending: list[ast.AST] = [part.value]
+        while pending:
+            node = pending.pop()
+            if not self._is_no_code(home, node, depth):
+                return False
+            if isinstance(node, ast.Call):
+                pending += _arguments(node)
+            elif not isinstance(node, ast.Attribute):
+                pending += ast.iter_child_nodes(node)
+        return True
+
+    def _is_no_code(self, home: Module, node: ast.AST, depth: int) -> bool:
+        """Return whether a part of an expression is no function of the project."""
+        if isinstance(node, ast.Call):
+            text = self._names.spelt(home, node.func).text
+            return text in _READING or text.partition(".")[0] in _HARMLESS
+        if isinstance(node, ast.Attribute):
+            meaning = self._names.spelt(home, node)
+            return not meaning.definition and not meaning.text.startswith("?")
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            return not self._is_code(self._names.spelt(home, node), depth - 1)
+        return not isinstance(node, ast.Lambda)
 
     # what names mean
 
     def _meaning(self, node: ast.expr) -> Meaning:
+        _, root = dotted(node.func if isinstance(node, ast.Call) else node)
+        if isinstance(root, ast.Name) and root.id in self._hidden:
+            return _LOCAL
         return self._names.spelt(self._module, node)
 
     def _parts(self, meaning: Meaning) -> list[ast.stmt]:
@@ -345,22 +489,19 @@ class _Judge:
         parts = module.parts.get(name, ()) if module else ()
         return [part.statement for part in parts]
 
-    def _is_function(self, meaning: Meaning) -> bool:
-        return any(isinstance(part, FUNCTIONS) for part in self._parts(meaning))
-
     def _is_variable(self, node: ast.AST) -> bool:
         if not isinstance(node, ast.Name):
             return False
         parts = self._parts(self._meaning(node))
         return any(not isinstance(p, (*FUNCTIONS, ast.ClassDef)) for p in parts)
 
-    def _classes(self, meaning: Meaning) -> Iterator[ast.stmt]:
+    def _classes(self, meaning: Meaning) -> Iterator[tuple[Module | None, ast.stmt]]:
         """Yield what a name of the project is bound to, a class with its bases."""
         if _is_own(meaning.text) or not meaning.definition:
             return
         module = self._names.module(meaning.definition.partition(":")[0])
         for part in self._parts(meaning):
-            yield part
+            yield module, part
             for base in part.bases if isinstance(part, ast.ClassDef) else ():
                 if module is not None:
                     yield from self._classes(self._names.spelt(module, base))
@@ -370,31 +511,58 @@ class _Judge:
         return any(
             not isinstance(part, ast.ClassDef)
             or hooks & {method.name for method in _methods(part)}
-            for part in self._classes(cls)
+            for _, part in self._classes(cls)
         )
+
+    def _is_live(self, meaning: Meaning, harmless: frozenset[str]) -> bool:
+        """Return whether a class of the project may run code where it is only named.
+
+        Its metaclass, or a hook of its own, may act when it is called, taken apart or
+        asked for an attribute; `harmless` are methods of a metaclass that do not.
+        """
+        return any(
+            isinstance(cls, ast.ClassDef)
+            and (
+                any(m.name == "__class_getitem__" for m in _methods(cls))
+                or not self._has_tame_metaclass(home, cls, harmless)
+            )
+            for home, cls in self._classes(meaning)
+        )
+
+    def _has_tame_metaclass(
+        self, home: Module | None, cls: ast.ClassDef, harmless: frozenset[str]
+    ) -> bool:
+        """Return whether a class has no metaclass but one with harmless methods."""
+        for keyword in cls.keywords:
+            if keyword.arg == "metaclass":
+                named = self._names.spelt(home, keyword.value) if home else _LOCAL
+                parts = self._parts(named)
+                if not harmless or len(parts) != 1 or not _is_tame(parts[0], harmless):
+                    return False
+        return True
 
     def _is_plain_class(self, meaning: Meaning) -> bool:
         """Return whether no code of the project runs by itself with instances.
 
-        As it would in `__init__`, in a property, or where an operator is defined.
+        As it would in `__init__`, in a property, where an operator is defined, or in
+        what makes the default of a field.
         """
-        classes = list(self._classes(meaning))
+        classes = [cls for _, cls in self._classes(meaning)]
         return bool(classes) and all(
             isinstance(cls, ast.ClassDef)
-            and not any(m.name[:2] == "__" or m.decorator_list for m in _methods(cls))
+            and not any(_is_special(m) or m.decorator_list for m in _methods(cls))
+            and not any(_makes_code(s) for s in cls.body)
             for cls in classes
         )
 
     # what is doubtful wherever it stands
 
     def _anywhere(self, node: ast.AST) -> None:
-        if isinstance(node, ast.Name) and self._meaning(node).text in _HIDING:
-            raise _DoubtError(node, f"`{node.id}`")
-        if isinstance(node, ast.Attribute) and self._hides(node):
-            raise _DoubtError(node, f"`{node.attr}`")
-
-    def _hides(self, node: ast.Attribute) -> bool:
-        return node.attr in _HIDDEN or self._meaning(node).text == "sys.modules"
+        if not isinstance(node, ast.Name | ast.Attribute):
+            return
+        last = node.id if isinstance(node, ast.Name) else node.attr
+        if last in _HIDDEN or self._meaning(node).text in _HIDING:
+            raise _DoubtError(node, f"`{last}`")
 
 
 _STATEMENTS: dict[type[ast.stmt], Callable[[_Judge, Any], None]] = {
@@ -429,6 +597,15 @@ def _makes_table(statement: ast.stmt) -> bool:
     return isinstance(getattr(statement, "value", None), ast.Dict | ast.List)
 
 
+def _that_run(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements that an import runs: not those for type checkers."""
+    for statement in statements:
+        if isinstance(statement, ast.If):
+            yield from _that_run(statement.orelse)
+        else:
+            yield statement
+
+
 def _names_alone(target: ast.expr) -> bool:
     if isinstance(target, ast.Tuple | ast.List):
         return all(map(_names_alone, target.elts))
@@ -447,12 +624,14 @@ def _arguments(call: ast.Call) -> Iterator[ast.expr]:
 
 
 def _within(call: ast.Call) -> Iterator[ast.AST]:
-    """Yield what stands in the arguments of a call, but for calls that are given."""
+    """Yield what stands in the arguments of a call; functions called are not given."""
     pending: list[ast.AST] = [*_arguments(call)]
     while pending:
         node = pending.pop()
         yield node
-        if not isinstance(node, ast.Lambda | ast.Attribute):
+        if isinstance(node, ast.Call):
+            pending += _arguments(node)
+        elif not isinstance(node, ast.Lambda | ast.Attribute):
             pending += ast.iter_child_nodes(node)
 
 
@@ -466,3 +645,59 @@ def _evaluated(expression: ast.expr) -> Iterator[ast.AST]:
             pending += [d for d in (*node.args.defaults, *node.args.kw_defaults) if d]
         else:
             pending += ast.iter_child_nodes(node)
+
+
+def _bound_within(expression: ast.expr) -> Iterator[str]:
+    """Yield the names that comprehensions within an expression bind."""
+    for node in _evaluated(expression):
+        if isinstance(node, ast.comprehension):
+            yield from _names_in(node.target)
+
+
+def _parameters(arguments: ast.arguments) -> Iterator[ast.arg]:
+    return (node for node in ast.walk(arguments) if isinstance(node, ast.arg))
+
+
+def _is_special(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether Python or a library calls a method by itself: `__x__`, `_x_`."""
+    return method.name.startswith("_") and method.name.endswith("_")
+
+
+def _is_tame(metaclass: ast.stmt, harmless: frozenset[str]) -> bool:
+    """Return whether all that a metaclass adds to one of a library is harmless."""
+    return (
+        isinstance(metaclass, ast.ClassDef)
+        and [ast.unparse(base) for base in metaclass.bases] in _METACLASSES
+        and all(
+            _is_text(part)
+            or (
+                isinstance(part, ast.FunctionDef)
+                and not part.decorator_list
+                and part.name in harmless
+            )
+            for part in metaclass.body
+        )
+    )
+
+
+def _makes_code(statement: ast.stmt) -> bool:
+    """Return whether an attribute of a class runs code when it is read or made."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    return any(
+        isinstance(node, ast.Lambda)
+        or (isinstance(node, ast.keyword) and node.arg == "default_factory")
+        or (isinstance(node, ast.Name) and node.id.endswith("property"))
+        for node in ast.walk(statement)
+    )
+
+
+def _only_returns(statement: ast.stmt) -> bool:
+    """Return whether a statement returns a name, or is a text."""
+    if isinstance(statement, ast.Return):
+        return isinstance(statement.value, ast.Name)
+    return _is_text(statement)
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

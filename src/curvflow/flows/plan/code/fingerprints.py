@@ -186,37 +186,43 @@ class Definitions:
         return _definition(form.text, (*form.references, *others))
 
     def _of_module(self, module: Module, what: str) -> Definition:
-        """Return a module as a whole, or what importing it runs."""
+        """Return a module as a whole, as a value, or what importing it runs."""
         imported = list(_imported(module))
+        above = chain.from_iterable(map(_above, [module.name, *imported]))
         theirs = [
             name
-            for name in dict.fromkeys(
-                chain(_above(module.name), *map(_above, imported))
-            )
+            for name in dict.fromkeys(above)
             if name != module.name and _is_theirs(name) and self._names.module(name)
         ]
-        if what in (VALUE, COMPUTED):
-            # What is loaded by a computed name is told by a folder at best.
-            packages = [module.name] if what == VALUE else [module.package, *theirs]
-            inner = [n for p in packages if p for n in self._names.inner(p)]
-            whole = [f"{module.name}:{WHOLE}"] if what == VALUE else []
-            return _definition(str(inner), [*whole, *(f"{n}:{VALUE}" for n in inner)])
         if what == IMPORTED:
-            run = [f"{name}:{IMPORTED}" for name in theirs]
-            if self.doubt(module.name):
-                run.append(f"{module.name}:{WHOLE}")
-            elif ON_IMPORT in module.parts:
-                run.append(f"{module.name}:{ON_IMPORT}")
-            return _definition("", run)
+            return _definition("", self._run_on_import(module, theirs))
+        if what == WHOLE:
+            taken = [name for name in theirs if name in imported]
+            return self._whole(module, taken)
+        # What is loaded by a computed name is told by a folder at best.
+        packages = [module.name] if what == VALUE else [module.package, *theirs]
+        inner = [n for p in packages if p for n in self._names.inner(p)]
+        whole = [f"{module.name}:{WHOLE}"] if what == VALUE else []
+        return _definition(str(inner), [*whole, *(f"{n}:{VALUE}" for n in inner)])
+
+    def _run_on_import(self, module: Module, theirs: Sequence[str]) -> list[str]:
+        run = [f"{name}:{IMPORTED}" for name in theirs]
+        if self.doubt(module.name):
+            run.append(f"{module.name}:{WHOLE}")
+        elif ON_IMPORT in module.parts:
+            run.append(f"{module.name}:{ON_IMPORT}")
+        return run
+
+    def _whole(self, module: Module, taken: Sequence[str]) -> Definition:
         form = normal_form(self._names, module, list(map(Part, module.body)), None)
         stars = [
             (place, origin(node, module.package))
             for place, node in enumerate(module.body)
             if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
         ]
-        taken = [f"{name}:{WHOLE}" for name in theirs if name in imported]
-        references = [*self.whole(module.name), *form.references, *taken]
-        return _definition(f"{form.text}{stars}", references)
+        others = [f"{name}:{WHOLE}" for name in taken]
+        inner = [*self.whole(module.name), *form.references, *others]
+        return _definition(f"{form.text}{stars}", inner)
 
     def _method(
         self, module: Module, parts: Sequence[Part], method: str
@@ -240,15 +246,23 @@ def _is_theirs(module_name: str) -> bool:
 
 
 def _imported(module: Module) -> Iterator[str]:
-    """Yield the modules that a module's text imports anywhere, and members of them."""
-    for statement in module.body:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Import):
-                yield from (alias.name for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                base = origin(node, module.package)
-                yield base
-                yield from (f"{base}.{alias.name}" for alias in node.names)
+    """Yield the modules that a module's text imports anywhere, and members of them.
+
+    But for those that it imports for type checkers alone.
+    """
+    pending: list[ast.AST] = [*module.body]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = origin(node, module.package)
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.If) and module.is_for_checkers(node.test):
+            pending += node.orelse
+        else:
+            pending += ast.iter_child_nodes(node)
 
 
 def _above(name: str) -> Iterator[str]:
@@ -411,12 +425,13 @@ class Fingerprints:
 
     def by_kind(self, nodes: Iterable[Node]) -> dict[str, Code]:
         """Return the code of each kind that runs code of a user's."""
+        # Nodes that are alike share one object.
+        codes = {(n.kind.name, id(code)): code for n in nodes for code in [self.of(n)]}
         found: dict[str, Code] = {}
-        for node in nodes:
-            code, name = self.of(node), node.kind.name
+        for (kind, _), code in codes.items():
             if form_of(code.definitions) == PROJECT_FORM:
-                known = found.setdefault(name, Code())
-                found[name] = Code(
+                known = found.get(kind, Code())
+                found[kind] = Code(
                     definitions={**known.definitions, **code.definitions},
                     doubts={**known.doubts, **code.doubts},
                 )

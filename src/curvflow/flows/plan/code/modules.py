@@ -8,12 +8,17 @@ does beside that when it is imported stands under the name `<module>`.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+# What type checkers alone believe to be true.
+_CHECKING = "TYPE_CHECKING"
+_TYPING = ("typing", "typing_extensions")
 
 # Sets of exact types: most of the time here goes into tests of types.
 _NAMED = {*FUNCTIONS, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar}
@@ -235,6 +240,7 @@ class Module:
         parts: the definition of each name; an alias has none.
         aliases: names that are one import and nothing else.
         stars: modules whose names are all taken.
+        checking: conditions that are true for type checkers alone.
         lazy: what a module with `__getattr__` says, for type checkers, that it gives.
         body: all of its statements.
     """
@@ -244,15 +250,21 @@ class Module:
     parts: dict[str, list[Part]] = field(default_factory=dict)
     aliases: dict[str, Import] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
+    checking: frozenset[str] = frozenset()
     lazy: dict[str, Import] = field(default_factory=dict)
     body: list[ast.stmt] = field(default_factory=list)
+
+    def is_for_checkers(self, condition: ast.expr) -> bool:
+        """Return whether a condition is true for type checkers alone."""
+        return bool(self.checking) and ast.unparse(condition) in self.checking
 
 
 def read_module(name: str, text: bytes, *, is_package: bool) -> Module:
     """Read the names of a module from its source; SyntaxError if it is not Python."""
     package = name if is_package else name.rpartition(".")[0]
     body = ast.parse(text).body
-    reader = _Reader(Module(name, package, body=body))
+    checking = _for_checkers(body, package) if _CHECKING.encode() in text else ()
+    reader = _Reader(Module(name, package, checking=frozenset(checking), body=body))
     reader.read(body, ())
     return reader.finished()
 
@@ -304,7 +316,7 @@ class _Reader:
         self.module.parts.setdefault(name, []).append(part)
 
     def _choice(self, statement: ast.If, guards: tuple[ast.expr, ...]) -> None:
-        if is_for_checkers(statement.test):
+        if self.module.is_for_checkers(statement.test):
             inner = [s for s in statement.body if isinstance(s, ast.ImportFrom)]
             for lazy in inner:
                 self.module.lazy.update(imports(lazy, self.module.package))
@@ -382,10 +394,26 @@ def _is_idle(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Pass)
 
 
-def is_for_checkers(test: ast.expr) -> bool:
-    """Return whether a condition is TYPE_CHECKING."""
-    name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
-    return name == "TYPE_CHECKING"
+def _for_checkers(body: Sequence[ast.stmt], package: str) -> frozenset[str]:
+    """Return the conditions, as text, that are true for type checkers alone.
+
+    They are what typing has, by whatever name, and one of that name that is False.
+    """
+    imported = {_CHECKING: set[Import](), **bindings(body, package).imported}
+    nodes = [node for statement in body for node in ast.walk(statement)]
+    stored = Counter(
+        node.id
+        for node in nodes
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+    )
+    stored[_CHECKING] -= sum(ast.unparse(n) == f"{_CHECKING} = False" for n in nodes)
+    found = set()
+    for name, targets in imported.items():
+        if not stored[name] and targets <= {Import(m, _CHECKING) for m in _TYPING}:
+            found.add(name)
+        if not stored[name] and targets <= {Import(module) for module in _TYPING}:
+            found.add(f"{name}.{_CHECKING}")
+    return frozenset(found)
 
 
 def is_main(test: ast.expr) -> bool:

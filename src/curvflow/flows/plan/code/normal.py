@@ -22,7 +22,6 @@ from curvflow.flows.plan.code.modules import (
     Part,
     Scopes,
     imports,
-    is_for_checkers,
 )
 from curvflow.flows.plan.code.sources import ALL, Sources
 
@@ -400,7 +399,7 @@ class _Writer:
         """Leave out what has no meaning of its own."""
 
     def choice(self, node: ast.If) -> None:
-        if is_for_checkers(node.test):
+        if self._module.is_for_checkers(node.test):
             for statement in node.orelse:
                 self.write(statement)
         else:
