@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import curvflow
-from curvflow.flows.graph.tracebacks import portable
+from curvflow.flows.run.tracebacks import portable
 from curvflow.flows.report.render import write_report
 from curvflow.flows.report.request import ReportRequest
 from curvflow.stores.open import open_store
@@ -88,18 +88,37 @@ def test_store_and_page_hold_no_absolute_path_user_or_host(failed, tmp_path):
     assert str(tmp_path) not in json.dumps([run.failures for run in index.runs])
 
 
+HOME = Path.home()
+HERE = Path.cwd()
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ('File "/srv/x/y.py", line 3', 'File "y.py", line 3'),
-        ('File "/srv/my own/y.py", line 3', 'File "y.py", line 3'),
-        ("no file '/scratch/me/data.npz'", "no file 'data.npz'"),
+        ('File "/usr/x/y.py", line 3', 'File "y.py", line 3'),
+        ('File "/usr/my own/y.py", line 3', 'File "y.py", line 3'),
+        ("no file '/usr/me/data.npz'", "no file 'data.npz'"),
+        ("no file /usr/me/data.npz: gone", "no file data.npz: gone"),
+        ("PATH=/usr/a/b:/usr/c/d", "PATH=b:d"),
+        ("file:///usr/me/data.npz", "file://data.npz"),
         ("s3://bucket/a/b and http://host/a/b", "s3://bucket/a/b and http://host/a/b"),
         ("loss / parameter^2, 1/2/3, a/b/c", "loss / parameter^2, 1/2/3, a/b/c"),
-        ("<string>, ./a/b, ../a/b", "<string>, ./a/b, ../a/b"),
-        ("/srv", "/srv"),
+        ("<string>, ./a/b, ../a/b, ~/usr/b", "<string>, ./a/b, ../a/b, ~/usr/b"),
+        ("GET /no-such-folder/v1/run", "GET /no-such-folder/v1/run"),
+        (f"in {HERE}/a/b.npz", "in a/b.npz"),
+        (f"http://host{HERE}/a", f"http://host{HERE}/a"),
+        (f"/usr/copy{HERE}/a", "a"),
+        (f"no folder {HOME}", "no folder ~"),
+        (f"no folder {HOME}/", "no folder ~"),
+        (f"'{HOME}/a b/c'", "'c'"),
+        ("/usr", "/usr"),
         ("", ""),
     ],
 )
-def test_folders_are_left_out_of_absolute_paths_alone(text, shown):
+def test_only_absolute_paths_are_shortened(text, shown):
     assert portable(text) == shown
+
+
+def test_a_folder_of_the_user_is_not_named(monkeypatch):
+    monkeypatch.setattr("curvflow.flows.run.tracebacks._user", lambda: "rosa")
+    assert portable("no folder /usr/rosa, '/usr/rosa'") == "no folder ~, '~'"
