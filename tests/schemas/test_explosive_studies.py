@@ -1,6 +1,7 @@
 """Studies that explode are refused on one line, before they cost time or memory."""
 
 import json
+import random
 import subprocess
 import sys
 import textwrap
@@ -100,10 +101,6 @@ CASES = {
         "10,000,000 nodes",
     ),
     "a chain of stages": (study(below=CHAIN), "1,000 stages"),
-    "a chain of fewer stages": (
-        study(below="\n".join(CHAIN.splitlines()[:900])),
-        "expected",
-    ),
     "many profiles": (
         study(below="profiles:\n" + "".join(f"  p{n}: {{}}\n" for n in range(3000))),
         "profiles",
@@ -177,8 +174,33 @@ def test_a_study_within_the_bound_is_planned_and_one_beyond_it_is_not(tmp_path):
     assert len(list(graph)) == number
     with pytest.raises(StudyError, match=r"at most 150 nodes .* got 151, .* epochs"):
         expand(with_max_nodes(loaded, number - 1), SourceFiles(tmp_path))
-    with pytest.raises(StudyError, match=r"at most 10 nodes .* got 61, .* seed 30\. "):
+    with pytest.raises(StudyError, match=r"at most 10 nodes .* got 61, .* seed 30"):
         expand(with_max_nodes(loaded, 10), SourceFiles(tmp_path))
+
+
+def random_study(draw):
+    """Return a study of trainings with stages at some or all of their checkpoints."""
+    epochs, every = draw.randint(2, 9), draw.randint(1, 3)
+    more = f", checkpoints: {{every: {every}}}"
+    text = study(f"seed: {draw.randint(1, 9)}, s: 3", str(epochs), more)
+    for number in range(draw.randint(1, 5)):
+        at = draw.choice(["", ", at: all", f", at: [0, {epochs}]"])
+        use = "probe.norms"
+        if not number or draw.random() < 0.5:
+            use = 'probe.hessian_trace, seed: "${s}"'
+        text += f"  p{number}: {{use: {use}, weights: fit{at}}}\n"
+    return text + draw.choice(["", "  more: {use: aggregate.summary, of: p0, over: seed}\n"])
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_as_many_nodes_as_a_study_has_are_planned_and_one_fewer_refused(
+    tmp_path, number
+):
+    loaded = load_study(random_study(random.Random(number)), file="study.yaml")
+    nodes = len(list(expand(loaded, SourceFiles(tmp_path))))
+    expand(with_max_nodes(loaded, nodes), SourceFiles(tmp_path))
+    with pytest.raises(StudyError, match=f"at most {nodes - 1} nodes .* got {nodes}"):
+        expand(with_max_nodes(loaded, nodes - 1), SourceFiles(tmp_path))
 
 
 @pytest.mark.parametrize(

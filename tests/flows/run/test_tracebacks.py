@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import curvflow
-from curvflow.flows.run.tracebacks import portable
 from curvflow.flows.report.render import write_report
 from curvflow.flows.report.request import ReportRequest
+from curvflow.flows.run.tracebacks import portable
 from curvflow.stores.open import open_store
 
 STUDY = """\

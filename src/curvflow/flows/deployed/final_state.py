@@ -16,9 +16,9 @@ from curvflow.errors import CurvflowError, Stopped
 from curvflow.flows.deployed.messages import Messages
 from curvflow.flows.deployed.observer import PageObserver
 from curvflow.flows.deployed.run_page import Page
-from curvflow.flows.run.tracebacks import portable, portable_traceback
 from curvflow.flows.results.results import Results
 from curvflow.flows.run.context import Observer
+from curvflow.flows.run.tracebacks import portable, portable_traceback
 from curvflow.schemas.words import printable
 
 

@@ -29,10 +29,7 @@ class Offer(Protocol):
 
 def check_axes_product(study: Study) -> None:
     """Refuse a study whose axes alone give too many nodes; StudyError."""
-    counts = {name: _product(study, stage.dims) for name, stage in study.stages.items()}
-    if (total := sum(counts.values())) > study.max_nodes:
-        largest = max(counts, key=counts.__getitem__)
-        raise _too_many(study, study.stages[largest], total, "")
+    check_made(study, {})
     for stage in study.stages.values():
         _check_values(study, stage)
 
@@ -50,17 +47,37 @@ def _check_values(study: Study, stage: Stage) -> None:
 
 
 def check_epochs(
-    study: Study, stage: Stage, offers: Iterable[Offer], before: int
+    study: Study, stage: Stage, offers: Iterable[Offer], made: Mapping[str, int]
 ) -> None:
-    """Refuse a stage whose epochs give too many nodes, `before` made; StudyError."""
+    """Refuse a stage whose epochs give too many nodes, before they are; StudyError.
+
+    Args:
+        study: the study.
+        stage: whose nodes are about to be made.
+        offers: what its producers offer.
+        made: nodes of each stage before it.
+    """
     if "epoch" not in stage.dims:
         return
     number = 0
     for offer in offers:
         others = [dim for dim in stage.dims if dim not in offer.shared]
         number = max(number, offer.num_points() * _product(study, others))
-    if before + number > study.max_nodes:
-        raise _too_many(study, stage, before + number, " x its epochs")
+    check_made(study, {**made, stage.name: number})
+
+
+def check_made(study: Study, made: Mapping[str, int]) -> None:
+    """Refuse a study with too many nodes of some stages, with those to come."""
+    counts = {**_counts(study), **made}
+    if (total := sum(counts.values())) > study.max_nodes:
+        largest = study.stages[max(counts, key=counts.__getitem__)]
+        more = " x its epochs" if "epoch" in largest.dims else ""
+        raise _too_many(study, largest, total, more)
+
+
+def _counts(study: Study) -> dict[str, int]:
+    """Return the nodes of each stage by its axes alone, one checkpoint of each."""
+    return {name: _product(study, stage.dims) for name, stage in study.stages.items()}
 
 
 def _product(study: Study, dims: Iterable[str]) -> int:

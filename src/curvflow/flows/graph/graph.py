@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Any, Literal, Protocol
 
-from curvflow.flows.graph.bounds import check_axes_product, check_epochs
+from curvflow.flows.graph.bounds import check_axes_product, check_epochs, check_made
 from curvflow.flows.graph.open_study import SourceFiles
 from curvflow.schemas.keys import Encoded, action_key, canonical, form, sha256
 from curvflow.schemas.kind import Kind, Variable
@@ -331,19 +331,23 @@ def expand(study: Study, files: SourceFiles) -> Graph:
     """
     graph = Graph(study)
     check_axes_product(study)
+    made: dict[str, int] = {}
     for stage in study.stages.values():
-        graph.nodes[stage.name] = list(_nodes(graph, stage, files))
+        graph.nodes[stage.name] = list(_nodes(graph, stage, files, made))
+        made[stage.name] = len(graph.nodes[stage.name])
+        check_made(study, made)
     return graph
 
 
-def _nodes(graph: Graph, stage: Stage, files: SourceFiles) -> Iterator[Node]:
+def _nodes(
+    graph: Graph, stage: Stage, files: SourceFiles, made: Mapping[str, int]
+) -> Iterator[Node]:
     axes = [axis for axis in stage.dims if axis != "epoch"]
     sources = [
         Source(graph, stage, name, producer)
         for name, producers in stage.inputs.items()
         for producer in producers
     ]
-    made = sum(map(len, graph.nodes.values()))
     check_epochs(graph.study, stage, sources, made)
     forms: dict[Point, tuple[Params, dict[str, object], Encoded]] = {}
     for point in product(*(graph.study.axes[axis].labels for axis in axes)):

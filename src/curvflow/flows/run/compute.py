@@ -30,8 +30,8 @@ from curvflow.flows.graph.tiles import (
     load,
     padded,
 )
-from curvflow.flows.run.tracebacks import portable, portable_traceback
 from curvflow.flows.run.runners.base import Finished, Interrupted, LostInput, Returned
+from curvflow.flows.run.tracebacks import portable, portable_traceback
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.kind import ELLIPSIS, Kind, Variable
 from curvflow.schemas.kinds import find_kind
