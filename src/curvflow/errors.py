@@ -136,6 +136,9 @@ class StudyError(RequestError):
         super().__init__(f"{where}: {message}." + (f" {hint}" if hint else ""))
 
 
+LONGEST_NAME = 100  # that is compared with others, which takes the square of it
+
+
 def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """Suggest the known name closest to `name`, or list what is known.
 
@@ -145,9 +148,11 @@ def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
         otherwise: what to say where none is close, in place of the list.
 
     Returns:
-        A sentence for the end of an error message, empty if nothing is known.
+        A sentence for the end of an error message, empty if nothing is known. Names of
+        more than 100 characters are left out.
     """
-    names = sorted(known)
-    if close := get_close_matches(str(name), names, n=1, cutoff=0.6):
+    names = sorted(text for text in known if len(text) <= LONGEST_NAME)
+    word = str(name) if len(str(name)) <= LONGEST_NAME else ""
+    if close := get_close_matches(word, names, n=1, cutoff=0.6):
         return f"Did you mean '{close[0]}'?"
     return otherwise or (f"Known: {', '.join(names)}." if names else "")

@@ -189,7 +189,8 @@ def random_study(draw):
         if not number or draw.random() < 0.5:
             use = 'probe.hessian_trace, seed: "${s}"'
         text += f"  p{number}: {{use: {use}, weights: fit{at}}}\n"
-    return text + draw.choice(["", "  more: {use: aggregate.summary, of: p0, over: seed}\n"])
+    more = "  more: {use: aggregate.summary, of: p0, over: seed}\n"
+    return text + draw.choice(["", more])
 
 
 @pytest.mark.parametrize("number", range(20))

@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from curvflow.errors import RequestError, nearest
-
-LONGEST_NAME = 100  # that is compared with others, which takes the square of it
-
-
-def nearest_name(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return what `nearest` suggests, of names and for a name of any length."""
-    short = [text for text in known if len(text) <= LONGEST_NAME]
-    return nearest(name if len(name) <= LONGEST_NAME else "", short, otherwise)
+from curvflow.errors import RequestError
 
 
 def printable(text: str) -> str:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from curvflow.errors import nearest
 from curvflow.schemas.keys import normalised
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.yaml_source import Path, SourceNode, short_yaml
-from curvflow.schemas.words import nearest_name
 
 # Dimensions and columns that curvflow itself gives to results.
 RESERVED = (
@@ -98,7 +98,7 @@ def nearest_label(label: Label, labels: Sequence[Label]) -> str:
     for known_label in labels:
         if str(known_label) == str(label):  # a number for a text, or the reverse
             return f"Write {short_yaml(known_label)}."
-    return nearest_name(str(label), map(str, labels))
+    return nearest(str(label), map(str, labels))
 
 
 def read_axes(document: Document) -> dict[str, Axis]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from curvflow.errors import nearest
 from curvflow.schemas.checks.input_checks import check_inputs
 from curvflow.schemas.checks.model_data_checks import check_model_and_data
 from curvflow.schemas.checks.name_checks import check_axes, check_names
@@ -18,7 +19,6 @@ from curvflow.schemas.study.draft import Draft
 from curvflow.schemas.study.edges import resolve_inputs
 from curvflow.schemas.study.stage import Stage
 from curvflow.schemas.study.yaml_source import Path, short_yaml
-from curvflow.schemas.words import nearest_name
 
 EPOCH = "epoch"
 # Parameters whose axes every producer must have, since nodes are averaged or compared
@@ -141,7 +141,7 @@ def _check_dim_of_all(
             message = (
                 f"expected a dimension of '{producer.name}', got {short_yaml(axis)}"
             )
-            hint = nearest_name(axis, known) or "It has none."
+            hint = nearest(axis, known) or "It has none."
             raise stage.error(path, message, hint)
 
 
@@ -157,7 +157,7 @@ def _check_dim_of_any(
         known.add(STAGE)
     if axis not in known:
         message = f"expected a dimension of the stages taken, got {short_yaml(axis)}"
-        raise stage.error(path, message, nearest_name(axis, known) or "They have none.")
+        raise stage.error(path, message, nearest(axis, known) or "They have none.")
 
 
 def _check_per_stage(stage: Stage, producers: list[Stage]) -> None:
@@ -171,7 +171,7 @@ def _check_per_stage(stage: Stage, producers: list[Stage]) -> None:
                 is_key = isinstance(value, Mapping)
                 path = (name, given if is_key else index)
                 message = f"expected a stage taken, got {short_yaml(given)}"
-                raise stage.error(path, message, nearest_name(given, known), key=is_key)
+                raise stage.error(path, message, nearest(given, known), key=is_key)
         if isinstance(value, Mapping) and (left := known - set(value)):
             message = f"expected each stage taken, got none of {min(left)}"
             raise stage.error((name,), message, "Name it, or leave it out of `of`.")
@@ -188,4 +188,4 @@ def _check_selected(stage: Stage, producers: list[Stage]) -> None:
                 is_there = any(v.name == variable for v in outputs)
                 what = "number" if is_there else "variable"
                 message = f"expected a {what} of the stages taken, got '{variable}'"
-                raise stage.error(path, message, nearest_name(variable, known))
+                raise stage.error(path, message, nearest(variable, known))

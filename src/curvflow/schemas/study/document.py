@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from curvflow.errors import Place, StudyError
+from curvflow.errors import Place, StudyError, nearest
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.yaml_source import (
     Location,
@@ -16,7 +16,6 @@ from curvflow.schemas.study.yaml_source import (
     parse,
     short_yaml,
 )
-from curvflow.schemas.words import nearest_name
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Document:
         for name in self.mapping(path):
             if name not in names:
                 message = f"expected {what}, got {short_yaml(name)}"
-                hint = nearest_name(str(name), names)
+                hint = nearest(str(name), names)
                 raise self.error((*path, name), message, hint, key=True)
 
     def mapping(self, path: Path, what: str = "a mapping") -> dict[Label, SourceNode]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
+from curvflow.errors import nearest
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import all_kinds
 from curvflow.schemas.nodes import Label, Weights
@@ -15,7 +16,6 @@ from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.stage import At, read_at
 from curvflow.schemas.study.template import Template, compile_template
 from curvflow.schemas.study.yaml_source import Path, SourceNode, short_yaml
-from curvflow.schemas.words import nearest_name
 
 
 def find_kind(name: str, *, place: str) -> Kind:
@@ -38,9 +38,7 @@ def read_kind(document: Document, path: Path) -> Kind:
         user_kind = 'For a kind of yours write use: "module:name".'
         # Of `spectrum` the kind that ends in it is meant.
         ends = [name for name in kinds if name.endswith(f".{value}")]
-        hint = (
-            f"{nearest_name((ends or [value])[0], kinds, otherwise=hint)} {user_kind}"
-        )
+        hint = f"{nearest((ends or [value])[0], kinds, otherwise=hint)} {user_kind}"
     raise document.error(path, f"expected the name of a kind, got {got}", hint)
 
 
@@ -57,7 +55,7 @@ def _import_kind(document: Document, path: Path, text: str) -> Kind:
         return kind
     known = [name for name, item in vars(module).items() if hasattr(item, "kind")]
     message = f"expected a function decorated with @curvflow.stage, got '{text}'"
-    hint = nearest_name(attribute, known) or f"'{module_name}' has none."
+    hint = nearest(attribute, known) or f"'{module_name}' has none."
     raise document.error(path, message, hint)
 
 

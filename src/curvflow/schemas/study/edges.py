@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
+from curvflow.errors import nearest
 from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.kinds import all_kinds
 from curvflow.schemas.nodes import Eigenvectors, NodeData, Numbers, Trajectory
@@ -12,7 +13,6 @@ from curvflow.schemas.study.axes import Axis
 from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.draft import Draft, read_draft
 from curvflow.schemas.study.yaml_source import Path, short_yaml
-from curvflow.schemas.words import nearest_name
 
 MAX_STAGES = 1_000
 
@@ -44,7 +44,7 @@ def _check_stages(
                 path = input_path(document, draft.name, name, index)
                 others = [other for other in drafts if other != draft.name]
                 message = f"expected a stage of the study, got {short_yaml(stage)}"
-                raise document.error(path, message, nearest_name(stage, others))
+                raise document.error(path, message, nearest(stage, others))
 
 
 def input_path(document: Document, stage: str, name: str, index: int) -> Path:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from curvflow.errors import nearest
 from curvflow.schemas.keys import normalised
 from curvflow.schemas.kind import error_of
 from curvflow.schemas.nodes import Label, Table
@@ -19,7 +20,6 @@ from curvflow.schemas.study.edges import numeric_variables
 from curvflow.schemas.study.stage import Stage
 from curvflow.schemas.study.validation_messages import find_problems
 from curvflow.schemas.study.yaml_source import Path, short_yaml
-from curvflow.schemas.words import nearest_name
 
 Limits = Annotated[tuple[float, float], Field(strict=False)]
 
@@ -185,7 +185,7 @@ def _read(
         ) from None
     if expectation.stage not in stages:
         message = f"expected a stage of the study, got {short_yaml(expectation.stage)}"
-        hint = nearest_name(expectation.stage, stages)
+        hint = nearest(expectation.stage, stages)
         raise document.error((*path, "stage"), message, hint)
     _check_where(document, path, expectation, stages[expectation.stage], axes)
     _check_quantity(document, path, expectation, stages)
@@ -204,7 +204,7 @@ def _check_where(
         full = (*path, "where", axis)
         if axis not in stage.dims:
             message = f"expected a dimension of '{stage.name}', got {short_yaml(axis)}"
-            hint = nearest_name(axis, stage.dims) or "It has none."
+            hint = nearest(axis, stage.dims) or "It has none."
             raise document.error(full, message, hint, key=True)
         if axis != EPOCH and label not in axes[axis].known:
             message = f"expected a label of axis '{axis}', got {short_yaml(label)}"
@@ -234,7 +234,7 @@ def _check_quantity(
     # A table adds the stage or the element where a variable alone is not unique.
     if known.isdisjoint(re.findall(r"\w+", expectation.quantity)):
         message = f"expected a quantity of '{stage.name}', got '{expectation.quantity}'"
-        hint = nearest_name(expectation.quantity, known)
+        hint = nearest(expectation.quantity, known)
         raise document.error((*path, "quantity"), message, hint)
     # A table has its errors in a column.
     has_error = error_of(stage.kind, expectation.quantity) or stage.kind.output("sem")
@@ -256,7 +256,7 @@ def _check_column(
         raise document.error((*path, "column"), message, "Remove it.")
     if column not in known:
         message = f"expected a column of '{stage.name}', got '{column}'"
-        raise document.error((*path, "column"), message, nearest_name(column, known))
+        raise document.error((*path, "column"), message, nearest(column, known))
 
 
 def _check_row(
@@ -283,5 +283,5 @@ def _check_row(
         message = f"expected a row of '{stage.name}', got '{expectation.quantity}'"
         name = expectation.quantity.partition(": ")[0]
         known = [name + row for row in rows]
-        hint = nearest_name(expectation.quantity, known, f"One is '{known[0]}'.")
+        hint = nearest(expectation.quantity, known, f"One is '{known[0]}'.")
         raise document.error((*path, "quantity"), message, hint)

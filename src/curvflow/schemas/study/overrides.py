@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from curvflow.errors import StudyError
+from curvflow.errors import StudyError, nearest
 from curvflow.schemas.keys import normalised
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.document import Document
@@ -16,7 +16,6 @@ from curvflow.schemas.study.yaml_source import (
     parse,
     short_yaml,
 )
-from curvflow.schemas.words import nearest_name
 
 STUDY = "the study"
 
@@ -31,7 +30,7 @@ def resolve(
             "profiles",
             f"expected a profile of the study, got {short_yaml(profile)}",
             place=f"--profile {profile}",
-            hint=nearest_name(profile, names),
+            hint=nearest(profile, names),
         )
     entries = dict(document.root.value)
     entries.pop("profiles", None)
@@ -132,7 +131,7 @@ def _raise_unknown_path(
 ) -> NoReturn:
     message = f"expected a key of {where}, got '{name}'"
     if isinstance(item.value, dict):
-        hint = nearest_name(name, map(str, item.value))
+        hint = nearest(name, map(str, item.value))
         if paths := _nested_paths(item, name) if where == STUDY else []:
             rest = target.removeprefix(name)
             hint = f"Did you mean {' or '.join(path + rest for path in paths)}?"

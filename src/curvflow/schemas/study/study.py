@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from curvflow.errors import StudyError
+from curvflow.errors import StudyError, nearest
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.axes import Axis, read_axes
 from curvflow.schemas.study.connect import connect
@@ -17,7 +17,6 @@ from curvflow.schemas.study.expectations import Expectation, read_expectations
 from curvflow.schemas.study.overrides import blame_profile, profile_names, resolve
 from curvflow.schemas.study.stage import Stage
 from curvflow.schemas.study.yaml_source import short_yaml
-from curvflow.schemas.words import nearest_name
 
 __all__ = ["Axis", "Expectation", "Stage", "Study", "connected", "load_study"]
 
@@ -120,7 +119,7 @@ def _refuse_unused(
     used = {axis for stage in stages.values() for axis in stage.own_axes}
     for name in axes:
         if name not in used:
-            hint = nearest_name(name, axes.keys() - {name})
+            hint = nearest(name, axes.keys() - {name})
             if not hint.startswith("Did"):
                 hint = f'Write "${{{name}}}" for a parameter, or remove the axis.'
             message = "expected a stage that uses it, got none"

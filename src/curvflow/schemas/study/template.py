@@ -7,13 +7,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from curvflow.errors import StudyError
+from curvflow.errors import StudyError, nearest
 from curvflow.schemas.keys import normalised
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.axes import Axis
 from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.yaml_source import Path, SourceNode, short_yaml
-from curvflow.schemas.words import nearest_name
 
 REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)((?:\.\w+)*)\}")
 
@@ -157,7 +156,7 @@ def _reference(
     name, fields = match[1], tuple(match[2].split(".")[1:])
     if name not in axes:
         message = f"expected an axis of the study, got {short_yaml(text)}"
-        hint = nearest_name(name, axes) or "The study has no axes."
+        hint = nearest(name, axes) or "The study has no axes."
         raise document.error(full, message, hint)
     axis = axes[name]
     values = axis.by_label(fields)
@@ -176,5 +175,5 @@ def _no_field(
         return document.error(axis.path(lacking[0]), message, hint)
     message = f"expected a field of axis '{axis.name}', got {short_yaml(text)}"
     known = {str(k) for v in axis.values if isinstance(v, dict) for k in v}
-    hint = nearest_name(written.partition(".")[0], known)
+    hint = nearest(written.partition(".")[0], known)
     return document.error(full, message, hint or "Its values are no mappings.")

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from curvflow.errors import nearest
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.study.model_fields import (
     branch_names,
@@ -22,7 +23,6 @@ from curvflow.schemas.study.model_fields import (
     field_names,
 )
 from curvflow.schemas.study.yaml_source import Path, short_yaml
-from curvflow.schemas.words import nearest_name
 
 _PLAIN = {
     "bool_parsing": "true or false",
@@ -83,7 +83,7 @@ class Wording:
         """Return the wording for an unknown key, with the closest known one as hint."""
         names = list(known)
         expected = "a key that is known here" if names else self.expected
-        hint = nearest_name(str(key), names)
+        hint = nearest(str(key), names)
         return replace(self, expected=expected, got=short_yaml(key), hint=hint)
 
     def of_forms(self, names: Iterable[str], tag: str) -> Wording:
@@ -133,7 +133,7 @@ def _validator_wording(text: str, value: object) -> Wording:
 def _choice(expected: str, value: object) -> Wording:
     names = re.findall(r"'([^']*)'", expected)
     listed = expected.replace(" or ", ", ")
-    hint = nearest_name(str(value), names) if isinstance(value, str) else ""
+    hint = nearest(str(value), names) if isinstance(value, str) else ""
     what = f"one of {listed}" if "," in listed else listed
     # The names are in the message already: a hint is worth a line if one is close.
     return Wording(what, short_yaml(value), hint if hint.startswith("Did") else "")
