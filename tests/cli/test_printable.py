@@ -208,7 +208,12 @@ COMMANDS = {
     "plan": [["plan", "STUDY"], ["plan", "STUDY", "--json"]],
     "run": [["run", "STUDY"], ["run", "STUDY", "--json"]],
     "runs": [["runs", "STUDY"], ["runs", "STUDY", "--json"]],
-    "why": [["why", "STUDY"], ["why", "STUDY", "fall"], ["why", "STUDY", "--json"]],
+    "why": [
+        ["why", "STUDY"],
+        ["why", "STUDY", "fall"],
+        ["why", "STUDY", "--json"],
+        ["why", "STUDY", "--code"],
+    ],
     "diff": [["diff", "STUDY", 1, 1], ["diff", "STUDY", 1, 1, "--json"]],
     "show": [
         ["show", "STUDY"],

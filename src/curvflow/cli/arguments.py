@@ -14,6 +14,7 @@ from curvflow.schemas.words import printable
 
 if TYPE_CHECKING:
     from curvflow.flows.graph.open_study import OpenedStudy
+    from curvflow.flows.results.results import Results
     from curvflow.stores.base import Store
 
 StudyPath = Annotated[Path, typer.Argument(help="the study file", metavar="STUDY")]
@@ -86,6 +87,28 @@ def open_study_store(
 
     return open_study(
         study,
+        store=store,
+        profile=profile,
+        overrides=overrides or (),
+        max_nodes=max_nodes,
+    )
+
+
+def open_study_results(
+    study: Path,
+    run: int | None,
+    store: str | None,
+    profile: str | None,
+    overrides: list[str] | None,
+    max_nodes: int | None,
+) -> Results:
+    """Open the results of a study, as of a run or of all."""
+    # Loaded here so that `curvflow --help` starts at once.
+    from curvflow.flows.api import open as open_results
+
+    return open_results(
+        study,
+        run=run,
         store=store,
         profile=profile,
         overrides=overrides or (),

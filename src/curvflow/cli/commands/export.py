@@ -16,6 +16,7 @@ from curvflow.cli.arguments import (
     StudyPath,
     Variables,
     echo,
+    open_study_results,
 )
 from curvflow.cli.text.tables import echo_missing
 
@@ -42,17 +43,9 @@ def command(
 ) -> None:
     """Write one stage's results as netCDF, zarr, CSV or Parquet."""
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.flows.api import open as open_results
     from curvflow.flows.results.exchange import export
 
-    results = open_results(
-        study,
-        run=run,
-        store=store,
-        profile=profile,
-        overrides=overrides or (),
-        max_nodes=max_nodes,
-    )
+    results = open_study_results(study, run, store, profile, overrides, max_nodes)
     left_out = export(results, stage, output, variables, spreadsheet=spreadsheet)
     echo_missing(results, stage)
     if left_out:

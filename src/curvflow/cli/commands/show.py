@@ -19,6 +19,7 @@ from curvflow.cli.arguments import (
     Variables,
     Where,
     echo,
+    open_study_results,
     parse_labels,
     print_json,
 )
@@ -52,19 +53,9 @@ def command(
     whole: Annotated[bool, ALL] = False,
 ) -> None:
     """Show results, a record per node and element, or list the stages."""
-    # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.flows.api import open as open_results
-
     if as_json and as_csv:
         raise RequestError("show: --json cannot be combined with --csv. Leave one out.")
-    results = open_results(
-        study,
-        run=run,
-        store=store,
-        profile=profile,
-        overrides=overrides or (),
-        max_nodes=max_nodes,
-    )
+    results = open_study_results(study, run, store, profile, overrides, max_nodes)
     if stage is None:
         if where or variables or as_csv or whole:
             raise RequestError(

@@ -55,11 +55,13 @@ def command(
     from curvflow.flows.plan.why.explain import explain
     from curvflow.flows.plan.why.root_causes import forecast
 
+    if code:
+        _refuse_node(node)
     opened = open_study_store(study, store, profile, overrides, max_nodes)
     stage, where = split(node or "")
     plan = make_plan(opened.study, opened.store, opened.files)
     if code:
-        _tell_code(plan, node, as_json=as_json)
+        _echo_code(plan, as_json=as_json)
     elif node is None:
         causes = forecast(plan.graph, plan.index, plan.causes)["causes"]
         changes = [drift.as_json() for drift in plan.drifts]
@@ -79,11 +81,14 @@ def command(
             echo("\n".join(str(answer) for answer in answers))
 
 
-def _tell_code(plan: Plan, node: str | None, *, as_json: bool) -> None:
+def _refuse_node(node: str | None) -> None:
+    if node is not None:
+        raise RequestError("why: --code cannot be combined with a node. Leave one out.")
+
+
+def _echo_code(plan: Plan, *, as_json: bool) -> None:
     from curvflow.cli.text.plan_text import followed_lines
 
-    if node is not None:
-        raise RequestError("--code cannot be combined with a node. Leave one out.")
     kinds = plan.codes.by_kind(plan.graph)
     if as_json:
         print_json([_followed(kind, code) for kind, code in kinds.items()])
@@ -93,8 +98,7 @@ def _tell_code(plan: Plan, node: str | None, *, as_json: bool) -> None:
 
 
 def _followed(kind: str, code: Code) -> dict[str, Any]:
-    whole = dict(code.doubts)
-    return {"kind": kind, "definitions": dict(code.definitions), "whole": whole}
+    return {"kind": kind, "definitions": code.of_users(), "whole": dict(code.doubts)}
 
 
 def split(node: str) -> tuple[str, dict[str, str]]:

@@ -50,7 +50,7 @@ def code_lines(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def followed_lines(kinds: Mapping[str, Code]) -> Iterator[str]:
     """Yield the code of a user's that kinds run, and the modules that count whole."""
     for kind, code in kinds.items():
-        theirs = [n for n in code.definitions if not n.startswith("curvflow.")]
+        theirs = code.of_users()
         modules = {name.partition(":")[0] for name in theirs}
         yield (
             f"{kind}: {counted(len(theirs), 'definition')} of yours in "

@@ -369,6 +369,14 @@ class Code:
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     doubts: Mapping[str, str] = field(default_factory=dict)
 
+    def of_users(self) -> dict[str, str]:
+        """Return the definitions in code of a user's, those that have a name."""
+        return {
+            name: digest
+            for name, digest in self.definitions.items()
+            if _is_theirs(name.partition(":")[0]) and not name.endswith(">")
+        }
+
 
 def form_of(definitions: Iterable[str]) -> int:
     """Return the number of the normal form that definitions are written in."""
