@@ -2,6 +2,7 @@
 
     python -m benchmarks.truth                        # today's seed, 20 minutes
     python -m benchmarks.truth --seed 3 --minutes 2
+    python -m benchmarks.truth --seed 3 --studies 40  # as many, however long they take
     python -m benchmarks.truth --case 1234            # one case again, with all numbers
 
 A case is a study: a matrix of random eigenvalues, or a small network just trained on
@@ -431,13 +432,14 @@ def report(numbers: list[Compared]) -> None:
 
 
 def main() -> None:
-    """Run cases until the time is up, and print what they showed."""
+    """Run as many cases as asked for, or until time is up, and print what they showed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     today = int(datetime.datetime.now(tz=datetime.UTC).strftime("%Y%m%d"))
     parser.add_argument(
         "--seed", type=int, default=today, help="today's date if not given"
     )
     parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--studies", type=int, help="so many, in place of minutes")
     parser.add_argument("--case", type=int, help="only this one, with its numbers")
     options = parser.parse_args()
     if options.case is not None:
@@ -446,7 +448,9 @@ def main() -> None:
         return
     cases = np.random.default_rng(options.seed)
     numbers, count, start = [], 0, time.perf_counter()
-    while time.perf_counter() - start < 60 * options.minutes:
+    most = options.studies or math.inf
+    minutes = math.inf if options.studies else options.minutes
+    while count < most and time.perf_counter() - start < 60 * minutes:
         numbers += run(int(cases.integers(2**31)))
         count += 1
     without = [

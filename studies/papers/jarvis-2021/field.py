@@ -1,4 +1,4 @@
-"""Steps of two regularisers for a network of two weights; `figure-1.1.yaml` uses it."""
+"""Steps of Metric regularisation for two weights; `figure-1.1.yaml` uses it."""
 
 import numpy as np
 import torch
@@ -22,13 +22,11 @@ class Weights(curvflow.Params):
         curvflow.Variable("metric_first", "step of Metric, raw, in the first weight"),
         curvflow.Variable("metric_second", "the same in the second"),
         curvflow.Variable("metric_to_origin", "cosine of it and the way to the origin"),
-        curvflow.Variable("l2_to_origin", "the same of L2"),
         curvflow.Variable("metric_share", "part of it along the larger weight"),
-        curvflow.Variable("l2_share", "the same of L2"),
     ],
 )
 def field(params: Weights) -> dict[str, float]:
-    """Steps -H w of Metric and -w of L2 for f(x) = w₂ w₁ x and a teacher, at x = 1."""
+    """Steps -H w of Metric for f(x) = w₂ w₁ x and a teacher, at x = 1."""
     w = np.array([params.first, params.second])
     network = torch.nn.Sequential(
         torch.nn.Linear(1, 1, bias=False), torch.nn.Linear(1, 1, bias=False)
@@ -40,20 +38,10 @@ def field(params: Weights) -> dict[str, float]:
     hessian = curvflow.hessian(network, "mse", (x, params.teacher * x))
     metric = -np.asarray(hessian @ torch.from_numpy(w)) / 2  # of half the square
     larger = int(np.abs(w).argmax())
-
-    def cosine(step: np.ndarray) -> float:
-        length = np.linalg.norm(step) * np.linalg.norm(w)
-        return float(-step @ w / length) if length else float("nan")
-
-    def share(step: np.ndarray) -> float:
-        length = np.linalg.norm(step)
-        return float(abs(step[larger]) / length) if length else float("nan")
-
+    step, size = np.linalg.norm(metric), np.linalg.norm(w)
     return {
         "metric_first": float(metric[0]),
         "metric_second": float(metric[1]),
-        "metric_to_origin": cosine(metric),
-        "l2_to_origin": cosine(-w),
-        "metric_share": share(metric),
-        "l2_share": share(-w),
+        "metric_to_origin": float(-metric @ w / (step * size)) if step else np.nan,
+        "metric_share": float(abs(metric[larger]) / step) if step else np.nan,
     }

@@ -25,7 +25,7 @@ from curvflow.tasks.numerics.operators.base import (
     product,
 )
 
-# Part of a squared moment below which its spread is not told.
+# Part of a squared moment below which its spread is rounding.
 ROUNDING = 1e-12
 
 
