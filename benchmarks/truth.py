@@ -432,7 +432,7 @@ def report(numbers: list[Compared]) -> None:
 
 
 def main() -> None:
-    """Run as many cases as asked for, or until time is up, and print what they showed."""
+    """Run cases, as many as asked for or until time is up, and print what they show."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     today = int(datetime.datetime.now(tz=datetime.UTC).strftime("%Y%m%d"))
     parser.add_argument(
