@@ -440,6 +440,57 @@ IMPORTS = {
         "M[0].V",
         {"pkg/__init__.py": "", "pkg/inner.py": "from far import V\n"},
     ),
+    "one of a package": (
+        "import importlib\ndef N_load(n): return importlib.import_module('pkg.' + n)",
+        "N_load('inner').V",
+        {"pkg/__init__.py": "", "pkg/inner.py": "from far import V\n"},
+    ),
+    "one that a package loads": (
+        "import pkg",
+        "pkg.load('inner').V",
+        {
+            "pkg/__init__.py": "from importlib import import_module\n"
+            "def load(n): return import_module(f'{__name__}.{n}')\n",
+            "pkg/inner.py": "from far import V\n",
+        },
+    ),
+    "one of a package with another name": (
+        "import pkg",
+        "pkg.load('far').V",
+        {
+            "pkg/__init__.py": "from importlib import import_module\nimport far\n"
+            "__name__ = 'x'\n"
+            "def load(n): return import_module(f'{__name__}.{n}'[2:])\n",
+        },
+    ),
+    "a loop that calls a name": (
+        "from far import V as W\nN_t = {}\nfor N_i in (1,):\n    N_t[N_i] = W",
+        "N_t[1]",
+        {},
+    ),
+    "a name that exec uses": (
+        "from far import V as W\nexec('N_t = W')",
+        "N_t",
+        {},
+    ),
+    "a function that exec uses": (
+        "from through import g\nexec('N_t = g()')",
+        "N_t",
+        {"through.py": "import far\ndef g(): return h()\ndef h(): return far.V\n"},
+    ),
+    "a class that exec uses": (
+        "from through import G\nexec('N_t = G().h()')",
+        "N_t",
+        {
+            "through.py": "import far\nclass F:\n    def h(self): return far.V\n"
+            "class G(F):\n    pass\n"
+        },
+    ),
+    "a module that exec uses": (
+        "import through\nexec('N_t = through.g()')",
+        "N_t",
+        {"through.py": "import far\ndef g(): return far.V\n"},
+    ),
     "a package that registers": (
         "import other\nimport pkg.inner",
         "other.table['V']",

@@ -48,7 +48,7 @@ _KEEPING = frozenset(
         *("functools.partial", "functools.lru_cache", "functools.cache"),
         *("functools.cached_property", "functools.wraps", "functools.total_ordering"),
         *("dataclasses.field", "dataclasses.replace"),
-        *("numpy.vectorize", "torch.vmap"),
+        *("numpy.vectorize", "torch.vmap", "typing.NewType", "typing.TypeVar"),
         *("pydantic.AfterValidator", "pydantic.BeforeValidator", "pydantic.Field"),
         *("pydantic.Discriminator", "pydantic.PlainValidator", "torch.compile"),
         "pydantic.WrapValidator",

@@ -29,6 +29,7 @@ from curvflow.flows.plan.code.doubts import doubt_of
 from curvflow.flows.plan.code.modules import (
     FUNCTIONS,
     ON_IMPORT,
+    Import,
     Module,
     Part,
     origin,
@@ -187,7 +188,9 @@ class Definitions:
 
     def _of_module(self, module: Module, what: str) -> Definition:
         """Return a module as a whole, as a value, or what importing it runs."""
-        imported = list(_imported(module))
+        imported = [
+            n for base, name in _imported(module) for n in (base, f"{base}.{name}")
+        ]
         above = chain.from_iterable(map(_above, [module.name, *imported]))
         theirs = [
             name
@@ -197,8 +200,7 @@ class Definitions:
         if what == IMPORTED:
             return _definition("", self._run_on_import(module, theirs))
         if what == WHOLE:
-            taken = [name for name in theirs if name in imported]
-            return self._whole(module, taken)
+            return self._whole(module)
         # What is loaded by a computed name is told by a folder at best.
         packages = [module.name] if what == VALUE else [module.package, *theirs]
         inner = [n for p in packages if p for n in self._names.inner(p)]
@@ -213,16 +215,31 @@ class Definitions:
             run.append(f"{module.name}:{ON_IMPORT}")
         return run
 
-    def _whole(self, module: Module, taken: Sequence[str]) -> Definition:
+    def _whole(self, module: Module) -> Definition:
         form = normal_form(self._names, module, list(map(Part, module.body)), None)
         stars = [
             (place, origin(node, module.package))
             for place, node in enumerate(module.body)
             if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
         ]
-        others = [f"{name}:{WHOLE}" for name in taken]
-        inner = [*self.whole(module.name), *form.references, *others]
+        inner = [*self.whole(module.name), *form.references, *self._taken(module)]
         return _definition(f"{form.text}{stars}", inner)
+
+    def _taken(self, module: Module) -> Iterator[str]:
+        """Yield what a module that counts as a whole may use of what it imports.
+
+        Of a module all, and of one from which it imports names these.
+        """
+        for base, name in _imported(module):
+            if not _is_theirs(base) or self._names.module(base) is None:
+                continue
+            meaning = self._names.imported(Import(base, name or None), ())
+            if name == "*" or not (meaning.module or meaning.definition):
+                yield f"{base}:{WHOLE}"
+            elif meaning.module is not None:
+                yield f"{meaning.module.name}:{WHOLE}"
+            else:
+                yield str(meaning.definition)
 
     def _method(
         self, module: Module, parts: Sequence[Part], method: str
@@ -245,20 +262,20 @@ def _is_theirs(module_name: str) -> bool:
     return module_name.partition(".")[0] != OWN
 
 
-def _imported(module: Module) -> Iterator[str]:
-    """Yield the modules that a module's text imports anywhere, and members of them.
+def _imported(module: Module) -> Iterator[tuple[str, str]]:
+    """Yield the modules that a module's text imports anywhere, and a name in each.
 
-    But for those that it imports for type checkers alone.
+    The name is empty where the module itself is imported. Imports for type checkers
+    alone are left out.
     """
     pending: list[ast.AST] = [*module.body]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = origin(node, module.package)
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+            yield from ((base, alias.name) for alias in node.names)
         elif isinstance(node, ast.If) and module.is_for_checkers(node.test):
             pending += node.orelse
         else:

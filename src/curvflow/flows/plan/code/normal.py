@@ -188,6 +188,39 @@ def loaded_module(call: ast.Call) -> str:
     return name if isinstance(name, str) and not name.startswith(".") else ""
 
 
+def loaded_package(call: ast.Call, module: Module) -> str:
+    """Return the package whose modules alone a call loads by a computed name, or "".
+
+    It stands before the last dot of what the name begins with: `"lab.rules." + name`,
+    f"lab.rules.{name}", f"{__name__}.{name}".
+    """
+    name = call.args[0] if len(call.args) == 1 and not call.keywords else None
+    if isinstance(name, ast.BinOp) and isinstance(name.op, ast.Add):
+        parts = [name.left]
+    else:
+        parts = name.values if isinstance(name, ast.JoinedStr) else []
+    text = ""
+    for part in parts:
+        if isinstance(part, ast.Constant):
+            text += str(part.value)
+        elif not text and _is_own_name(part, module):
+            text = module.name
+        else:
+            break
+    return text.rpartition(".")[0]
+
+
+def _is_own_name(part: ast.expr, module: Module) -> bool:
+    """Return whether a part of a text is the `__name__` of a module."""
+    return (
+        isinstance(part, ast.FormattedValue)
+        and (part.conversion, part.format_spec) == (-1, None)
+        and isinstance(part.value, ast.Name)
+        and part.value.id == "__name__"
+        and "__name__" not in module.parts
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """A normal form.
@@ -423,7 +456,7 @@ class _Writer:
         else:
             self._plain(node)
         if called in LOADING:
-            name = loaded_module(node)
+            name = loaded_module(node) or loaded_package(node, self._module)
             loaded = self._names.imported(Import(name), ()).module if name else None
             if loaded is not None:
                 self.references[f"{loaded.name}:{VALUE}"] = None
