@@ -204,6 +204,8 @@ class Definitions:
         # What is loaded by a computed name is told by a folder at best.
         packages = [module.name] if what == VALUE else [module.package, *theirs]
         inner = [n for p in packages if p for n in self._names.inner(p)]
+        if what == COMPUTED:
+            inner += [name for name in theirs if name not in inner]
         whole = [f"{module.name}:{WHOLE}"] if what == VALUE else []
         return _definition(str(inner), [*whole, *(f"{n}:{VALUE}" for n in inner)])
 
