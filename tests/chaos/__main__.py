@@ -1,8 +1,8 @@
 """Disturb runs for some minutes: `make chaos`, `make chaos SEED=3 EPISODES=1`.
 
-Each episode has a seed of its own, which is printed and which repeats it. Faults come at
-counted operations of a process, and come there again; two processes at once, and faults
-of servers, also depend on who is faster.
+Each episode has a seed of its own, which is printed and which repeats it. Faults come
+at counted operations of a process, and come there again; two processes at once, and
+faults of servers, also depend on who is faster.
 """
 
 import argparse

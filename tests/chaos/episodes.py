@@ -246,6 +246,7 @@ class Episode:
     def verify(self) -> None:
         """Verify, and mend what is damaged."""
         self.note("verify")
+        self.store()  # one that is not there is refused
         self.end(self.start("verify"), 0, 1)
 
     def edit(self) -> None:
@@ -292,6 +293,7 @@ class Episode:
     def finish(self) -> None:
         """Run undisturbed to the end, and compare with a clean store."""
         self.study.broken.unlink(missing_ok=True)
+        self.store()
         self.end(self.start("verify"), 0, 1)
         self.end(self.start_run(), 0)
         self.revive()

@@ -189,7 +189,7 @@ class PrefectEpisode(Episode):
         }
 
     def perform(self, number: int) -> None:
-        super().perform(min(number, 4))
+        super().perform(min(number, 3))
 
     def hang(self) -> None:
         """Let the server fall silent after some requests."""
