@@ -131,7 +131,7 @@ def _be(folder, said, words, fault, env) -> None:
     main()
 
 
-def arrange(fault: Fault) -> None:
+def arrange(fault):
     """Have a fault come in this process."""
     if width := fault.width:
         tiles.MAX_WIDTH = queue.NODE_BY_NODE_WIDTH = tiles.NODE_BY_NODE_WIDTH = width

@@ -22,7 +22,12 @@ from tests.chaos.studies import Study, draw_study
 LAST_OPERATION = 200  # that a fault is drawn for; most runs have fewer
 SILENCE = 1.0
 KILLED = -signal.SIGKILL
-ENDS = {"kill": {KILLED}, "term": {143}, "interrupt": {130}, "full": {1}}
+ENDS = {
+    "kill": {KILLED},
+    "term": {143, -signal.SIGTERM},
+    "interrupt": {130},
+    "full": {1},
+}
 
 
 class ChaosError(Exception):

@@ -13,8 +13,8 @@ from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Store
 from tests.chaos.studies import Study
 
-# Words of other texts: as names of a user or a host they tell nothing.
-COMMON = {"root", "runner", "vm", "localhost"}
+# Words of other texts too.
+COMMON = {"root", "runner"}
 
 
 def planned(study: Study, store: Store) -> dict[str, str]:
@@ -22,7 +22,7 @@ def planned(study: Study, store: Store) -> dict[str, str]:
     opened = open_study(study.path, store=store.location, overrides=study.overrides)
     plan = make_plan(opened.study, opened.store, opened.files)
     assert plan.counts()["stale"] == plan.counts()["waiting"] == 0
-    return {node.key: f"{node.stage} {node.coords}" for node in plan.graph}
+    return {str(node.key): f"{node.stage} {node.coords}" for node in plan.graph}
 
 
 def differences(store: Store, clean: Store, wanted: Mapping[str, str]) -> list[str]:
@@ -112,10 +112,10 @@ def twins(store: Store) -> list[str]:
 
 def traces(folder: Path, names: list[str]) -> Iterator[str]:
     """Find folders, the user and the host named in the files of a store."""
-    names = [*names, str(Path.home()), getpass.getuser(), socket.gethostname()]
-    wanted = [name for name in names if name not in COMMON and len(name) > 2]
+    names = [*names, str(Path.home()), f'"{socket.gethostname()}"']
+    names += [user] if (user := getpass.getuser()) not in COMMON else []
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         content = path.read_bytes()
-        for name in wanted:
+        for name in names:
             if name.encode() in content:
                 yield f"{path.relative_to(folder)} names {name}"

@@ -46,6 +46,9 @@ class BucketEpisode(Episode):
             self.spoil_object: 2,
         }
 
+    def _objects(self):
+        return self.store()._bucket
+
     def run_in_storm(self) -> None:
         """Run once or twice while requests fail."""
         share, number = self.draw.choice(SHARES), self.draw.choice([1, 1, 2])
@@ -75,7 +78,7 @@ class BucketEpisode(Episode):
 
     def spoil_object(self) -> None:
         """Flip a bit of a payload, or cut an entry of the log."""
-        bucket = self.store()._bucket
+        bucket = self._objects()
         folder = self.draw.choice(["payloads", "payloads", "commits"])
         paths = sorted(info.path for info in bucket.list(folder))
         paths = [path for path in paths if not path.endswith(".mark")]
@@ -87,7 +90,7 @@ class BucketEpisode(Episode):
             self.note("flip", folder)
 
     def look_around(self) -> list[str]:
-        bucket, copy = self.store()._bucket, self.folder / "copy"
+        bucket, copy = self._objects(), self.folder / "copy"
         for info in bucket.list():
             path = copy / info.path
             path.parent.mkdir(parents=True, exist_ok=True)
