@@ -16,8 +16,10 @@ from pathlib import Path
 
 import curvflow.flows.graph.heartbeats as heartbeats
 import curvflow.flows.graph.tiles as tiles
+import curvflow.flows.run.compute as snapshots
 import curvflow.flows.run.queue as queue
 import curvflow.flows.run.runners.open as runners
+import curvflow.flows.upkeep.kept_payloads as kept_payloads
 import curvflow.flows.upkeep.proposal as proposal
 import curvflow.stores.local as local
 import curvflow.stores.log_store as log_store
@@ -29,6 +31,7 @@ from tests import forkserver
 
 # Against processes that hang, not a measure of anything.
 PATIENCE = 120
+KEEP_EVERY = 0.02  # seconds between two states that a training keeps
 WITHOUT_WORKER = 3.0  # seconds that a run waits for a scheduler or a worker
 SIGNALS = {
     "kill": signal.SIGKILL,
@@ -136,10 +139,12 @@ def arrange(fault):
     if width := fault.width:
         tiles.MAX_WIDTH = queue.NODE_BY_NODE_WIDTH = tiles.NODE_BY_NODE_WIDTH = width
     runners.PATIENCE = WITHOUT_WORKER
+    snapshots.Snapshots.__init__.__kwdefaults__["every"] = KEEP_EVERY
     RunOptions.model_fields["silence"].default = fault.silence
     RunOptions.model_rebuild(force=True)
     heartbeats.SILENCE = fault.silence
     heartbeats.HeartbeatMonitor.__init__.__kwdefaults__["silence"] = fault.silence
+    kept_payloads.SILENCE = fault.silence
     proposal.LEAST_GRACE = max(fault.silence, 1.0)
     if fault.host:
         _move_to(fault.host)
