@@ -6,8 +6,10 @@ faults of servers, also depend on who is faster.
 """
 
 import argparse
+import logging
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -53,6 +55,8 @@ def main() -> None:
     parser.add_argument("--only", choices=sorted(KINDS), default=None)
     given = parser.parse_args()
     seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
+    logging.getLogger("curvflow").setLevel(logging.ERROR)  # torn entries are meant
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # servers end as well
     forkserver.running()
     begin, tally, failed = time.monotonic(), Counter[str](), []
     with (
