@@ -253,7 +253,7 @@ class PrefectEpisode(Episode):
 KINDS = {
     kind.name: kind for kind in (Episode, BucketEpisode, ClusterEpisode, PrefectEpisode)
 }
-# Every eighth or so is of a server, which takes longer.
+# Of eight, one each of those that take longer.
 ROTA = (
     "folder",
     "folder",

@@ -119,7 +119,9 @@ def verify(
     index = store.index()
     by_payload = _by_payload(index)
     items = {item.payload: item for item in store.files.items("payloads")}
-    named = [item for name, item in items.items() if name in by_payload]
+    # What lies in the trash is read until it is removed, and computed again after that.
+    trash = {item.payload: item for item in store.files.items("trash")}
+    named = [item for name, item in (trash | items).items() if name in by_payload]
     suspects = _missing(store, index, by_payload, items)
     suspects += _unsound(store, index, by_payload, named, progress)
     faults = [
