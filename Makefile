@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: changelog fuzz study test test-all durations golden browser data check docs bench library truth
+.PHONY: changelog chaos fuzz study test test-all durations golden browser data check docs bench library truth
 .DELETE_ON_ERROR:
 
 study: .venv/.run # run the quickstart study; it prints where table and figures are
@@ -66,6 +66,13 @@ changelog: .venv/.test # move changes/ into CHANGELOG.md: make changelog VERSION
 fuzz: .venv/.test # read nonsense for 10 minutes: SECONDS=60, SEED=3, ROUNDS=1
 	$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),600) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+chaos: export OMP_NUM_THREADS = 1
+chaos: export PYTHONDONTWRITEBYTECODE =
+chaos: .venv/.test # disturb runs for 10 minutes: MINUTES=2, SEED=3, EPISODES=1, ONLY=bucket
+	$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),10) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(EPISODES),--episodes $(EPISODES)) \
+	  $(if $(ONLY),--only $(ONLY))
 
 truth: .venv/.test # compare kinds with what is known of random operators: 20 minutes
 	$(BIN)/python -m benchmarks.truth

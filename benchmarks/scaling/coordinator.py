@@ -132,7 +132,7 @@ def cost(folder: Path, study: str, nodes: int) -> Cost:
     with mock.patch.object(engine, "open_runner", apart.opened):
         _run(opened, clock, lasting, apart)
     each = 1000 / apart.tiles
-    entries = [one.stat().st_size for one in (folder / "commits").iterdir()]
+    entries = [one.stat().st_size for one in (folder / "commits").glob("*.json")]
     return Cost(
         nodes,
         apart.tiles,

@@ -1,8 +1,9 @@
-"""A wire to the server that counts requests and can be cut."""
+"""A wire to the server that counts requests, and can be cut or fall silent."""
 
 import re
 import socket
 import threading
+import time
 from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
@@ -23,7 +24,7 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.api = f"http://127.0.0.1:{self._listener.getsockname()[1]}{there.path}"
         self.requests = []
-        self._wires = []
+        self._wires, self._is_cut, self._last = [], False, float("inf")
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self):
@@ -39,13 +40,20 @@ class Proxy:
         with suppress(OSError):
             while data := source.recv(1 << 16):
                 seen += [path.decode() for path in REQUEST.findall(data)]
+                while len(self.requests) > self._last and not self._is_cut:
+                    time.sleep(0.05)
                 target.sendall(data)
         for end in (source, target):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
+    def hang(self, last=0):
+        """Pass nothing on after so many requests, and let nobody go."""
+        self._last = last
+
     def cut(self):
         """Refuse everybody from now on, and let go of those who are there."""
+        self._is_cut = True
         for one in (self._listener, *self._wires):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)

@@ -152,6 +152,17 @@ def test_a_stop_ends_the_flow_run_as_cancelled_with_the_state_kept(long, start, 
     assert len(long.kept) == 1
 
 
+def test_a_server_that_hangs_from_the_start_is_asked_twice_at_most(tmp_path, server):
+    path = write(tmp_path / "study")
+    with proxied(server.api) as proxy:
+        proxy.hang(0)
+        said = server.curvflow("run", path, cwd=path.parent, PREFECT_API_URL=proxy.api)
+        assert len(proxy.requests) <= 2
+    assert said.returncode == 0
+    assert said.stderr.count("\n") == 1
+    assert "expected a Prefect server, got no answer" in said.stderr
+
+
 def test_of_two_runs_at_once_the_second_follows_the_first(tmp_path, start, server):
     path = write_slow(tmp_path)
     first = start(path)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from datetime import datetime as real_datetime
 
 import pytest
@@ -94,6 +95,18 @@ def test_a_run_that_has_ended_shows_no_sign_and_is_gone(store):
         assert (row["state"], row["pid"], row["run"]) == ("running", os.getpid(), 1)
     assert HeartbeatMonitor(store).is_gone(record.begun)
     assert at_work(store) == []
+
+
+def test_a_run_that_was_interrupted_leaves_a_sign_without_its_host(store):
+    record = begin(store)
+    with (
+        suppress(KeyboardInterrupt),
+        beating(store, record, Stopping(), silence=60.0),
+    ):
+        raise KeyboardInterrupt
+    (sign,) = store.heartbeats().values()
+    assert heartbeats.process(sign) == "ended"
+    assert sign["host"] == ""
 
 
 def test_a_dead_process_of_this_machine_is_known_at_once(store):

@@ -1,5 +1,6 @@
 import json
 import logging
+import re
 import shutil
 import subprocess
 import sys
@@ -68,7 +69,9 @@ def test_a_store_holds_the_files_that_the_design_names(tmp_path):
     (receipt,) = publish(store, arrays_of(), ["a"])
     store.append_event(begin(store), {"event": "begins"})
     name = receipt.payload
-    assert names(tmp_path) == [
+    held = names(tmp_path)
+    assert re.fullmatch(r"commits/0000000002-[0-9a-f]{8}\.mark", held.pop(2))
+    assert held == [
         "FORMAT",
         "commits/0000000001.json",
         "commits/0000000002.json",

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -55,6 +56,7 @@ def test_a_store_holds_the_objects_that_the_design_names(store):
     store.save_snapshot("tile", {"step": np.array(1)})
     store.claims.take(run.begun, ["b"], lambda _: False)
     *objects, journal = sorted(paths(store))
+    assert re.fullmatch(r"commits/0000000002-[0-9a-f]{8}\.mark", objects.pop(4))
     assert objects == [
         "FORMAT",
         "beats/0000000002.beat",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from curvflow.errors import RequestError
 
@@ -37,6 +37,16 @@ def node_label(stage: str, coords: Mapping[str, object]) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a count with its noun, such as `1 node` and `2,000 nodes`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def collision_note(numbers: Sequence[int]) -> str:
+    """Tell on one line that entries of a merged log have collided."""
+    first, more = numbers[0], len(numbers) - 1
+    at = f"{first}" + (f" and {counted(more, 'later place')}" if more else "")
+    return (
+        f"two logs were merged at commit {at}: of entries of one number one was kept; "
+        "runs and pins of the others are gone, and results still missing run again"
+    )
 
 
 MINUTE, HOUR = 60.0, 3600.0

@@ -42,6 +42,10 @@ class Index:
         settlements: accepted code drift, in order.
         pins: runs whose results collection keeps, by name.
         void: numbers of torn or lost entries.
+        checksum: of the last entry; empty for none and for a void one.
+        breaks: numbers of entries that were written after another entry than the one
+            before them, in another copy of the log.
+        marked: checksums of the entries that have marks, by number.
         events: numbers and entries other than receipts and runs, in order.
         places: position in `runs`, by the number the run began at.
         counts: number of runs of each study.
@@ -60,6 +64,9 @@ class Index:
     events: list[tuple[int, Mapping[str, Any]]] = field(default_factory=list)
     places: dict[int, int] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    checksum: str = field(default="", compare=False)  # where reading goes on
+    breaks: list[int] = field(default_factory=list)
+    marked: dict[int, str] = field(default_factory=dict)
 
     def copy(self) -> Index:
         """Return a copy that later commits do not change."""
@@ -77,6 +84,9 @@ class Index:
             list(self.events),
             dict(self.places),
             Counter(self.counts),
+            self.checksum,
+            list(self.breaks),
+            dict(self.marked),
         )
 
 
@@ -409,6 +419,14 @@ class Store(ABC):
     @abstractmethod
     def torn_entries(self) -> list[int]:
         """Return the numbers of torn or missing entries that have no tombstone."""
+
+    @abstractmethod
+    def collided_entries(self) -> list[int]:
+        """Return the numbers at which copies of the log that went apart were merged.
+
+        Of two entries of one number a merge keeps one. The marks of the other tell that
+        it was there, and so does an entry that was written after another predecessor.
+        """
 
     @abstractmethod
     def write_tombstones(self, numbers: Iterable[int]) -> None:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from curvflow.errors import RequestError, StoreError
+from curvflow.stores.commits import mark_name, parse_marks
 
 # Requests at once: an answer from afar takes tens of milliseconds, most of it waiting.
 MAX_REQUESTS = 16
@@ -271,6 +272,16 @@ class ObjectCommits:
     def remove(self, numbers: Sequence[int]) -> None:
         """Remove entries."""
         self._bucket.remove(self._path(number) for number in numbers)
+
+    def mark(self, number: int, checksum: str) -> None:
+        """Note beside an entry which one it is; not essential."""
+        with suppress(StoreError):
+            self._bucket.put(f"{self._folder}/{mark_name(number, checksum)}", b"")
+
+    def marks(self) -> set[tuple[int, str]]:
+        """Return numbers and checksums that were noted."""
+        listed = self._bucket.list(self._folder)
+        return parse_marks(info.path.rpartition("/")[2] for info in listed)
 
     def _path(self, number: int) -> str:
         return f"{self._folder}/{number:010}.json"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
@@ -16,6 +18,20 @@ LIST_EVERY = 1.0  # seconds
 # What a file system without hard links answers.
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
 TAKEN = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}
+
+
+MARK = re.compile(r"([0-9]{10,})-([0-9a-f]{8})\.mark")
+
+
+def mark_name(number: int, checksum: str) -> str:
+    """Return the name of a mark."""
+    return f"{number:010}-{checksum}.mark"
+
+
+def parse_marks(names: Iterable[str]) -> set[tuple[int, str]]:
+    """Return numbers and checksums of those names that are marks."""
+    found = (MARK.fullmatch(name) for name in names)
+    return {(int(mark[1]), mark[2]) for mark in found if mark}
 
 
 class Commits(Protocol):
@@ -38,6 +54,12 @@ class Commits(Protocol):
 
     def remove(self, numbers: Sequence[int]) -> None:
         """Remove entries; only of the claims, never of the commit log."""
+
+    def mark(self, number: int, checksum: str) -> None:
+        """Note beside an entry which one it is, by a name that no other entry has."""
+
+    def marks(self) -> set[tuple[int, str]]:
+        """Return numbers and checksums that were noted."""
 
 
 class MemoryCommits:
@@ -72,6 +94,13 @@ class MemoryCommits:
         """Remove entries."""
         for number in numbers:
             self._entries.pop(number, None)
+
+    def mark(self, number: int, checksum: str) -> None:
+        """Note nothing: memory is not merged with another's."""
+
+    def marks(self) -> set[tuple[int, str]]:
+        """Return nothing."""
+        return set()
 
 
 class LocalCommits:
@@ -169,6 +198,19 @@ class LocalCommits:
         for number in numbers:
             with disk_errors(self._path(number)):
                 self._disk.remove(self._path(number))
+
+    def mark(self, number: int, checksum: str) -> None:
+        """Note beside an entry which one it is; not durable, and not essential."""
+        with suppress(OSError):
+            self._disk.write(self._folder / mark_name(number, checksum), b"")
+
+    def marks(self) -> set[tuple[int, str]]:
+        """Return numbers and checksums that were noted."""
+        with disk_errors(self._folder):
+            try:
+                return parse_marks(path.name for path in self._folder.iterdir())
+            except FileNotFoundError:
+                return set()
 
     def _flush(self, path: Path) -> None:
         if self._durable:

@@ -2,6 +2,7 @@
 
 FORMAT                      what this folder is
 commits/0000000001.json     the log
+commits/0000000001-<...>.mark  which entry a run began with, by its checksum
 payloads/ab/<id>.zarr.zip   a payload; a large one is a folder, <id>.zarr
 runs/<log number>.ndjson    the journal of the run that began there
 runs/<log number>.beat      its heartbeat

@@ -31,6 +31,7 @@ from curvflow.stores.commits import Commits
 from curvflow.stores.log_entries import (
     Entry,
     TornEntryError,
+    checksum,
     decode,
     encode,
     pack_receipts,
@@ -38,6 +39,7 @@ from curvflow.stores.log_entries import (
 )
 
 EVENTS = ("retired", "settled", "evicted", "pinned", "unpinned")
+MARKED = ("run-begun", *EVENTS)
 
 # A taken number that stays unseen means a network file system's cache; 0.05 s each.
 MAX_ATTEMPTS = 200
@@ -115,6 +117,18 @@ class Log:
             self._refresh()
             return [number for number in self._index.void if self._read(number) is None]
 
+    def collided_entries(self) -> list[int]:
+        """Return the numbers at which copies of the log that went apart were merged."""
+        with self._lock:
+            self._refresh()
+            index = self._index
+            lost = {
+                number
+                for number, noted in self._commits.marks()
+                if index.marked.get(number) != noted
+            }
+            return sorted((lost | set(index.breaks)) - set(index.void))
+
     def write_tombstones(self, numbers: Iterable[int]) -> None:
         """Replace torn or missing entries with tombstones."""
         with self._lock:
@@ -135,7 +149,10 @@ class Log:
             if entry is None:
                 return self._index.number
             number = self._index.number + 1
-            if self._commits.create(number, encode(number, entry)):
+            data = encode(number, entry, after=self._index.checksum)
+            if self._commits.create(number, data):
+                if entry["type"] in MARKED:
+                    self._commits.mark(number, checksum(data))
                 self._read_into(self._own_index(), number)
                 return number
             # Names may be listed late; requested by name the entry may exist.
@@ -177,6 +194,7 @@ class Log:
                     FOLDS[entry["type"]](index, number, entry)
                     if entry["type"] in EVENTS:
                         index.events.append((number, entry))
+                _follow(index, number, entry)
                 index.number = number
 
     def _read(self, number: int) -> Entry | None:
@@ -204,6 +222,18 @@ class Log:
                 number,
             )
             reported.add(number)
+
+
+def _follow(index: Index, number: int, entry: Entry | None) -> None:
+    """Note which entry this one is, and whether it was written after the last one."""
+    if entry is None or entry["type"] == "void":
+        index.checksum = ""
+        return
+    if index.checksum and entry.get("after", index.checksum) != index.checksum:
+        index.breaks.append(number)
+    index.checksum = entry["crc32"]
+    if entry["type"] in MARKED:
+        index.marked[number] = index.checksum
 
 
 def _live(index: Index, fresh: Receipt) -> Receipt:
@@ -313,7 +343,9 @@ def _fold_begun(index: Index, number: int, entry: Entry) -> None:
 
 def _fold_ended(index: Index, number: int, entry: Entry) -> None:
     place = index.places.get(entry["begun"])
-    if place is not None:
+    ours = index.marked.get(entry["begun"])
+    # In a merged log another copy's run may have begun at this number.
+    if place is not None and entry.get("of", ours) == ours:
         index.runs[place] = replace(
             index.runs[place],
             ended=number,

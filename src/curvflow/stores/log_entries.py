@@ -37,11 +37,18 @@ class TornEntryError(CurvflowError):
     """Bytes that are no whole entry, after a loss of power or a flipped bit."""
 
 
-def encode(number: int, entry: Entry) -> bytes:
-    """Write an entry as JSON whose first field is the CRC-32 of the rest."""
+def encode(number: int, entry: Entry, *, after: str = "") -> bytes:
+    """Write an entry as JSON, CRC-32 of the rest first, its predecessor's last."""
     whole = {"format": FORMAT, "number": number, **entry}
+    if after:
+        whole["after"] = after
     rest = json.dumps(whole, separators=(",", ":"))[1:].encode()
     return b'{"crc32":"%08x",%b\n' % (zlib.crc32(rest), rest)
+
+
+def checksum(data: bytes) -> str:
+    """Return the CRC-32 that an encoded entry carries, as eight hexadecimal digits."""
+    return data[10:18].decode("ascii", "replace")
 
 
 def decode(number: int, data: bytes) -> Entry:
@@ -55,6 +62,7 @@ def decode(number: int, data: bytes) -> Entry:
             f"commit {number}: expected format {FORMAT} and one of {', '.join(TYPES)}, "
             f"got format {entry['format']} and {entry['type']}. Update curvflow."
         )
+    entry["crc32"] = checksum(data)
     if entry["number"] != number:
         raise TornEntryError(f"commit {number}: holds the entry {entry['number']}")
     return entry

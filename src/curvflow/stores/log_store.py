@@ -112,6 +112,10 @@ class LogStore(Store):
         """Return the numbers of torn or missing entries that have no tombstone."""
         return self._log.torn_entries()
 
+    def collided_entries(self) -> list[int]:
+        """Return the numbers at which copies of the log that went apart were merged."""
+        return self._log.collided_entries()
+
     def write_tombstones(self, numbers: Iterable[int]) -> None:
         """Replace torn or missing entries with tombstones."""
         self._log.write_tombstones(numbers)
@@ -161,7 +165,12 @@ class LogStore(Store):
             "failures": [dict(failure) for failure in failures],
             "tables": dict(tables),
         }
-        self._log.append(lambda _: entry)
+
+        def build(index: Index) -> dict[str, Any]:
+            begun = index.marked.get(run.begun)
+            return entry | ({"of": begun} if begun else {})
+
+        self._log.append(build)
         return self._run(run.begun)
 
     def _run(self, begun: int) -> RunRecord:

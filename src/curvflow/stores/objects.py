@@ -2,6 +2,7 @@
 
 FORMAT                      what this prefix is
 commits/0000000001.json     the log, by conditional put
+commits/0000000001-<...>.mark  which entry a run began with, by its checksum
 payloads/ab/<id>.zarr.zip   a payload, of any size
 runs/<log number>/<...>     the journal of the run that began there, an object per line
 beats/<log number>.beat     its heartbeat

@@ -263,6 +263,21 @@ def test_a_silent_run_elsewhere_is_judged_by_the_age_of_its_heartbeat(
     assert ("stale heartbeats" in proposal.leftovers) != is_live
 
 
+def test_a_sign_of_a_run_that_the_log_has_lost_goes_once_it_is_old(folder, local):
+    run(local)
+    (record,) = local.index().runs
+    local.write_heartbeat(record, ELSEWHERE)
+    path = folder / "commits" / f"{record.begun:010}.json"
+    path.write_bytes(path.read_bytes()[:-9])
+    torn = LocalStore(folder)
+    assert torn.index().runs == []
+    assert "stale heartbeats" not in propose(torn).leftovers
+    shift(folder, -2 * HOUR, "runs/*.beat")
+    assert "stale heartbeats" in propose(torn).leftovers
+    collect(torn)
+    assert torn.heartbeats() == {}
+
+
 def test_what_a_live_run_takes_and_makes_stays(folder, local):
     run(local)
     taken = payloads(local, "fit")

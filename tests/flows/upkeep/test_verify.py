@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from curvflow.errors import StoreError
+from curvflow.flows.run.run import run_study
 from curvflow.flows.upkeep.collect import collect
 from curvflow.flows.upkeep.verify import verify
 from curvflow.stores import log
 from curvflow.stores.local import LocalStore
 from tests.flows.run.test_run import executed
-from tests.flows.toys import run
-from tests.flows.upkeep.test_collect import ReadOnly, files
+from tests.flows.toys import opened, run
+from tests.flows.upkeep.test_collect import ReadOnly, files, shift
 
 
 @pytest.fixture
@@ -128,6 +129,24 @@ def test_a_dry_run_only_reports(folder, local):
     assert len(verify(frozen, mend=False).faults) == 1
     with pytest.raises(StoreError, match="Read-only"):
         verify(frozen)
+
+
+def test_what_is_damaged_in_the_trash_is_moved_away_and_can_be_revived(folder, local):
+    run(local, "axes.seed=2")
+    damaged = payload_of(folder, "path")
+    shift(folder, -7200)
+    collect(local, keep_runs=0)
+    (path,) = folder.glob(f"trash/*/{damaged.name}")
+    flip(path)
+    fresh = LocalStore(folder)
+    (fault,) = verify(fresh).faults
+    assert (fault.payload, fault.lost) == (path.name.partition(".")[0], [])
+    assert verify(fresh).is_well
+    assert [p.name for p in folder.glob("quarantine/*/*")] == [path.name]
+    o = opened(fresh)
+    report = run_study(o.study, o.store, o.files, revive=["path"])
+    assert report.revived["path"] > 0
+    assert payload_of(folder, "path").name == path.name
 
 
 @pytest.mark.parametrize("lost", [False, True])

@@ -21,7 +21,7 @@ from curvflow.cli.arguments import (
     print_json,
 )
 from curvflow.cli.text.tables import minute
-from curvflow.schemas.words import counted
+from curvflow.schemas.words import collision_note, counted
 
 if TYPE_CHECKING:
     from curvflow.schemas.records.receipts import RunRecord
@@ -55,6 +55,8 @@ def command(
     if as_json:
         print_json([row for _, row in rows])
     elif rows:
+        if collided := opened.store.collided_entries():
+            echo(f"curvflow: {collision_note(collided)}", err=True)
         echo("\n".join(line for _, row in rows for line in _lines(row)))
     elif opened.store.files.exists():
         echo("no runs yet")

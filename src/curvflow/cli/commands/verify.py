@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from curvflow.cli.arguments import AsJson, StoreUrl, echo, open_any_store, print_json
-from curvflow.schemas.words import counted, duration, node_label, size
+from curvflow.schemas.words import collision_note, counted, duration, node_label, size
 
 if TYPE_CHECKING:
     from curvflow.flows.upkeep.verify import Verification
@@ -80,6 +80,8 @@ def _lines(verdict: Verification) -> Iterator[str]:
         yield f"commit {number}: torn or missing" + (
             ", marked as void" if verdict.mended else ""
         )
+    if verdict.collided:
+        yield collision_note(verdict.collided)
     for fault in verdict.faults:
         yield fault.problem
     yield from _lost(verdict)

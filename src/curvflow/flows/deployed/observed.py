@@ -57,14 +57,16 @@ def _silence() -> str:
     """Return the reason why no server can be reached; empty if one answers."""
     try:
         from prefect.client.orchestration import get_client
-        from prefect.settings import get_current_settings
+        from prefect.settings import get_current_settings, temporary_settings
 
         url = get_current_settings().api.url
         if not url:
             return "PREFECT_API_URL: expected the address of a Prefect server, got none"
         patience = {"timeout": SECONDS_TO_ANSWER}
-        client = get_client(httpx_settings=patience, sync_client=True)
-        failure = client.api_healthcheck()
+        # A server that hangs is asked twice at most, not for as long as Prefect would.
+        with temporary_settings(updates={"client.max_retries": 1}):
+            client = get_client(httpx_settings=patience, sync_client=True)
+            failure = client.api_healthcheck()
     except Exception as error:  # its settings may be wrong in any way
         return f"Prefect: expected to load it, got {type(error).__name__}"
     return f"{url}: expected a Prefect server, got no answer" * bool(failure)

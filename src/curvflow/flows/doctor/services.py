@@ -15,6 +15,7 @@ from uuid import uuid4
 from curvflow.errors import CurvflowError, RequestError
 from curvflow.flows.doctor.machine import Finding, State, installed, is_below
 from curvflow.flows.run.runners.client import one_line
+from curvflow.schemas.words import collision_note
 from curvflow.stores.base import Store
 from curvflow.stores.commits import LocalCommits
 from curvflow.stores.files import Disk
@@ -44,8 +45,15 @@ def store_findings(
             yield Finding("store", "ok", f"{folder} {state}")
             yield _folder(folder, disk or Disk())
             yield _room(_existing(folder))
+        yield from _collisions(store)
     except CurvflowError as error:
         yield _refused("store", error)
+
+
+def _collisions(store: Store) -> Iterator[Finding]:
+    if collided := store.collided_entries():
+        remedy = "Copy a store into an empty folder; let runs share one address."
+        yield Finding("store.log", "warn", collision_note(collided), remedy)
 
 
 def _refused(check: str, error: CurvflowError) -> Finding:

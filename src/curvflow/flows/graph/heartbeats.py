@@ -86,7 +86,9 @@ def beating(
     beat(0)
     thread = threading.Thread(target=beat_on, name="curvflow-beat", daemon=True)
     thread.start()
-    last: dict[str, Any] | None = {**who, "count": -1, "over": True}
+    # Who it was tells nothing any more, and a store may be passed on.
+    gone = {"host": "", "count": -1, "over": True}
+    last: dict[str, Any] | None = {**who, **gone}
     try:
         yield
         last = None  # the run's end is an entry of the log

@@ -279,7 +279,7 @@ def _leftovers(
     grace: float,
 ) -> dict[str, list[Item]]:
     files, live = store.files, {run.begun for run in kept.live}
-    ended = {run.begun for run in index.runs} - live
+    runs = {run.begun for run in index.runs}
     groups = {
         # A run at work may have counted on what was moved after it began.
         "collected before": [
@@ -296,7 +296,11 @@ def _leftovers(
             if not live and item.time < now - max(grace, PARTIAL_GRACE)
         ],
         "stale heartbeats": [
-            item for item in files.items("runs") if int(item.payload) in ended
+            item
+            for item in files.items("runs")
+            if (begun := int(item.payload)) in runs - live
+            # Its entry was torn, or lost by a merge.
+            or (begun not in runs and item.time < now - grace)
         ],
     }
     return {what: items for what, items in groups.items() if items}

@@ -40,6 +40,7 @@ class Verification:
     Attributes:
         faults: payloads that failed.
         torn: numbers of entries of the log that are torn or lost.
+        collided: numbers at which copies of the log that went apart were merged.
         payloads: number of payloads read.
         results: number of live results compared.
         evicted: number of live results whose payloads collection has removed.
@@ -50,6 +51,7 @@ class Verification:
 
     faults: Sequence[Fault]
     torn: Sequence[int]
+    collided: Sequence[int]
     payloads: int
     results: int
     evicted: int
@@ -77,6 +79,7 @@ class Verification:
             "bytes": self.bytes,
             "seconds": round(self.seconds, 3),
             "torn_commits": list(self.torn),
+            "collided_commits": list(self.collided),
             "faults": [
                 {"payload": fault.payload, "problem": fault.problem}
                 for fault in self.faults
@@ -116,7 +119,9 @@ def verify(
     index = store.index()
     by_payload = _by_payload(index)
     items = {item.payload: item for item in store.files.items("payloads")}
-    named = [item for name, item in items.items() if name in by_payload]
+    # What lies in the trash is read until it is removed, and computed again after that.
+    trash = {item.payload: item for item in store.files.items("trash")}
+    named = [item for name, item in (trash | items).items() if name in by_payload]
     suspects = _missing(store, index, by_payload, items)
     suspects += _unsound(store, index, by_payload, named, progress)
     faults = [
@@ -127,6 +132,7 @@ def verify(
     return Verification(
         faults,
         torn,
+        store.collided_entries(),
         len(named),
         sum(len(by_payload[item.payload]) for item in named),
         _count_evicted(index, items),
