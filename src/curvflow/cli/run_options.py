@@ -142,6 +142,13 @@ def _share(text: str) -> float:
     )
 
 
+RecordReads = Annotated[
+    bool,
+    typer.Option(
+        "--record-reads/--no-record-reads",
+        help="record the files and variables that code of yours reads",
+    ),
+]
 Reanalyse = Annotated[
     bool,
     typer.Option("--reanalyse", help="tables and figures only, from existing results"),

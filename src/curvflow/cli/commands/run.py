@@ -46,6 +46,7 @@ def command(
     cluster: options.ClusterFile = None,
     dashboard: options.Dashboard = False,
     observe: options.Observe = None,
+    record_reads: options.RecordReads = True,
     revive: options.Revive = None,
     accept: options.Accept = None,
     reason: options.Reason = "",
@@ -57,6 +58,7 @@ def command(
     """Compute the results of the study that the store lacks."""
     tile = {"device": device, "num_threads": threads, "compiler": compiler}
     place = {"workers": workers, "scheduler": scheduler, "dashboard": dashboard}
+    place["record_reads"] = record_reads
     results = _compute(
         study,
         observe,

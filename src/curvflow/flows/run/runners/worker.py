@@ -28,6 +28,7 @@ from curvflow.flows.graph.heartbeats import HeartbeatMonitor
 from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.graph.tiles import TileJob
 from curvflow.flows.plan.code.sources import Sources
+from curvflow.flows.reads.windows import importing
 from curvflow.flows.run.compute import Snapshots, carried_out
 from curvflow.flows.run.runners.at_most_once import begun_once
 from curvflow.flows.run.runners.base import (
@@ -162,7 +163,8 @@ def _import_modules(context: JobContext) -> None:
 
 def _import(name: str, folder: str) -> None:
     try:
-        import_module(name)
+        with importing():
+            import_module(name)
     except ModuleNotFoundError as error:
         raise RequestError(
             f"{name}: expected a module that can be imported, got {error}. Install it "
@@ -248,7 +250,8 @@ def _computed(place: Prepared, job: bytes, device: str) -> Returned:
 
 def _unsealed(job: bytes) -> TileJob:
     try:
-        tile: TileJob = pickle.loads(job)
+        with importing():
+            tile: TileJob = pickle.loads(job)
     except MISSING as error:
         raise RequestError(
             f"expected to know what the tile is made of, got {one_line(error)}. "
