@@ -81,7 +81,8 @@ class Project:
             observer=watcher,
         )
         self.lines, self.store = watcher.lines, opened.store
-        assert not report.record.failures, report.record.failures
+        failures = [failure["error"] for failure in report.record.failures]
+        assert not failures, failures
         return report
 
     def executed(self, **options) -> dict[str, int]:

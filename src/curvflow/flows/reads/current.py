@@ -159,6 +159,24 @@ class CurrentReads:
         )
 
 
+def in_words(reads: Mapping[str, Any] | None) -> Iterator[str]:
+    """Word what a result stands on, a line each; nothing for built-in code."""
+    reads = reads or {}
+    if reads.get("observed") is False:
+        yield "what code of yours read was not recorded"
+    for name, entry in reads.get("files", {}).items():
+        if entry is None:
+            yield f"looked for {name}, which was not there"
+        else:
+            yield f"read {name}, content {entry[0][:12] or 'changing meanwhile'}"
+    yield from (f"used the variable {name}" for name in reads.get("env", ()))
+    for name in reads.get("undeclared", ()):
+        yield f"used the variable {name}, which is not declared"
+    yield from (f"used {name}" for name in reads.get("sources", ()))
+    for name in reads.get("unseen", ()):
+        yield f"nobody saw what {name} read, for it was imported before"
+
+
 def warnings(reads: Mapping[str, Any]) -> list[str]:
     """Word what a result uses that no receipt can hold, with the remedy."""
     lines = [

@@ -20,7 +20,8 @@ from typing import Literal, NamedTuple
 
 PACKAGE = str(Path(__file__).parents[2])
 # The machine's own; what they hold is no data of a study.
-SYSTEM = ("/proc", "/sys", "/dev", "/run", "/etc", "/usr/share", "/usr/lib", "/lib")
+SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/usr/share", "/usr/lib", "/lib")
+IN_MEMORY = "/dev/shm/"  # where users do keep data
 # Compiled by PyTorch on the way, from code that counts by itself.
 COMPILED = ("torchinductor_", ".triton")
 USER = "$USER"
@@ -74,7 +75,7 @@ def origin(file: str) -> Origin:
 def is_skipped(path: str) -> bool:
     """Return whether a path is Python's, this package's, or the system's."""
     if path.startswith((*_SKIPPED, *_installed(), f"{PACKAGE}/")):
-        return True
+        return not path.startswith(IN_MEMORY)
     return any(part in path for part in COMPILED)
 
 

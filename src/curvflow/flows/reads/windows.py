@@ -75,7 +75,7 @@ class Window:
             self._while_importing[module].add(name)
 
     def written(self, path: str, *, anew: bool) -> None:
-        """Take down a file that is written: it is the call's own, unless it was read."""
+        """Take down a file that is written: the call's own, unless it was read."""
         if path not in self._seen or self._seen[path].stat is None:
             if anew:
                 self._own.add(path)
@@ -259,9 +259,15 @@ def _state(value: object, depth: int) -> object:
         is_small = value.nbytes <= SMALL and not value.dtype.hasobject
         return id(value), crc32(value.tobytes()) if is_small else 0
     if isinstance(value, _lru_cache_wrapper):
-        return id(value), value.cache_info().misses
+        return id(value), _filled(value.cache_info())
     inner = [_state(item, depth - 1) for item in _inner(value)]
     return id(value), getattr(value, "_version", 0), inner  # of a tensor
+
+
+def _filled(info: Any) -> object:
+    """Return what tells that a memo has another entry; nothing does of a full one."""
+    is_full = info.maxsize is not None and info.currsize >= info.maxsize > 0
+    return object() if is_full else info.currsize
 
 
 def _inner(value: object) -> list[object]:
