@@ -210,11 +210,11 @@ def _callers() -> Callers | None:
     callers = Callers()
     if not _walk(sys._getframe(2), ends, callers):
         return None
-    if not callers.modules and not callers.importing:
+    threads = {eye.thread for eye in _eyes}
+    if here not in threads:
         frames = sys._current_frames()
-        for thread in {eye.thread for eye in _eyes} - {here}:
-            if thread in frames:
-                _walk(frames[thread], ends, callers)
+        for thread in threads & frames.keys():
+            _walk(frames[thread], ends, callers)
     return callers
 
 

@@ -61,6 +61,7 @@ class Window:
         self._changed: set[str] = set()  # opened to be changed in place
         self._while_importing: defaultdict[str, set[str]] = defaultdict(set)
         self._before: dict[str, object] = {}
+        self._read_by: defaultdict[str, set[str]] = defaultdict(set)
 
     def note(self, name: str, sight: Sight, callers: Callers) -> None:
         """Take down what was read, as it was at the first look."""
@@ -73,6 +74,8 @@ class Window:
             self._seen[name] = Sight(first.stat, CHANGING)
         for module in callers.importing:
             self._while_importing[module].add(name)
+        for module in callers.modules:
+            self._read_by[module].add(name)
 
     def written(self, path: str, *, anew: bool) -> None:
         """Take down a file that is written: the call's own, unless it was read."""
@@ -90,7 +93,9 @@ class Window:
             held.update({n: self._seen[n] for n in names if n in self._seen})
         for module, before in self._before.items():
             if state_of(sys.modules.get(module)) != before:
-                _held[module].update(self._seen)
+                # What no function of it has read, another has put there.
+                names = self._read_by.get(module) or set(self._seen)
+                _held[module].update({n: self._seen[n] for n in names & {*self._seen}})
 
     def keep_all(self) -> None:
         """Let the modules hold what was read, whatever their state says."""
