@@ -28,7 +28,8 @@ class Project:
     """A folder with modules, data and a study; every run starts without its modules."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.names = folder, set()
+        self.folder = folder
+        self.names: set[str] = set()
         self.lines: list[str] = []
 
     def write(self, name: str, text: str | bytes) -> Path:

@@ -1,19 +1,35 @@
 """Files and variables that a user's code reads, and what their changes run again."""
 
 import gzip
+import importlib
 import json
 import os
+import shutil
 import sqlite3
 import sys
 import threading
 import zipfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from curvflow.errors import StudyError
+from curvflow.flows.graph.stopping import Stopping
+from curvflow.flows.graph.tiles import MemberJob, TileJob
+from curvflow.flows.plan.why.explain import explain
 from curvflow.flows.reads import hook
+from curvflow.flows.reads.places import path_of, portable_name
+from curvflow.flows.reads.windows import files
+from curvflow.flows.run.compute import Snapshots, outcomes
+from curvflow.tasks import registry
+from curvflow.tasks.machine import machine_for
 from tests.flows.reads.project import Project, flip, project, touch
+from tests.flows.reads.random_cases import check_case
+from tests.flows.toys import FitParams
 
 # Users leave files to be closed by whoever comes.
 pytestmark = pytest.mark.filterwarnings(
@@ -29,6 +45,7 @@ WAYS = {
     "os_open": "return float(os.read(os.open(path, os.O_RDONLY), 99))",
     "descriptor": "return float(open(os.open(path, os.O_RDONLY)).read())",
     "relative": "return float(open(os.path.relpath(path)).read())",
+    "torch": "return float(torch.load(path))",
     "loadtxt": "return float(np.loadtxt(path))",
     "fromfile": "return float(np.fromfile(path, sep=' ')[0])",
     "memmap": "return float(bytes(np.memmap(path, np.uint8)))",
@@ -76,7 +93,7 @@ WAYS = {
 NAMES = {"plugin": "plugged.py", "located": "placed.py", "sqlite": "base.db"}
 IMPORTS = """
 import gzip, importlib, importlib.util, json, mmap, os, shutil, sqlite3, sys, threading
-import zipfile
+import torch, zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 """
@@ -88,7 +105,7 @@ def mine(tmp_path):
         yield made
 
 
-def fill(mine: Project) -> dict[str, os.PathLike]:
+def fill(mine: Project) -> dict[str, Path]:
     """Write the file of each way; return the files."""
     paths = {way: mine.folder / "data" / way / NAMES.get(way, "value") for way in WAYS}
     for path in paths.values():
@@ -102,11 +119,13 @@ def fill(mine: Project) -> dict[str, os.PathLike]:
     paths["gzip"].write_bytes(gzip.compress(b"1\n", mtime=0))
     with zipfile.ZipFile(paths["zip"], "w") as file:
         file.writestr("value", "1")
+    torch.save(torch.tensor(1.0), paths["torch"])
     paths["sqlite"].unlink()
     base = sqlite3.connect(paths["sqlite"])
     base.execute("create table numbers (value real)")
     base.execute("insert into numbers values (1.0)")
-    base.commit(), base.close()
+    base.commit()
+    base.close()
     return paths
 
 
@@ -116,13 +135,16 @@ def rewrite(way: str, path) -> None:
         path = path.with_name("target")
     if way == "gzip":
         path.write_bytes(gzip.compress(b"2\n", mtime=0))
+    elif way == "torch":
+        torch.save(torch.tensor(2.0), path)
     elif way == "zip":
         with zipfile.ZipFile(path, "w") as file:
             file.writestr("value", "2")
     elif way == "sqlite":
         base = sqlite3.connect(path)
         base.execute("update numbers set value = 2.0")
-        base.commit(), base.close()
+        base.commit()
+        base.close()
     else:
         flip(path)
 
@@ -145,7 +167,8 @@ class Way(Params):
 
 @stage("my.value", version=1, outputs=VALUE)
 def value(params: Way) -> dict[str, object]:
-    return {{"value": np.asarray(float(globals()["by_" + params.way](f"{{HERE}}/{{NAMES[params.way]}}")))}}
+    read = globals()["by_" + params.way]
+    return {{"value": np.asarray(float(read(f"{{HERE}}/{{NAMES[params.way]}}")))}}
 """)
     mine.study(
         axes=f"{{way: [{', '.join(WAYS)}]}}", value='use: "mine:value", way: "${way}"'
@@ -409,12 +432,13 @@ def test_a_declared_variable_counts_by_the_digest_of_its_value(mine, monkeypatch
 
 CHANCE = {
     "random": "import random\ndef read():\n    return random.random()",
-    "many": "import random\ndef read():\n    return [random.random() for _ in range(9**4)][0]",
+    "many": "import random\ndef read():\n"
+    "    return [random.random() for _ in range(9**4)][0]",
     "numpy": "def read():\n    return np.random.rand()",
     "generator": "def read():\n    return np.random.default_rng().random()",
     "torch": "import torch\ndef read():\n    return float(torch.rand(()))",
-    "network": "import socket\ndef read():\n    return socket.getaddrinfo('localhost', 1)"
-    " and 1.0",
+    "network": "import socket\ndef read():\n"
+    "    return socket.getaddrinfo('localhost', 1) and 1.0",
     "process": "import subprocess\ndef read():\n    subprocess.run(['true'])\n"
     "    return 1.0",
 }
@@ -429,7 +453,8 @@ def test_chance_network_and_processes_are_warned_of(mine, source):
 
 
 SEEDED = {
-    "random": "import random\ndef read():\n    random.seed(0)\n    return random.random()",
+    "random": "import random\ndef read():\n    random.seed(0)\n"
+    "    return random.random()",
     "own": "import random\ndef read():\n    return random.Random(0).random()",
     "numpy": "def read():\n    np.random.seed(0)\n    return np.random.rand()",
     "generator": "def read():\n    return np.random.default_rng(0).random()",
@@ -477,15 +502,15 @@ def net():
         data='use: data.factory, factory: "nets:points"',
         fit='use: train, data: data, model: {factory: "nets:net"}, epochs: 2, '
         'rule: {rule: sgd, lr: 0.1}, seed: "${seed}"',
-        norms="use: probe.norms, weights: fit",
+        trace="use: probe.hessian_trace, weights: fit, num_probes: 2",
         fixed="use: data.xor",
     )
-    assert mine.executed() == {"data": 1, "fit": 2, "norms": 2, "fixed": 1}
+    assert mine.executed() == {"data": 1, "fit": 2, "trace": 2, "fixed": 1}
     assert mine.lines == []
     assert mine.executed() == {}
     reads = mine.reads()
     assert set(reads["data"]["files"]) == {"x.txt"}
-    assert set(reads["fit"]["files"]) == {"w.txt"}
+    assert set(reads["fit"]["files"]) == set(reads["trace"]["files"]) == {"w.txt"}
     assert reads["fixed"] is None
     flip(mine.folder / "w.txt")
     assert mine.executed()["fit"] == 2
@@ -516,3 +541,151 @@ def test_other_threads_of_servers_are_not_the_users(mine):
     mine.executed()
     over.set(), thread.join()
     assert mine.reads()["one"] == {}
+
+
+def test_a_project_that_was_copied_elsewhere_has_all_it_needs(mine, tmp_path_factory):
+    reader(mine, 'def read():\n    return float(open(HERE + "/data/x.txt").read())')
+    mine.write("data/x.txt", "1")
+    mine.executed()
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "deeper"
+    shutil.copytree(mine.folder, elsewhere)
+    with project(elsewhere) as copied:
+        copied.names |= mine.names
+        assert copied.executed() == {}
+        flip(elsewhere / "data/x.txt")
+        assert copied.executed() == {"one": 1}
+
+
+def test_a_module_that_was_imported_before_anybody_looked_is_named(mine):
+    reader(mine, "import early\ndef read():\n    return early.VALUE")
+    mine.write("x.txt", "1")
+    mine.write("early.py", 'VALUE = float(open(__file__[:-8] + "x.txt").read())\n')
+    sys.path.insert(0, str(mine.folder))
+    importlib.import_module("early")
+    mine.names.remove("early")
+    mine.executed()
+    assert mine.reads()["one"] == {"unseen": ["early"]}
+    del sys.modules["early"]
+
+
+def test_why_tells_what_a_result_stands_on(mine, monkeypatch):
+    reader(mine, VARIABLE.replace("\n", '\n    open(HERE + "/x.txt").close()\n'))
+    mine.write("x.txt", "1")
+    monkeypatch.setenv("MY_VALUE", "1")
+    mine.executed()
+    (answer,) = explain(mine.plan(), "one", {})
+    first, *lines = str(answer).splitlines()
+    assert "done" in first
+    assert lines[0].startswith("  read x.txt, content 6b86b273ff34")
+    assert lines[1] == "  used the variable MY_VALUE, which is not declared"
+    flip(mine.folder / "x.txt")
+    (answer,) = explain(mine.plan(), "one", {})
+    assert str(answer).startswith("one: stale: file x.txt: content 6b86b273ff34 -> ")
+
+
+def test_longer_trainings_do_not_go_on_from_one_of_another_file(mine):
+    mine.write("w.txt", "1")
+    mine.write(
+        "nets.py",
+        f"""
+import torch
+{HERE}
+def net():
+    made = torch.nn.Linear(2, 1)
+    torch.nn.init.constant_(made.bias, float(open(HERE + "/w.txt").read()))
+    return made
+""",
+    )
+    train = 'use: train, data: data, model: {factory: "nets:net"}, rule: {rule: sgd, '
+
+    def fitted(epochs):
+        fit = f"{train}lr: 0.1}}, epochs: {epochs}"
+        mine.study(data="use: data.xor", fit=fit)
+
+    fitted(2)
+    mine.executed()
+    fitted(4)
+    assert all(node.shorter for node in mine.plan().graph.nodes["fit"])
+    flip(mine.folder / "w.txt")
+    assert not any(node.shorter for node in mine.plan().graph.nodes["fit"])
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_kept_state_is_used_with_the_files_that_it_was_kept_with(
+    tmp_path, store, monkeypatch, changes
+):
+    path, states = tmp_path / "x.txt", []
+    path.write_text("1")
+    real = registry.find("toy.fit")
+
+    def compute(members, machine):
+        states.append(machine.partial.load())
+        path.read_text()
+        machine.partial.keep({"weight": np.ones(2)})
+        return real.compute(members, machine)
+
+    watched = replace(real, compute=compute)
+    monkeypatch.setitem(registry._implementations, "toy.fit", watched)
+    member = MemberJob("key", FitParams(), {"data": []}, {}, modules=("nowhere",))
+    job = TileJob("toy.fit", [member], ["code"])
+    for _ in range(2):
+        snapshots = Snapshots(store, Stopping())
+        outcomes(store, job, machine_for("cpu", 1), snapshots)
+        assert set(files(snapshots.observed["key"].sights)) == {str(path)}
+        if changes:
+            flip(path)
+    assert states[0] is None
+    assert (states[1] is None) == changes
+    assert changes or set(states[1]) == {"weight"}
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/home/ann/study/data/x", "data/x"),
+        ("/home/ann/data/x/", "../data/x/"),
+        ("/home/bob/x", "../../bob/x"),
+        ("/data/ann/x", "../../../data/$USER/x"),
+    ],
+)
+def test_names_in_a_store_tell_neither_the_user_nor_the_machine(
+    monkeypatch, path, name
+):
+    monkeypatch.setenv("HOME", "/home/ann")
+    assert portable_name(path, "/home/ann/study") == name
+    assert path_of(name, "/home/ann/study") == path
+
+
+def test_a_file_at_home_is_named_from_there_by_a_study_that_is_elsewhere(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ann")
+    assert portable_name("/home/ann/x", "/scratch/study") == "~/x"
+    assert path_of("~/x", "/scratch/study") == "/home/ann/x"
+
+
+@pytest.mark.cluster
+def test_workers_see_what_their_tiles_read(mine):
+    mine.write("x.txt", "1")
+    mine.write("settings.txt", "1")
+    mine.kinds(f"""
+{HERE}
+SET = float(open(HERE + "/settings.txt").read())
+
+class Chosen(Params):
+    seed: int
+
+@stage("my.one", version=1, outputs=VALUE)
+def one(params: Chosen) -> dict[str, object]:
+    return {{"value": np.asarray(float(open(HERE + "/x.txt").read()) + params.seed)}}
+""")
+    mine.study(axes="{seed: 40}", one='use: "mine:one", seed: "${seed}"')
+    assert mine.executed(workers=2) == {"one": 40}
+    assert set(mine.reads()["one"]["files"]) == {"settings.txt", "x.txt"}
+    assert mine.executed(workers=2) == {}
+    flip(mine.folder / "x.txt")
+    assert mine.executed(workers=2) == {"one": 40}
+
+
+def test_random_projects_have_no_change_that_is_silent_and_none_in_vain():
+    counts = sum(map(check_case, range(4)), Counter())
+    assert counts["noticed"] > 20
+    assert (counts["silent"], counts["in vain"], counts["after"]) == (0, 0, 0)

@@ -55,7 +55,7 @@ class Callers:
 class Eye(Protocol):
     """A window; see `windows.Window`."""
 
-    frame: FrameType
+    frames: frozenset[FrameType]
     thread: int
 
     def note(self, name: str, sight: Sight, callers: Callers) -> None:
@@ -206,7 +206,7 @@ def _callers() -> Callers | None:
     window's own thread.
     """
     here = threading.get_ident()
-    ends = {eye.frame for eye in _eyes}
+    ends = {frame for eye in _eyes for frame in eye.frames}
     callers = Callers()
     if not _walk(sys._getframe(2), ends, callers):
         return None

@@ -48,13 +48,13 @@ class Window:
     """What the process reads while a user's code runs.
 
     Attributes:
-        frame: of whoever opened it; what lies above is not the user's.
+        frames: of the stack that it was opened on, none of which is the user's.
         thread: that opened it.
     """
 
-    def __init__(self, frame: FrameType, modules: Iterable[str] = ()) -> None:
+    def __init__(self, modules: Iterable[str] = ()) -> None:
         """Look for a call that reaches these modules."""
-        self.frame, self.thread = frame, threading.get_ident()
+        self.frames, self.thread = frozenset(_stack()), threading.get_ident()
         self._modules = set(modules)
         self._seen: dict[str, Sight] = {}
         self._own: set[str] = set()  # written by the call itself
@@ -137,6 +137,13 @@ class Window:
 UNTRUSTED: Stat = (-1, -1, -1, -1)
 
 
+def _stack() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
 @dataclass(frozen=True)
 class Observed:
     """What the code of a user's used for one result.
@@ -175,7 +182,7 @@ def look(name: str) -> Sight:
 def importing() -> Iterator[None]:
     """Look while modules of a user's are, or may be, imported."""
     known = set(sys.modules)
-    window = Window(sys._getframe(2))
+    window = Window()
     with looking(window):
         try:
             yield
@@ -196,7 +203,7 @@ def calling(
         yield None
         return
     known = set(sys.modules)
-    window = Window(sys._getframe(2), modules)
+    window = Window(modules)
     before = _generators()
     try:
         with looking(window):
