@@ -181,7 +181,7 @@ def look(name: str) -> Sight:
 @contextmanager
 def importing() -> Iterator[None]:
     """Look while modules of a user's are, or may be, imported."""
-    known = set(sys.modules)
+    known = len(sys.modules)
     window = Window()
     with looking(window):
         try:
@@ -202,7 +202,7 @@ def calling(
     if not modules:
         yield None
         return
-    known = set(sys.modules)
+    known = len(sys.modules)
     window = Window(modules)
     before = _generators()
     try:
@@ -217,8 +217,9 @@ def calling(
             window.keep_all()
 
 
-def _remember_imports(known: set[str]) -> None:
-    for name in set(sys.modules) - known:
+def _remember_imports(known: int) -> None:
+    """Note the imports since there were so many modules; new ones come last."""
+    for name in list(sys.modules)[known:] if len(sys.modules) > known else ():
         _specs[name] = getattr(sys.modules.get(name), "__spec__", None)
 
 
@@ -288,13 +289,16 @@ def _inner(value: object) -> list[object]:
         return [*list(value.values())[:MANY], len(value)]
     if isinstance(value, list | set | tuple):
         return [*list(value)[:MANY], len(value)]
-    if isinstance(value, FunctionType):
+    if isinstance(value, FunctionType) and (
+        value.__closure__ or _is_users(value.__module__)
+    ):
         return [*(value.__defaults__ or ()), *_cells(value), value.__dict__]
     if isinstance(value, MethodType):
         return [value.__self__]
     kind = value if isinstance(value, type) else type(value)
     if _is_users(kind.__module__):
-        return list(getattr(value, "__dict__", {}).values())
+        attributes = getattr(value, "__dict__", {}).items()
+        return [item for name, item in attributes if not name.startswith("__")]
     return []
 
 
@@ -312,7 +316,7 @@ def _generators() -> dict[str, Any]:
     state: Any = np.random.get_state(legacy=False)  # noqa: NPY002 # a user's may be it
     if state["bit_generator"] == "MT19937":
         words, place = state["state"]["key"], state["state"]["pos"]
-        states["numpy.random"] = (*words.tolist(), place)
+        states["numpy.random"] = words.tobytes(), place
     if torch := sys.modules.get("torch"):
         bits = torch.get_rng_state().numpy().tobytes()
         states["torch"] = torch.initial_seed(), bits
@@ -329,9 +333,15 @@ def _moved(before: Mapping[str, Any]) -> Iterator[str]:
         then, now = before[name], after[name]
         if now == then:
             continue
+        if name == "numpy.random":
+            then, now = _words(*then), _words(*now)
         drawn = now[0] == then[0] if name == "torch" else _goes_on(then, now)
         if drawn:
             yield f"{name} without a seed"
+
+
+def _words(key: bytes, place: int) -> tuple[int, ...]:
+    return (*np.frombuffer(key, dtype=np.uint32).tolist(), place)
 
 
 def _goes_on(then: tuple[int, ...], now: tuple[int, ...]) -> bool:

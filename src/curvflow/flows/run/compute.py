@@ -192,13 +192,13 @@ def _outcomes(
 
     def together(part: Sequence[Member]) -> list[Outcome]:
         ours = [jobs[id(member)] for member in part]
-        with calling({module for one in ours for module in one.modules}):
+        modules = {module for one in ours for module in one.modules}
+        with calling(modules if kind.vectorised else ()):
             whole = _fitting(kind, part, machine) if kind.vectorised else part
         keeping = machine
         if job.code and all(job.code):  # else an edit could not be seen
             name = snapshot_name(job, [one.key for one in ours], machine)
             keeping = replace(machine, partial=snapshots.of(name, len(part)))
-        modules = {module for one in ours for module in one.modules}
         with snapshots.looking(modules, machine) as window:
             results = find(job.kind).compute(whole, keeping)
         if window is not None:
