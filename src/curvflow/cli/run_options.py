@@ -142,11 +142,11 @@ def _share(text: str) -> float:
     )
 
 
-RecordReads = Annotated[
+NoRecordReads = Annotated[
     bool,
     typer.Option(
-        "--record-reads/--no-record-reads",
-        help="record the files and variables that code of yours reads",
+        "--no-record-reads",
+        help="do not record the files and variables that code of yours reads",
     ),
 ]
 Reanalyse = Annotated[
