@@ -101,7 +101,7 @@ def run(study: Path, *, is_seen: bool) -> None:
     from curvflow.flows.reads import windows
 
     if not is_seen:
-        windows.looking = unseen  # type: ignore[assignment]
+        vars(windows)["looking"] = unseen
     with tempfile.TemporaryDirectory() as store:
         curvflow.run(study, store=store, workers=1)
 

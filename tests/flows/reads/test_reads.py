@@ -18,13 +18,16 @@ import pytest
 import torch
 
 from curvflow.errors import StudyError
+from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.graph.tiles import MemberJob, TileJob
 from curvflow.flows.plan.why.explain import explain
 from curvflow.flows.reads import hook
 from curvflow.flows.reads.places import path_of, portable_name
 from curvflow.flows.reads.windows import files
-from curvflow.flows.run.compute import Snapshots, outcomes
+from curvflow.flows.run.compute import READS, Snapshots, outcomes
+from curvflow.flows.run.run import run_study
+from curvflow.flows.run.settle import Answer
 from curvflow.tasks import registry
 from curvflow.tasks.machine import machine_for
 from tests.flows.reads.project import Project, flip, project, touch
@@ -75,6 +78,7 @@ WAYS = {
     with ThreadPoolExecutor(1) as pool:
         return float(pool.submit(np.loadtxt, path).result())
 """,
+    "by_dask": "return float(dask.compute(dask.delayed(np.loadtxt)(path), 1)[0])",
     "run": "return float(exec(open(path).read()) or 0)",
     "plugin": """
     sys.path.insert(0, os.path.dirname(path))
@@ -93,7 +97,7 @@ WAYS = {
 NAMES = {"plugin": "plugged.py", "located": "placed.py", "sqlite": "base.db"}
 IMPORTS = """
 import gzip, importlib, importlib.util, json, mmap, os, shutil, sqlite3, sys, threading
-import torch, zipfile
+import dask, torch, zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 """
@@ -479,6 +483,37 @@ def test_unrecorded_results_say_so_and_are_not_compared(mine):
     assert mine.executed() == {}
 
 
+def test_a_memo_that_was_filled_unseen_is_named_afterwards(mine):
+    mine.write("x.txt", "1")
+    memo = MEMOS["cache"]
+    read = 'def fresh():\n    return float(open(HERE + "/x.txt").read())\n'
+    reader(mine, f"{read}{memo}read = load\n")
+    mine.executed(record_reads=False)
+    opened = open_study(mine.folder / "study.yaml")
+    run_study(opened.study, opened.store, opened.files, answer=Answer(rerun=["my.one"]))
+    mine.store = opened.store
+    assert mine.reads()["one"] == {"unseen": ["mine"]}
+
+
+def test_what_accepting_code_computes_again_is_seen(mine):
+    mine.write("x.txt", "1")
+    memo = MEMOS["cache"]
+    read = 'def fresh():\n    return float(open(HERE + "/x.txt").read())\n'
+    reader(mine, f"{read}{memo}read = load\n")
+    mine.executed()
+    text = mine.folder.joinpath("mine.py").read_text()
+    mine.write("mine.py", text.replace("np.asarray(read())", "np.asarray(+read())"))
+    mine.study(one='use: "mine:one"', more='use: "mine:two"')
+    answer = Answer(accept=["my.one", "my.two"], reason="the same", verify=1.0)
+    mine.forget()
+    opened = open_study(mine.folder / "study.yaml")
+    run_study(opened.study, opened.store, opened.files, answer=answer)
+    rerun = Answer(rerun=["my.one"])
+    run_study(opened.study, opened.store, opened.files, answer=rerun)
+    mine.store = opened.store
+    assert set(mine.reads()["one"]["files"]) == {"x.txt"}
+
+
 def test_factories_are_seen_and_their_networks_by_every_tile(mine):
     mine.write("x.txt", "1")
     mine.write("w.txt", "1")
@@ -629,7 +664,7 @@ def test_a_kept_state_is_used_with_the_files_that_it_was_kept_with(
     member = MemberJob("key", FitParams(), {"data": []}, {}, modules=("nowhere",))
     job = TileJob("toy.fit", [member], ["code"])
     for _ in range(2):
-        snapshots = Snapshots(store, Stopping())
+        snapshots = Snapshots(store, Stopping(), folder=str(tmp_path))
         outcomes(store, job, machine_for("cpu", 1), snapshots)
         assert set(files(snapshots.observed["key"].sights)) == {str(path)}
         if changes:
@@ -637,6 +672,9 @@ def test_a_kept_state_is_used_with_the_files_that_it_was_kept_with(
     assert states[0] is None
     assert (states[1] is None) == changes
     assert changes or set(states[1]) == {"weight"}
+    kept = store.load_snapshot(*snapshots.taken())
+    names = json.loads(kept[READS].tobytes())
+    assert list(names) == ["file:x.txt"]
 
 
 @pytest.mark.parametrize(

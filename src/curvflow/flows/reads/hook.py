@@ -29,7 +29,7 @@ from curvflow.flows.reads.places import (
 )
 
 # Threads of these read for themselves, whatever a user's function does meanwhile.
-SERVERS = ("distributed", "dask", "prefect", "tornado", "ipykernel", "IPython", "zmq")
+SERVERS = ("distributed", "prefect", "tornado", "ipykernel", "IPython", "zmq")
 IMPORTLIB = "importlib._bootstrap"
 FILE_LOADER = "importlib._bootstrap_external"
 
@@ -220,7 +220,7 @@ def _callers() -> Callers | None:
 
 def _walk(frame: FrameType | None, ends: set[FrameType], callers: Callers) -> bool:
     """Go up a stack to a window; False if it is none of the user's business."""
-    below = ""
+    below, serves = "", False
     while frame is not None and frame not in ends:
         name = str(frame.f_globals.get("__name__", ""))
         whose = origin(frame.f_code.co_filename)
@@ -230,12 +230,11 @@ def _walk(frame: FrameType | None, ends: set[FrameType], callers: Callers) -> bo
         elif whose == "user":
             is_body = frame.f_code.co_name == "<module>"
             (callers.importing if is_body else callers.modules).add(name)
-        elif name.partition(".")[0] in SERVERS:
-            return False
+        serves |= name.partition(".")[0] in SERVERS
         if below.startswith(IMPORTLIB) and not name.startswith(IMPORTLIB):
             callers.is_computed |= whose != "curvflow" and not _is_statement(frame)
         below, frame = name, frame.f_back
-    return True
+    return not serves or bool(callers.modules | callers.importing)
 
 
 def _is_statement(frame: FrameType) -> bool:

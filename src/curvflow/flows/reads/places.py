@@ -23,7 +23,7 @@ PACKAGE = str(Path(__file__).parents[2])
 SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/usr/share", "/usr/lib", "/lib")
 IN_MEMORY = "/dev/shm/"  # where users do keep data
 # Compiled by PyTorch on the way, from code that counts by itself.
-COMPILED = ("torchinductor_", ".triton")
+COMPILED = ("/torchinductor_", "/.triton/")
 USER = "$USER"
 
 # Size, time of the content, time of the entry, inode.

@@ -31,6 +31,8 @@ from curvflow.flows.reads.places import (
     is_settled,
     names_digest,
     origin,
+    path_of,
+    portable_name,
     stat_of,
     value_digest,
 )
@@ -221,6 +223,14 @@ def _remember_imports(known: int) -> None:
     """Note the imports since there were so many modules; new ones come last."""
     for name in list(sys.modules)[known:] if len(sys.modules) > known else ():
         _specs[name] = getattr(sys.modules.get(name), "__spec__", None)
+        _imported.pop(name, None)
+        _held.pop(name, None)
+
+
+def forget_imports(modules: Iterable[str]) -> None:
+    """Count modules as imported unseen, since a call of theirs was not looked at."""
+    for name in modules:
+        _specs.pop(name, None)
 
 
 def unseen(modules: Iterable[str]) -> list[str]:
@@ -273,8 +283,9 @@ def _state(value: object, depth: int) -> object:
         return id(value), crc32(value.tobytes()) if is_small else 0
     if isinstance(value, _lru_cache_wrapper):
         return id(value), _filled(value.cache_info())
-    inner = [_state(item, depth - 1) for item in _inner(value)]
-    return id(value), getattr(value, "_version", 0), inner  # of a tensor
+    if type(value).__module__.partition(".")[0] == "torch":
+        return id(value), getattr(value, "_version", 0)  # moves in place
+    return id(value), [_state(item, depth - 1) for item in _inner(value)]
 
 
 def _filled(info: Any) -> object:
@@ -286,7 +297,7 @@ def _filled(info: Any) -> object:
 def _inner(value: object) -> list[object]:
     """Return what hangs on a value: entries, attributes, what a function holds."""
     if isinstance(value, dict):
-        return [*list(value.values())[:MANY], len(value)]
+        return [*list(dict.values(value))[:MANY], len(value)]
     if isinstance(value, list | set | tuple):
         return [*list(value)[:MANY], len(value)]
     if isinstance(value, FunctionType) and (
@@ -354,6 +365,17 @@ def _goes_on(then: tuple[int, ...], now: tuple[int, ...]) -> bool:
         twister.setstate((3, (*twister.getstate()[1][:-1], 624), None))
         twister.getrandbits(32)
     return False
+
+
+def stored_name(name: str, folder: str) -> str:
+    """Return the name of a file, variable or source that a store may hold."""
+    return f"file:{portable_name(name, folder)}" if name.startswith("/") else name
+
+
+def known_name(name: str, folder: str) -> str:
+    """Return the name that `stored_name` was given."""
+    is_file = name.startswith("file:")
+    return path_of(name.removeprefix("file:"), folder) if is_file else name
 
 
 def variables(sights: Sights) -> dict[str, str]:

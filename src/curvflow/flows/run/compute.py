@@ -33,7 +33,13 @@ from curvflow.flows.graph.tiles import (
     padded,
 )
 from curvflow.flows.graph.tracebacks import portable, portable_traceback
-from curvflow.flows.reads.windows import Observed, Window, calling
+from curvflow.flows.reads.windows import (
+    Observed,
+    Window,
+    calling,
+    known_name,
+    stored_name,
+)
 from curvflow.flows.run.runners.base import Finished, Interrupted, LostInput, Returned
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.kind import ELLIPSIS, Kind, Variable
@@ -419,9 +425,11 @@ class Snapshots:
         every: float = KEEP_EVERY,
         clock: Callable[[], float] = time.monotonic,
         tell: Callable[[str], None] = _unheard,
+        folder: str = "/",
     ) -> None:
         self.store, self.stop, self.every, self.clock = store, stop, every, clock
         self.tell, self.stage = tell, ""
+        self.folder = folder  # the study's
         # Choices of the tile in work, such as its differentiation mode.
         self.recorded: list[str] = []
         # What code of a user's has used, by action key.
@@ -496,13 +504,21 @@ class TileSnapshot:
         if window is None or READS not in arrays:
             return True
         kept = json.loads(arrays[READS].tobytes())
-        return all(window.goes_on_from(n, digest) for n, digest in kept.items())
+        folder = self._snapshots.folder
+        return all(
+            window.goes_on_from(known_name(name, folder), digest)
+            for name, digest in kept.items()
+        )
 
     def _with_reads(self, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
         window = self._snapshots.window
         if window is None:
             return arrays
-        seen = {name: sight.digest for name, sight in window.sights().items()}
+        folder = self._snapshots.folder
+        seen = {
+            stored_name(name, folder): sight.digest
+            for name, sight in window.sights().items()
+        }
         data = np.frombuffer(json.dumps(seen).encode(), dtype=np.uint8)
         return {**arrays, READS: data}
 

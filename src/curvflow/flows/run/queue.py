@@ -24,7 +24,7 @@ from curvflow.flows.graph.tiles import (
     width_for,
 )
 from curvflow.flows.plan.resume import ShorterResults
-from curvflow.flows.reads.windows import calling
+from curvflow.flows.reads.windows import calling, forget_imports
 from curvflow.flows.run.compute import estimated, failure
 from curvflow.flows.run.context import Journal, RunContext
 from curvflow.flows.run.retry import TileInFlight
@@ -59,9 +59,12 @@ class TileJobs:
         return tile_job(plan.graph, nodes, content, code, modules)
 
     def _modules(self, nodes: Sequence[Node]) -> Mapping[Node, tuple[str, ...]]:
-        if not self._context.options.record_reads:
-            return {}
-        return {node: self._context.plan.codes.modules(node) for node in nodes}
+        modules = {node: self._context.plan.codes.modules(node) for node in nodes}
+        if self._context.options.record_reads:
+            return modules
+        for names in modules.values():
+            forget_imports(names)
+        return {}
 
     def width(self, node: Node, alike: Sequence[Node]) -> int:
         """Return the number of nodes like this one that fit into a tile's memory.

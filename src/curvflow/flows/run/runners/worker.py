@@ -227,7 +227,11 @@ def carry_out(
 def _computed(place: Prepared, job: bytes, device: str) -> Returned:
     context, watcher, lines = place.context, place.watcher, list[str]()
     snapshots = Snapshots(
-        place.store, watcher.stop, every=context.every, tell=lines.append
+        place.store,
+        watcher.stop,
+        every=context.every,
+        tell=lines.append,
+        folder=context.folder,
     )
     options = RunOptions.model_validate(
         {
