@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sqlite3
+import subprocess
 import sys
 import threading
 import zipfile
@@ -560,6 +561,19 @@ def test_nothing_is_patched_and_nothing_is_heard_while_no_code_of_a_users_runs(m
     mine.executed()
     assert hook._eyes == ()
     assert (os.environ.encodekey, np.random.bit_generator.randbits) == before
+
+
+@pytest.mark.processes
+def test_a_process_that_runs_built_in_code_alone_has_no_hook(tmp_path):
+    study = tmp_path / "study.yaml"
+    study.write_text("study: plain\nstages:\n  data: {use: data.xor}\n")
+    code = (
+        "import sys, curvflow\n"
+        "curvflow.run(sys.argv[1], workers=1)\n"
+        "from curvflow.flows.reads import hook\n"
+        "assert not hook._is_installed"
+    )
+    subprocess.run([sys.executable, "-c", code, str(study)], check=True)
 
 
 def test_other_threads_of_servers_are_not_the_users(mine):

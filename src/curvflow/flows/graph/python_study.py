@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from curvflow.flows.graph.open_study import make_importable
-from curvflow.flows.reads.windows import importing
+from curvflow.flows.reads.windows import importing, may_import
 from curvflow.flows.results.outputs import replace_file
 from curvflow.schemas.study.document import Document, read_document
 from curvflow.schemas.study.python_source import plain_document
@@ -84,7 +84,7 @@ class Study:
     def _take(self, written: Document) -> None:
         make_importable(Path.cwd())
         self._written = written
-        with importing():
+        with importing(is_likely=may_import(repr(written.root.plain()))):
             connected(written)
 
     @property
@@ -127,7 +127,8 @@ class Study:
         Raises:
             StudyError: the study asks for something that cannot be done.
         """
-        with importing():
+        texts = repr(self._written.root.plain()), *overrides
+        with importing(is_likely=may_import(*texts)):
             return connected(self._written, profile, overrides)
 
     def to_yaml(self) -> str:

@@ -275,7 +275,8 @@ def import_code(codes: Fingerprints, nodes: Iterable[Node]) -> None:
 def _import(name: str) -> None:
     if name not in sys.modules:
         # The node that needs it fails the same way, and reports it.
-        with suppress(Exception), importing():
+        is_theirs = name.partition(".")[0] != OWN
+        with suppress(Exception), importing(is_likely=is_theirs):
             import_module(name)
 
 

@@ -241,7 +241,8 @@ def _computed(place: Prepared, job: bytes, device: str) -> Returned:
         }
     )
     with watcher.watching(), ThisProcess(options) as process:
-        tile = _unsealed(job)
+        with importing(is_likely=bool(context.modules)):
+            tile = _unsealed(job)
         machine = process.machine(tile.kind)
         if watcher.stop.signal is not None:
             returned: Returned = Interrupted(watcher.stop.signal)
@@ -254,8 +255,7 @@ def _computed(place: Prepared, job: bytes, device: str) -> Returned:
 
 def _unsealed(job: bytes) -> TileJob:
     try:
-        with importing():
-            tile: TileJob = pickle.loads(job)
+        tile: TileJob = pickle.loads(job)
     except MISSING as error:
         raise RequestError(
             f"expected to know what the tile is made of, got {one_line(error)}. "
