@@ -435,6 +435,12 @@ def test_a_declared_variable_counts_by_the_digest_of_its_value(mine, monkeypatch
     assert mine.executed() == {"one": 1}
 
 
+def test_a_copy_of_all_variables_is_no_use_of_each(mine):
+    reader(mine, "def read():\n    return float(len({**os.environ}) > 0)")
+    mine.executed()
+    assert mine.lines == []
+
+
 CHANCE = {
     "random": "import random\ndef read():\n    return random.random()",
     "many": "import random\ndef read():\n"

@@ -130,7 +130,11 @@ class Window:
 
     def observed(self) -> Observed:
         """Return what the call used, to be kept with its results."""
-        return Observed(self.sights(), tuple(unseen(self._modules)))
+        sights = self.sights()
+        if {f"{VARIABLE}{name}" for name in os.environ} <= sights.keys():
+            # Who copies all of them uses none, as far as can be told.
+            sights = {n: s for n, s in sights.items() if not n.startswith(VARIABLE)}
+        return Observed(sights, tuple(unseen(self._modules)))
 
     def _is_own(self, name: str, sight: Sight) -> bool:
         """Return whether the call has changed a file that it also read."""
