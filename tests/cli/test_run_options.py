@@ -40,8 +40,9 @@ def asked(curvflow, study, monkeypatch):
         (["--workers", "3", "--dashboard"], {"workers": 3, "dashboard": True}),
         (["--scheduler", "tcp://[::1]:8786"], {"scheduler": "tcp://[::1]:8786"}),
         (["--device", "cpu", "--threads", "2"], {"device": "cpu", "num_threads": 2}),
+        (["--no-record-reads"], {"record_reads": False}),
     ],
-    ids=["nothing", "workers", "scheduler", "device"],
+    ids=["nothing", "workers", "scheduler", "device", "reads"],
 )
 def test_options_reach_the_run(asked, arguments, fields):
     options = asked(*arguments)["options"]

@@ -120,12 +120,12 @@ def test_other_files_among_the_commits_do_no_harm(tmp_path):
     assert LocalStore(tmp_path).index().number == 1
 
 
-@pytest.mark.parametrize("changes", [{"format": 2}, {"type": "imagined"}])
+@pytest.mark.parametrize("changes", [{"format": 3}, {"type": "imagined"}])
 def test_an_entry_of_a_newer_curvflow_is_refused_rather_than_skipped(tmp_path, changes):
     store_of(tmp_path, count=1)
     entry = {"type": "retired", "keys": ["k0"], "reason": ""} | changes
     commit_path(tmp_path, 2).write_bytes(encode(2, entry))
-    with pytest.raises(StoreFormatError, match="commit 2: expected format 1"):
+    with pytest.raises(StoreFormatError, match="commit 2: expected format 2"):
         LocalStore(tmp_path).index()
 
 

@@ -142,6 +142,13 @@ def _share(text: str) -> float:
     )
 
 
+NoRecordReads = Annotated[
+    bool,
+    typer.Option(
+        "--no-record-reads",
+        help="do not record the files and variables that code of yours reads",
+    ),
+]
 Reanalyse = Annotated[
     bool,
     typer.Option("--reanalyse", help="tables and figures only, from existing results"),

@@ -102,6 +102,9 @@ class RunOptions(BaseModel):
         None, description="a Dask cluster to be started for the run"
     )
     dashboard: bool = Field(False, description="serve Dask's page while computing")
+    record_reads: bool = Field(
+        True, description="record the files and variables that code of yours reads"
+    )
 
     @model_validator(mode="after")
     def _one_place(self) -> RunOptions:

@@ -11,7 +11,8 @@ from typing import Any
 from curvflow.errors import CurvflowError, StoreFormatError
 from curvflow.schemas.records.receipts import Receipt
 
-FORMAT = 1
+# Entries of the second form have receipts with `reads`; all others are as before.
+FORMAT, WITH_READS = 1, 2
 TYPES = (
     "receipts",
     "retired",
@@ -39,7 +40,8 @@ class TornEntryError(CurvflowError):
 
 def encode(number: int, entry: Entry, *, after: str = "") -> bytes:
     """Write an entry as JSON, CRC-32 of the rest first, its predecessor's last."""
-    whole = {"format": FORMAT, "number": number, **entry}
+    form = WITH_READS if _has_reads(entry) else FORMAT
+    whole = {"format": form, "number": number, **entry}
     if after:
         whole["after"] = after
     rest = json.dumps(whole, separators=(",", ":"))[1:].encode()
@@ -57,10 +59,11 @@ def decode(number: int, data: bytes) -> Entry:
     if head != b'{"crc32":"%08x",' % zlib.crc32(rest) or data[-1:] != b"\n":
         raise TornEntryError(f"commit {number}: checksum does not match")
     entry: dict[str, Any] = json.loads(b"{" + rest)
-    if entry["format"] > FORMAT or entry["type"] not in TYPES:
+    if entry["format"] > WITH_READS or entry["type"] not in TYPES:
         raise StoreFormatError(
-            f"commit {number}: expected format {FORMAT} and one of {', '.join(TYPES)}, "
-            f"got format {entry['format']} and {entry['type']}. Update curvflow."
+            f"commit {number}: expected format {WITH_READS} and one of "
+            f"{', '.join(TYPES)}, got format {entry['format']} and {entry['type']}. "
+            "Update curvflow."
         )
     entry["crc32"] = checksum(data)
     if entry["number"] != number:
@@ -73,6 +76,8 @@ def pack_receipts(receipts: Sequence[Receipt]) -> dict[str, Any]:
     rows = [{name: getattr(receipt, name) for name in _FIELDS} for receipt in receipts]
     params = _common([row["params"] for row in rows])
     for row in rows:
+        if row["reads"] is None:
+            del row["reads"]
         row["params"] = {k: v for k, v in row["params"].items() if k not in params}
     shared = _common(rows)
     rest = [{k: v for k, v in row.items() if k not in shared} for row in rows]
@@ -88,6 +93,11 @@ def unpack_receipts(packed: Mapping[str, Any]) -> list[Receipt]:
         whole["params"] = params | whole["params"]
         receipts.append(Receipt(**whole))
     return receipts
+
+
+def _has_reads(entry: Entry) -> bool:
+    parts = [entry.get("shared", {}), *entry.get("rows", ())]
+    return entry["type"] == "receipts" and any("reads" in part for part in parts)
 
 
 def _common(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

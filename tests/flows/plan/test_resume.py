@@ -149,7 +149,7 @@ def test_a_training_whose_code_cannot_be_compared_is_not_gone_on_from(store, unk
     nodes = plan.graph.nodes["fit"]
     assert all(node.shorter for node in nodes)
     index = replace(plan.index, codes=unknown(plan.index.codes))
-    ShorterResults(index, plan.codes, store).assign(nodes)
+    ShorterResults(index, plan.codes, store, plan.reads).assign(nodes)
     assert not any(node.shorter for node in nodes)
 
 

@@ -46,6 +46,7 @@ def command(
     cluster: options.ClusterFile = None,
     dashboard: options.Dashboard = False,
     observe: options.Observe = None,
+    no_record_reads: options.NoRecordReads = False,
     revive: options.Revive = None,
     accept: options.Accept = None,
     reason: options.Reason = "",
@@ -57,6 +58,7 @@ def command(
     """Compute the results of the study that the store lacks."""
     tile = {"device": device, "num_threads": threads, "compiler": compiler}
     place = {"workers": workers, "scheduler": scheduler, "dashboard": dashboard}
+    record = {"record_reads": not no_record_reads}
     results = _compute(
         study,
         observe,
@@ -65,7 +67,7 @@ def command(
         overrides=overrides or (),
         max_nodes=max_nodes,
         options=options.read_run_options(
-            cluster=cluster, tile_memory=tile_memory, **tile, **place
+            cluster=cluster, tile_memory=tile_memory, **tile, **place, **record
         ),
         revive=revive or (),
         answer=options.code_answer(accept or (), rerun or (), reason, verify),

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 
 from curvflow.flows.graph.bounds import check_axes_product, check_epochs, check_made
 from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.reads.current import CurrentReads, Outdated
 from curvflow.schemas.keys import Encoded, action_key, canonical, form, sha256
 from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.nodes import Label, Weights
@@ -47,6 +48,8 @@ class Node:
         revive: the result's arrays were removed by collection, and are needed again.
         shorter: receipt of a shorter computation that this one resumes.
         once: share of its time that resuming does not spend again, such as burn-in.
+        outdated: what its earlier result stood on that is another by now.
+        replaced: the receipt of that result, which counts no more.
     """
 
     stage: str
@@ -63,6 +66,8 @@ class Node:
     revive: bool = False
     shorter: Receipt | None = None
     once: float = 0.0
+    outdated: tuple[Outdated, ...] = ()
+    replaced: Receipt | None = None
 
     @property
     def coords(self) -> dict[str, Label]:
@@ -119,24 +124,38 @@ def node_name(node: Named) -> str:
     return node_label(node.stage, node.coords)
 
 
-def compare(nodes: Iterable[Node], index: Index) -> None:
-    """Set key, receipt and state of nodes from the receipts of what they take."""
+def compare(
+    nodes: Iterable[Node], index: Index, reads: CurrentReads | None = None
+) -> None:
+    """Set key, receipt and state of nodes from the receipts of what they take.
+
+    With `reads`, results that stand on other files or variables do not count.
+    """
     for node in nodes:
         node.key = key_of(node)
-        _compare(node, index)
+        _compare(node, index, reads)
 
 
-def look_up(nodes: Sequence[Node], excerpt: Callable[[Iterable[str]], Index]) -> None:
+def look_up(
+    nodes: Sequence[Node],
+    excerpt: Callable[[Iterable[str]], Index],
+    reads: CurrentReads,
+) -> None:
     """Compare nodes whose inputs are there with the log's entries on them alone."""
     for node in nodes:
         node.key = key_of(node)
     index = excerpt(node.key for node in nodes if node.key)
     for node in nodes:
-        _compare(node, index)
+        _compare(node, index, reads)
 
 
-def _compare(node: Node, index: Index) -> None:
+def _compare(node: Node, index: Index, reads: CurrentReads | None) -> None:
     node.receipt = index.receipts.get(node.key) if node.key else None
+    node.outdated, node.replaced = (), None
+    if node.receipt is not None and reads is not None:
+        node.outdated = reads.outdated(node.stage, node.receipt)
+        if node.outdated:
+            node.receipt, node.replaced = None, node.receipt
     if node.receipt is not None:
         lacks = node.revive and node.receipt.payload in index.evicted
         node.state = "stale" if lacks else "cached"

@@ -16,6 +16,7 @@ import numpy as np
 
 from curvflow.errors import InputError, RequestError
 from curvflow.flows.published_images.arrays import published_arrays
+from curvflow.flows.reads.windows import importing, may_import
 from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import Params, SourceFile
@@ -109,9 +110,10 @@ def _from_file(
     text = read_text(file, what="a study file", remedy=remedy)
     folder = file.resolve().parent
     make_importable(folder)
-    return folder, load_study(
-        text, file=str(path), profile=profile, overrides=overrides
-    )
+    with importing(is_likely=may_import(text, *overrides)):
+        return folder, load_study(
+            text, file=str(path), profile=profile, overrides=overrides
+        )
 
 
 def make_importable(folder: Path) -> None:

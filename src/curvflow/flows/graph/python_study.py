@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from curvflow.flows.graph.open_study import make_importable
+from curvflow.flows.reads.windows import importing, may_import
 from curvflow.flows.results.outputs import replace_file
 from curvflow.schemas.study.document import Document, read_document
 from curvflow.schemas.study.python_source import plain_document
@@ -83,7 +84,8 @@ class Study:
     def _take(self, written: Document) -> None:
         make_importable(Path.cwd())
         self._written = written
-        connected(written)
+        with importing(is_likely=may_import(repr(written.root.plain()))):
+            connected(written)
 
     @property
     def name(self) -> str:
@@ -125,7 +127,9 @@ class Study:
         Raises:
             StudyError: the study asks for something that cannot be done.
         """
-        return connected(self._written, profile, overrides)
+        texts = repr(self._written.root.plain()), *overrides
+        with importing(is_likely=may_import(*texts)):
+            return connected(self._written, profile, overrides)
 
     def to_yaml(self) -> str:
         """Return the text of a study file that says the same."""

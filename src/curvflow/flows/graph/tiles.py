@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from curvflow.errors import CorruptPayloadError, StoreError
 from curvflow.flows.graph.graph import Graph, Node, Taken, taken_parts
+from curvflow.flows.reads.windows import Observed
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import find_kind
@@ -141,6 +142,7 @@ class MemberJob:
         inputs: what it takes.
         files: content of the files that parameters name.
         shorter: a shorter computation's result to resume.
+        modules: of a user's that its code reaches, to be looked at while it runs.
     """
 
     key: str
@@ -148,6 +150,7 @@ class MemberJob:
     inputs: Mapping[str, Sequence[TakenResult]]
     files: Mapping[str, Mapping[str, Array]]
     shorter: TakenResult | None = None
+    modules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -200,6 +203,7 @@ class Computed:
     device: str
     covered: int | None = None
     how: str = ""
+    reads: Observed | None = None
 
 
 @dataclass(frozen=True)
@@ -215,6 +219,7 @@ def tile_job(
     nodes: Sequence[Node],
     files: Mapping[int, Mapping[str, Mapping[str, Array]]],
     code: Sequence[str] = (),
+    modules: Mapping[Node, tuple[str, ...]] | None = None,
 ) -> TileJob:
     """Describe a tile's nodes without the graph around them."""
     members = [
@@ -227,6 +232,7 @@ def tile_job(
             },
             files=files.get(id(node.form), {}),
             shorter=_shorter(node),
+            modules=(modules or {}).get(node, ()),
         )
         for node in nodes
     ]

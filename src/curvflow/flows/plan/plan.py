@@ -18,6 +18,7 @@ from curvflow.flows.plan.resume import ShorterResults, continues
 from curvflow.flows.plan.why.causes import Causes
 from curvflow.flows.plan.why.cost import Costs
 from curvflow.flows.plan.why.root_causes import forecast
+from curvflow.flows.reads.current import CurrentReads
 from curvflow.schemas.checks.model_data_checks import check_model_and_data
 from curvflow.schemas.checks.samples import known_samples
 from curvflow.schemas.kind import Kind, Samples
@@ -41,12 +42,14 @@ class Plan:
         removed: payloads that collection has removed; their results stand.
         drifts: results whose code has changed under an unchanged version.
         in_work: keys of nodes to run that a run at work has claimed.
+        reads: files and variables that results stand on, as they are now.
     """
 
     graph: Graph
     index: Index
     causes: Causes
     codes: Fingerprints
+    reads: CurrentReads
     removed: set[str] = field(default_factory=set)
     drifts: Sequence[Drift] = ()
     in_work: Collection[str] = ()
@@ -109,7 +112,9 @@ def make_plan(
         )
     with paused_gc():
         graph, index = expand(study, files), store.index()
-        plan = Plan(graph, index, Causes(graph, index), Fingerprints(files.folder))
+        causes, codes = Causes(graph, index), Fingerprints(files.folder)
+        reads = CurrentReads(files.folder, study.stages)
+        plan = Plan(graph, index, causes, codes, reads)
         for plan_pass in PASSES:
             plan_pass(plan, PlanSources(store, files, frozenset(revive)))
     return plan
@@ -127,7 +132,7 @@ class PlanSources:
 def compare_with_log(plan: Plan, _: PlanSources) -> None:
     """Set key, receipt and state of every node."""
     for nodes in plan.graph.nodes.values():
-        compare(nodes, plan.index)
+        compare(nodes, plan.index, plan.reads)
 
 
 def mark_lost(plan: Plan, sources: PlanSources) -> None:
@@ -171,7 +176,7 @@ def mark_removed_inputs(plan: Plan, _: PlanSources | None = None) -> None:
 
 def find_shorter_results(plan: Plan, sources: PlanSources) -> None:
     """Give nodes that must run the results of shorter computations to resume."""
-    shorter = ShorterResults(plan.index, plan.codes, sources.store)
+    shorter = ShorterResults(plan.index, plan.codes, sources.store, plan.reads)
     for nodes in plan.graph.nodes.values():
         shorter.assign(nodes)
 

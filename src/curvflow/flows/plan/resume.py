@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from curvflow.errors import StoreError
@@ -12,6 +12,7 @@ from curvflow.flows.graph.graph import Node, input_digests
 from curvflow.flows.graph.tiles import without
 from curvflow.flows.plan.code.drift import Accepted
 from curvflow.flows.plan.code.fingerprints import Fingerprints
+from curvflow.flows.reads.current import CurrentReads
 from curvflow.schemas.kind import Continues, Kind
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index, Store
@@ -81,11 +82,14 @@ def continued(span: Mapping[str, Any]) -> str:
 class ShorterResults:
     """Shorter results of a log that longer computations can resume.
 
-    Their code must be known, and equal to that of today or accepted.
+    Their code must be known, and equal to that of today or accepted; files and
+    variables that they stand on must be as they were.
     """
 
-    def __init__(self, index: Index, codes: Fingerprints, store: Store) -> None:
-        self._index, self._store = index, store
+    def __init__(
+        self, index: Index, codes: Fingerprints, store: Store, reads: CurrentReads
+    ) -> None:
+        self._index, self._store, self._reads = index, store, reads
         self._accepted = Accepted(index, codes)
         self._by_kind: dict[str, Mapping[Shape, Sequence[Receipt]]] = {}
         self._shares: dict[tuple[str, str], float] = {}
@@ -126,7 +130,13 @@ class ShorterResults:
                 if receipt.payload not in self._index.evicted
             )
             self._by_kind[kind.name] = _by_shape(kind, continues, kept)
-        return _longest(node, continues, self._by_kind[kind.name], self._accepted)
+        candidates = self._by_kind[kind.name]
+
+        def is_sound(receipt: Receipt) -> bool:
+            is_known = self._accepted.is_known(receipt, node)
+            return is_known and not self._reads.outdated(node.stage, receipt)
+
+        return _longest(node, continues, candidates, is_sound)
 
 
 def _by_shape(
@@ -166,7 +176,7 @@ def _longest(
     node: Node,
     continues: Continues,
     candidates: Mapping[Shape, Sequence[Receipt]],
-    accepted: Accepted,
+    is_sound: Callable[[Receipt], bool],
 ) -> Receipt | None:
     inputs = input_digests(node) or {}
     shape = _shape(node.kind.version, node.form, inputs, continues)
@@ -176,7 +186,7 @@ def _longest(
         for receipt in candidates.get(shape, ())
         if receipt.params[continues.param] < length
         and _allowed(node, receipt, continues)
-        and accepted.is_known(receipt, node)
+        and is_sound(receipt)
     ]
     return max(shorter, key=lambda r: r.params[continues.param], default=None)
 

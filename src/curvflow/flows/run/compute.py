@@ -6,11 +6,13 @@ error names remedies. Long tiles keep snapshots, so that a kill costs a minute.
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
@@ -29,6 +31,13 @@ from curvflow.flows.graph.tiles import (
     bisect,
     load,
     padded,
+)
+from curvflow.flows.reads.windows import (
+    Observed,
+    Window,
+    calling,
+    known_name,
+    stored_name,
 )
 from curvflow.flows.run.runners.base import Finished, Interrupted, LostInput, Returned
 from curvflow.flows.run.tracebacks import portable, portable_traceback
@@ -95,13 +104,15 @@ def compute_tile(
         Stopped: the run was asked to end, and the tile keeps its state.
     """
     snapshots.recorded.clear()
+    snapshots.observed.clear()
     started = time.perf_counter()
     computed = outcomes(store, job, machine, snapshots)
     seconds = (time.perf_counter() - started) / len(computed)
     covered = None if snapshots.were_found else job.covered
     how = "; ".join(dict.fromkeys(snapshots.recorded))
     cost = Cost(seconds, covered, machine.device, how)
-    return write(store, find_kind(job.kind), computed, cost=cost)
+    reads = [snapshots.observed.get(member.key) for member in job.members]
+    return write(store, find_kind(job.kind), computed, cost=cost, reads=reads)
 
 
 def outcomes(
@@ -183,18 +194,22 @@ def _outcomes(
     job: TileJob, members: Sequence[Member], machine: Machine, snapshots: Snapshots
 ) -> list[tuple[Outcome | BaseException, int]]:
     kind = find_kind(job.kind)
-    keys = {
-        id(m): member_job.key
-        for m, member_job in zip(members, job.members, strict=True)
-    }
+    jobs = {id(m): one for m, one in zip(members, job.members, strict=True)}
 
     def together(part: Sequence[Member]) -> list[Outcome]:
-        whole = _fitting(kind, part, machine) if kind.vectorised else part
+        ours = [jobs[id(member)] for member in part]
+        modules = {module for one in ours for module in one.modules}
+        with calling(modules if kind.vectorised else ()):
+            whole = _fitting(kind, part, machine) if kind.vectorised else part
         keeping = machine
         if job.code and all(job.code):  # else an edit could not be seen
-            name = snapshot_name(job, [keys[id(member)] for member in part], machine)
+            name = snapshot_name(job, [one.key for one in ours], machine)
             keeping = replace(machine, partial=snapshots.of(name, len(part)))
-        results = find(job.kind).compute(whole, keeping)
+        with snapshots.looking(modules, machine) as window:
+            results = find(job.kind).compute(whole, keeping)
+        if window is not None:
+            seen = window.observed()
+            snapshots.observed |= {one.key: seen for one in ours}
         if len(results) != len(whole):
             raise InputError(
                 f"{kind.name}: expected {len(whole)} outcomes, got {len(results)}"
@@ -204,6 +219,13 @@ def _outcomes(
     # Node by node nothing is shared, so a failure costs its siblings no second try.
     parts = [members] if kind.vectorised else [[member] for member in members]
     return [result for part in parts for result in bisect(part, together)]
+
+
+def forget_models() -> None:
+    """Have each tile call the factories of its models itself."""
+    problems: Any = sys.modules.get("curvflow.tasks.networks.problems")
+    if problems is not None:  # else none was called in this process
+        problems.forget()
 
 
 def snapshot_name(job: TileJob, keys: Sequence[str], machine: Machine) -> str:
@@ -223,6 +245,7 @@ def write(
     computed: Sequence[tuple[Outcome | BaseException, int]],
     *,
     cost: Cost,
+    reads: Sequence[Observed | None],
 ) -> list[Computed | Failed]:
     """Write the outcomes of a tile, those of equal shapes into one payload."""
     places = _write_payloads(store, [result for result, _ in computed])
@@ -246,6 +269,7 @@ def write(
                 device=cost.device,
                 covered=cost.covered,
                 how=cost.how,
+                reads=reads[number],
             )
         )
     return reports
@@ -383,6 +407,7 @@ def _smaller(params: Params) -> Iterator[tuple[str, str, Any]]:
 
 
 KEEP_EVERY = 60.0
+READS = "files and variables"  # the array of a snapshot that names them
 
 
 def _unheard(_: str) -> None:
@@ -400,11 +425,16 @@ class Snapshots:
         every: float = KEEP_EVERY,
         clock: Callable[[], float] = time.monotonic,
         tell: Callable[[str], None] = _unheard,
+        folder: str = "/",
     ) -> None:
         self.store, self.stop, self.every, self.clock = store, stop, every, clock
         self.tell, self.stage = tell, ""
+        self.folder = folder  # the study's
         # Choices of the tile in work, such as its differentiation mode.
         self.recorded: list[str] = []
+        # What code of a user's has used, by action key.
+        self.observed: dict[str, Observed] = {}
+        self.window: Window | None = None
         self._used: set[str] = set()
         # Whether a tile since the last call of `taken` went on from a state, so that
         # its time is that of the rest alone.
@@ -413,6 +443,21 @@ class Snapshots:
     def turn_to(self, stage: str) -> None:
         """Name the stage whose tiles come next."""
         self.stage = stage
+
+    @contextmanager
+    def looking(
+        self, modules: Collection[str], machine: Machine
+    ) -> Iterator[Window | None]:
+        """Look while a tile runs that reaches modules of a user's, if any."""
+        is_compiled = machine.compiler != "none"
+        if modules and not is_compiled:
+            forget_models()
+        with calling(modules, is_held=is_compiled) as window:
+            self.window = window
+            try:
+                yield window
+            finally:
+                self.window = None
 
     def of(self, name: str, nodes: int) -> TileSnapshot:
         """Return the snapshot of one tile of so many nodes."""
@@ -444,11 +489,38 @@ class TileSnapshot:
         """Return the arrays that an earlier attempt at the same tile saved."""
         self._snapshots.used(self._name)  # to be cleared even if it cannot be read
         arrays = self._snapshots.store.load_snapshot(self._name)
+        if arrays and not self._is_sound(arrays):
+            self.tell("a kept state is of other files, and is not used")
+            return None
         if arrays:
             self._snapshots.were_found = True
             go = "goes" if self._counted == "1 node" else "go"
             self.tell(f"{self._counted} {go} on from a kept state")
-        return arrays
+        return {n: a for n, a in arrays.items() if n != READS} if arrays else arrays
+
+    def _is_sound(self, arrays: Mapping[str, Array]) -> bool:
+        """Return whether the files that a state was kept with are as they were."""
+        window = self._snapshots.window
+        if window is None or READS not in arrays:
+            return True
+        kept = json.loads(arrays[READS].tobytes())
+        folder = self._snapshots.folder
+        return all(
+            window.goes_on_from(known_name(name, folder), digest)
+            for name, digest in kept.items()
+        )
+
+    def _with_reads(self, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
+        window = self._snapshots.window
+        if window is None:
+            return arrays
+        folder = self._snapshots.folder
+        seen = {
+            stored_name(name, folder): sight.digest
+            for name, sight in window.sights().items()
+        }
+        data = np.frombuffer(json.dumps(seen).encode(), dtype=np.uint8)
+        return {**arrays, READS: data}
 
     def is_due(self) -> bool:
         """Return whether the snapshot is too old, or the run is asked to end."""
@@ -459,7 +531,8 @@ class TileSnapshot:
     def keep(self, arrays: Mapping[str, Array]) -> None:
         """Replace the snapshot; raises Stopped if the run is asked to end."""
         with suppress(StoreError):  # a full disk is met by what publishes
-            self._snapshots.store.save_snapshot(self._name, arrays)
+            whole = self._with_reads(arrays)
+            self._snapshots.store.save_snapshot(self._name, whole)
             if self._snapshots.stop.signal is not None:
                 self.tell(f"the state of {self._counted} in work is kept")
         self._snapshots.used(self._name)

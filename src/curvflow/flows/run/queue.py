@@ -24,6 +24,7 @@ from curvflow.flows.graph.tiles import (
     width_for,
 )
 from curvflow.flows.plan.resume import ShorterResults
+from curvflow.flows.reads.windows import calling, forget_imports
 from curvflow.flows.run.compute import estimated, failure
 from curvflow.flows.run.context import Journal, RunContext
 from curvflow.flows.run.retry import TileInFlight
@@ -54,7 +55,16 @@ class TileJobs:
             form: files.read(node.params, node.form) for form, node in first.items()
         }
         code = [plan.codes.of(node).fingerprint for node in nodes]
-        return tile_job(plan.graph, nodes, content, code)
+        modules = self._modules(nodes)
+        return tile_job(plan.graph, nodes, content, code, modules)
+
+    def _modules(self, nodes: Sequence[Node]) -> Mapping[Node, tuple[str, ...]]:
+        modules = {node: self._context.plan.codes.modules(node) for node in nodes}
+        if self._context.options.record_reads:
+            return modules
+        for names in modules.values():
+            forget_imports(names)
+        return {}
 
     def width(self, node: Node, alike: Sequence[Node]) -> int:
         """Return the number of nodes like this one that fit into a tile's memory.
@@ -66,7 +76,8 @@ class TileJobs:
         try:
             job = self.job([node])
             (member,) = load(self._context.store, node.kind, job.members)
-            whole, data = estimated(node.kind, member)
+            with calling(job.members[0].modules):  # a memo may keep what it reads
+                whole, data = estimated(node.kind, member)
         # A fault of a member, or of a user's model, is met and reported by its tile.
         except Exception:
             return NODE_BY_NODE_WIDTH
@@ -108,7 +119,8 @@ class Queue:
         """Schedule the nodes that are not done, by the log as it is now."""
         context, store = self._context, self._context.store
         codes = context.plan.codes
-        self._shorter = ShorterResults(store.index(), codes, store)
+        reads = context.plan.reads
+        self._shorter = ShorterResults(store.index(), codes, store, reads)
         self.schedule = Schedule(
             context.plan.graph,
             width=self._jobs.width,

@@ -152,7 +152,9 @@ class Recheck:
         try:
             files = {id(n.form): self._files.read(n.params, n.form) for n in nodes}
             code = [self._plan.codes.of(node).fingerprint for node in nodes]
-            job = tile_job(self._plan.graph, nodes, files, code)
+            # Looked at as in a run, whose calls would not read again what a memo keeps.
+            modules = {node: self._plan.codes.modules(node) for node in nodes}
+            job = tile_job(self._plan.graph, nodes, files, code, modules)
             results = outcomes(self._store, job, self._machine, self._snapshots)
         except StoreError as error:
             raise StoreError(f"--verify: {node_name(nodes[0])}: {error}") from error

@@ -52,6 +52,16 @@ class Repair:
         if lost:
             self._retire(lost, "payload lost")
 
+    def retire_outdated(self, nodes: Iterable[Node]) -> None:
+        """Retire results that stand on files or variables of another content by now."""
+        causes: dict[tuple[str, str | None], set[str]] = defaultdict(set)
+        for node in nodes:
+            if node.replaced is not None:
+                text = "; ".join(map(str, node.outdated))
+                causes[text, node.replaced.payload].add(node.replaced.key)
+        for (text, payload), keys in causes.items():
+            self._store.retire(sorted(keys), text, payload=payload)
+
     def lost(self, loss: LostInput) -> None:
         """Note results that a tile could not read."""
         self._lost = {**loss.payloads, **self._lost}

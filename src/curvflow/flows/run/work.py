@@ -6,12 +6,16 @@ Published are receipts and journal; nodes are brought up to date with them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from curvflow.errors import RequestError, StoreError
 from curvflow.flows.graph.graph import Node, diverged_inputs, input_digests, look_up
 from curvflow.flows.graph.tiles import Computed, Failed
 from curvflow.flows.plan.plan import Plan
+from curvflow.flows.reads.current import warnings
+from curvflow.flows.reads.windows import Observed, source_files
 from curvflow.flows.run.context import Journal, RunContext
 from curvflow.flows.run.queue import Queue
 from curvflow.flows.run.retry import Repair, TileInFlight
@@ -51,6 +55,7 @@ class Work:
             StoreError: results cannot be written, or not be read again and again.
             Stopped: the run was asked to end.
         """
+        self._repair.retire_outdated(self._context.plan.graph)
         self._repair.retire_lost()
         self._restart()
         while True:
@@ -82,7 +87,8 @@ class Work:
         schedule = self._queue.schedule
         schedule.ready(self._shared.retries())
         while due := schedule.due():
-            look_up(due, self._context.store.index_of)
+            look_up(due, self._context.store.index_of, self._context.plan.reads)
+            self._repair.retire_outdated(due)
             schedule.done(self._publisher.settle(due))
             self._queue.put([node for node in due if node.state == "stale"])
             self._context.show({node.stage for node in due})
@@ -165,6 +171,8 @@ class Publisher:
         self._store, self._journal = context.store, journal
         self._plan, self._counts = context.plan, context.counts
         self._recorded: set[str] = set()  # fingerprints
+        self._observer = context.observer
+        self._told: set[tuple[str, str]] = set()  # stages, and what they use
         self._executed: set[str] = set()  # action keys
         # Equal parameters make several nodes one result.
         self._nodes: dict[str, list[Node]] = defaultdict(list)
@@ -213,7 +221,8 @@ class Publisher:
         for node, report in zip(tile, reports, strict=True):
             assert node.key is not None
             if isinstance(report, Computed):
-                receipts.append(self.receipt(node, report))
+                reads = self._reads(node, report)
+                receipts.append(self.receipt(node, report, reads))
             else:
                 self._counts.fail(self._nodes[node.key], report)
                 failed.append(node.key)
@@ -247,8 +256,10 @@ class Publisher:
                 done.append(node)
         return done
 
-    def receipt(self, node: Node, report: Computed) -> Receipt:
-        """Return the receipt of a computed node."""
+    def receipt(
+        self, node: Node, report: Computed, reads: Mapping[str, Any] | None = None
+    ) -> Receipt:
+        """Return the receipt of a computed node, with what it stands on."""
         assert node.key is not None
         return Receipt(
             key=node.key,
@@ -260,8 +271,27 @@ class Publisher:
             inputs=input_digests(node) or {},
             code=self._code(node),
             run=self._journal.record.begun,
-            **vars(report),
+            **{**vars(report), "reads": reads},
         )
+
+    def _reads(self, node: Node, report: Computed) -> Mapping[str, Any] | None:
+        """Return what a result stands on, and warn of what it should not."""
+        plan, seen = self._plan, report.reads
+        same = self._nodes[node.key or ""] or [node]
+        stages = list(dict.fromkeys(other.stage for other in same))
+        modules = plan.codes.modules(node)
+        if seen is None and not plan.reads.are_declared(stages):
+            return {"observed": False} if modules else None
+        # A fingerprint follows these, and the store is read by this package alone.
+        apart = {*source_files(modules), str(Path(self._store.location).absolute())}
+        reads = plan.reads.record(stages, seen or Observed({}), apart)
+        if modules and seen is None:
+            reads["observed"] = False
+        for warning in warnings(reads):
+            if (node.stage, warning) not in self._told:
+                self._told.add((node.stage, warning))
+                self._observer.warn(f"{node.stage}: {warning}")
+        return reads
 
     def _code(self, node: Node) -> str:
         """Return the fingerprint of a node's code, recorded with its definitions."""

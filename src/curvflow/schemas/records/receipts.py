@@ -43,6 +43,11 @@ class Receipt:
             spent on; None if that is not known, or the kind continues nothing.
         how: what the computation chose on the spot, in words, such as the fastest
             order of differentiation; empty if nothing.
+        reads: files, variables and sources of chance that a user's code used; None
+            where no code of a user's runs, or nobody looked. `files` has per name
+            digest and stat, None if it was not there; `env` per declared variable the
+            digest of its value; `undeclared`, `sources` and `unseen` list names;
+            `observed` is False if nobody was to look.
     """
 
     key: str
@@ -65,6 +70,7 @@ class Receipt:
     run: int = 0
     covered: int | None = None
     how: str = ""
+    reads: Mapping[str, Any] | None = None
 
 
 def part_digests(outputs: Sequence[Variable], outcome: Outcome) -> dict[str, str]:

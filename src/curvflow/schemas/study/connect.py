@@ -47,6 +47,8 @@ def connect(
             at=draft.at,
             template=draft.template,
             document=document,
+            files=draft.files,
+            env=draft.env,
         )
         stages[draft.name] = _infer_dims(stage, producers, axes)
         check_drawn(stages[draft.name], axes)

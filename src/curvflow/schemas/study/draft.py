@@ -69,6 +69,8 @@ class Draft:
         given: per input that is written the names of stages, not yet looked up.
         at: which epochs of its weights it looks at.
         template: its parameters.
+        files: patterns of files that it stands on.
+        env: environment variables that it stands on.
     """
 
     name: str
@@ -76,6 +78,18 @@ class Draft:
     given: Mapping[str, tuple[str, ...]]
     at: At
     template: Template
+    files: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+
+
+# Keys of every stage, unless its kind has an input or parameter of the name.
+DECLARED = {"files": "a path or a pattern", "env": "the name of a variable"}
+
+
+def declared_keys(kind: Kind) -> list[str]:
+    """Return those of `files` and `env` that a stage of a kind can declare."""
+    taken = {*kind.inputs, *parameter_names(kind)}
+    return [key for key in DECLARED if key not in taken]
 
 
 def takes_weights(kind: Kind) -> bool:
@@ -109,7 +123,23 @@ def read_draft(document: Document, name: Label, axes: Mapping[str, Axis]) -> Dra
         },
         read_at(document, (*path, "at")) if takes_weights(kind) else At(),
         compile_template(document, str(name), names, axes, _verbatim(kind)),
+        **{key: _declared(document, (*path, key)) for key in declared_keys(kind)},
     )
+
+
+def _declared(document: Document, path: Path) -> tuple[str, ...]:
+    """Read a list of texts, such as that of `files:`; empty if it is missing."""
+    item = document.at(path)
+    value = item.plain() if item else []
+    if not isinstance(value, list):
+        message = f"expected a list in brackets, got {short_yaml(value)}"
+        raise document.error(path, message)
+    for index, text in enumerate(value):
+        if not isinstance(text, str) or not text or text in value[:index]:
+            what = DECLARED[str(path[-1])]
+            message = f"expected {what}, each once, got {short_yaml(text)}"
+            raise document.error((*path, index), message)
+    return tuple(value)
 
 
 def _verbatim(kind: Kind) -> set[str]:
@@ -122,7 +152,7 @@ def _verbatim(kind: Kind) -> set[str]:
 
 
 def _check_keys(document: Document, path: Path, kind: Kind) -> None:
-    known = ["use", *kind.inputs, *parameter_names(kind)]
+    known = ["use", *kind.inputs, *parameter_names(kind), *declared_keys(kind)]
     if takes_weights(kind):
         known.append("at")
     elif document.at((*path, "at")) and "at" not in known:

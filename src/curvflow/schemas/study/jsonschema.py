@@ -12,7 +12,7 @@ from typing import Any
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.kinds import all_kinds
 from curvflow.schemas.study.axes import MAX_LABELS, RESERVED
-from curvflow.schemas.study.draft import takes_weights
+from curvflow.schemas.study.draft import declared_keys, takes_weights
 from curvflow.schemas.study.expectations import Expectation
 from curvflow.schemas.study.study import STUDY_NAME
 
@@ -142,6 +142,7 @@ def _definitions(kind: Kind) -> Schema:
         "use": {"const": kind.name},
         **{name: _input(name, taken) for name, taken in kind.inputs.items()},
         **({"at": AT} if takes_weights(kind) else {}),
+        **{key: _texts(key) for key in declared_keys(kind)},
         **_with_references(params).get("properties", {}),
     }
     needed = [
@@ -159,6 +160,16 @@ def _definitions(kind: Kind) -> Schema:
     }
     inner = {f"{kind.name}:{n}": _with_references(s) for n, s in nested.items()}
     return {kind.name: stage, **inner}
+
+
+def _texts(key: str) -> Schema:
+    what = {
+        "files": "files that results stand on, as paths or patterns",
+        "env": "environment variables that results stand on",
+    }
+    text: Schema = {"type": "string", "minLength": 1}
+    listed: Schema = {"type": "array", "items": text, "uniqueItems": True}
+    return {"description": what[key], **listed}
 
 
 def _input(name: str, taken: Input) -> Schema:

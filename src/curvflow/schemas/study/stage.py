@@ -107,6 +107,8 @@ class Stage:
         at: which epochs of its weights it looks at.
         template: its parameters before substitution.
         document: where it is written.
+        files: patterns of files that its results stand on, beside its parameters.
+        env: environment variables whose values its results stand on.
     """
 
     name: str
@@ -118,6 +120,8 @@ class Stage:
     at: At
     template: Template = field(repr=False)
     document: Document = field(repr=False)
+    files: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
     _cache: dict[tuple[Label, ...], Params] = field(
         init=False, repr=False, default_factory=dict
     )

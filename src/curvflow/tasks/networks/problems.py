@@ -258,6 +258,11 @@ def _build(
     return Problem(network, loss, _encode(plain), input_shape)
 
 
+def forget() -> None:
+    """Build all networks anew from now on, so that their factories are called."""
+    _build.cache_clear()
+
+
 def _listed(layout: Layout) -> list[tuple[str, tuple[int, ...]]]:
     return list(zip(layout.names, layout.shapes, strict=True))
 

@@ -38,6 +38,7 @@ from curvflow.flows.plan.code.fingerprints import (
 )
 from curvflow.flows.plan.code.sources import OWN, is_typed
 from curvflow.flows.plan.why.cost import Costs, Prediction
+from curvflow.flows.reads.windows import importing
 from curvflow.schemas.records.receipts import CodeRecord, Receipt
 from curvflow.stores.base import Index
 
@@ -274,7 +275,8 @@ def import_code(codes: Fingerprints, nodes: Iterable[Node]) -> None:
 def _import(name: str) -> None:
     if name not in sys.modules:
         # The node that needs it fails the same way, and reports it.
-        with suppress(Exception):
+        is_theirs = name.partition(".")[0] != OWN
+        with suppress(Exception), importing(is_likely=is_theirs):
             import_module(name)
 
 

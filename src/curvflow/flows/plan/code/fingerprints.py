@@ -432,6 +432,7 @@ class Fingerprints:
         self._shapes: dict[Hashable, _Runs] = {}
         self._of_params: dict[int, tuple[Params, _Runs]] = {}
         self._with: dict[tuple[int, int], tuple[_Runs, _Runs, _Runs]] = {}
+        self._modules: dict[int, tuple[str, ...]] = {}
 
     def of(self, node: Node) -> Code:
         """Return the code that computes a node; alike nodes share one object."""
@@ -449,6 +450,18 @@ class Fingerprints:
     def functions(self, node: Node) -> frozenset[str]:
         """Return the functions that a node's own parameters name."""
         return self._by_params(node).all.functions
+
+    def modules(self, node: Node) -> tuple[str, ...]:
+        """Return the modules of a user's that a node runs; none for built-in code.
+
+        A library whose function the parameters name counts as one.
+        """
+        code, runs = self.of(node), self._runs(node)
+        if id(code) not in self._modules:
+            named = [node.kind.home, *runs.all.functions, *code.definitions]
+            modules = {name.partition(":")[0] for name in named if name}
+            self._modules[id(code)] = tuple(sorted(filter(_is_theirs, modules)))
+        return self._modules[id(code)]
 
     def by_kind(self, nodes: Iterable[Node]) -> dict[str, Code]:
         """Return the code of each kind that runs code of a user's."""

@@ -56,6 +56,11 @@ class Causes:
         return known[1]
 
     def _changes(self, node: Node) -> Changes:
+        if node.outdated:
+            return tuple(
+                Change(moved.what, str(moved), moved.name, moved.old, moved.new)
+                for moved in node.outdated
+            )
         if node.receipt is not None:
             return (self._gone(node.receipt),)
         if node.state == "stale" and (failed := self._failed.get(node.key)):

@@ -13,6 +13,7 @@ from curvflow.flows.plan.plan import Plan
 from curvflow.flows.plan.resume import continued, continues
 from curvflow.flows.plan.why.causes import Causes, replaced
 from curvflow.flows.plan.why.nearest import Change
+from curvflow.flows.reads.current import in_words
 from curvflow.flows.results.node_results import plan_views
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.records.receipts import Receipt
@@ -116,6 +117,7 @@ class Answer:
         chain: what it takes that is not as it was, level by level.
         code: what has moved in its code, under an unchanged version, since it was done.
         continues: the shorter computation that it goes on from, if any.
+        reads: what code of yours used for a done node, in words.
     """
 
     stage: str
@@ -131,6 +133,7 @@ class Answer:
     chain: tuple[Link, ...] = ()
     code: tuple[str, ...] = ()
     continues: Sequence[Mapping[str, Any]] = ()
+    reads: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the answer as plain data."""
@@ -152,6 +155,7 @@ class Answer:
             ],
             "code": list(self.code),
             "continues": list(self.continues),
+            "reads": list(self.reads),
         }
 
     def __str__(self) -> str:
@@ -160,7 +164,8 @@ class Answer:
             diverged = f", diverged: {self.reason}" if self.reason else ""
             if self.code:
                 return f"{name}: done, but its code has changed: {'; '.join(self.code)}"
-            return f"{name}: done, key {(self.key or '')[:12]}{diverged}"
+            done = f"{name}: done, key {(self.key or '')[:12]}{diverged}"
+            return "\n".join([done, *(f"  {line}" for line in self.reads)])
         lines = [f"{name}: {self.state}: {'; '.join(self.causes)}"]
         if self.nearest and self.causes == ("new",):
             of = f" of {self.elsewhere}" if self.elsewhere else ""
@@ -203,6 +208,7 @@ def _answer(plan: Plan, node: Node) -> Answer:
         chain=tuple(chain(node, plan.causes)),
         code=tuple(_moved(plan, node)),
         continues=continues([node]),
+        reads=tuple(in_words(node.receipt.reads)) if node.receipt else (),
     )
 
 

@@ -24,8 +24,8 @@ class Change:
     """One difference.
 
     Attributes:
-        what: `kind`, `version`, `parameter`, `file`, `input`, `struck off`, `failed`,
-            `lost`, `removed` or `new`.
+        what: `kind`, `version`, `parameter`, `file`, `variable`, `input`,
+            `struck off`, `failed`, `lost`, `removed` or `new`.
         text: all of it in words; changes of equal text are the same.
         name: of the parameter, file or input.
         old: value before, if it had one.

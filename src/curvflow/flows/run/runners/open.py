@@ -83,7 +83,8 @@ def open_runner(context: RunContext) -> Iterator[Callable[[RunRecord], Runner]]:
         ClusterError: the cluster does not come up.
     """
     store, options, tell = context.store, context.options, context.observer.tell
-    snapshots = Snapshots(store, context.stop, tell=tell)
+    folder = str(context.files.folder.resolve())
+    snapshots = Snapshots(store, context.stop, tell=tell, folder=folder)
     with ExitStack() as stack:
         client = _client(stack, _cluster(context), options, tell)
         if client is None:

@@ -28,6 +28,7 @@ from curvflow.flows.graph.heartbeats import HeartbeatMonitor
 from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.graph.tiles import TileJob
 from curvflow.flows.plan.code.sources import Sources
+from curvflow.flows.reads.windows import importing
 from curvflow.flows.run.compute import Snapshots, carried_out
 from curvflow.flows.run.runners.at_most_once import begun_once
 from curvflow.flows.run.runners.base import (
@@ -162,7 +163,8 @@ def _import_modules(context: JobContext) -> None:
 
 def _import(name: str, folder: str) -> None:
     try:
-        import_module(name)
+        with importing():
+            import_module(name)
     except ModuleNotFoundError as error:
         raise RequestError(
             f"{name}: expected a module that can be imported, got {error}. Install it "
@@ -225,7 +227,11 @@ def carry_out(
 def _computed(place: Prepared, job: bytes, device: str) -> Returned:
     context, watcher, lines = place.context, place.watcher, list[str]()
     snapshots = Snapshots(
-        place.store, watcher.stop, every=context.every, tell=lines.append
+        place.store,
+        watcher.stop,
+        every=context.every,
+        tell=lines.append,
+        folder=context.folder,
     )
     options = RunOptions.model_validate(
         {
@@ -235,7 +241,8 @@ def _computed(place: Prepared, job: bytes, device: str) -> Returned:
         }
     )
     with watcher.watching(), ThisProcess(options) as process:
-        tile = _unsealed(job)
+        with importing(is_likely=bool(context.modules)):
+            tile = _unsealed(job)
         machine = process.machine(tile.kind)
         if watcher.stop.signal is not None:
             returned: Returned = Interrupted(watcher.stop.signal)

@@ -1,0 +1,1 @@
+"""What a user's code reads while it runs: files, folders, variables, and chance."""

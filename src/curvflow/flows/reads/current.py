@@ -1,0 +1,212 @@
+"""Files and variables that receipts name, compared with those of now."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+from curvflow.errors import StudyError
+from curvflow.flows.reads.places import (
+    Sight,
+    path_of,
+    portable_name,
+    stat_of,
+    value_digest,
+)
+from curvflow.flows.reads.windows import Observed, files, look, sources, variables
+from curvflow.schemas.records.receipts import Receipt
+from curvflow.schemas.study.stage import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """A file or variable that is not as it was when a result was computed.
+
+    Attributes:
+        what: `file` or `variable`.
+        name: of the file, relative to the study, or of the variable.
+        text: what happened to it, in words.
+        old: digest before; None if it was not there, or is not known.
+        new: digest now; None if it is not there.
+    """
+
+    what: str
+    name: str
+    text: str
+    old: str | None = None
+    new: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.name}: {self.text}"
+
+
+class CurrentReads:
+    """The files and variables of one plan, each looked at once."""
+
+    def __init__(self, folder: Path, stages: Mapping[str, Stage]) -> None:
+        """Look for files relative to the study's folder.
+
+        Raises:
+            StudyError: a stage declares files that are not there.
+        """
+        self._folder = str(folder.resolve())
+        self._sights: dict[str, Sight] = {}
+        self._stats: dict[str, Any] = {}
+        self._known: dict[tuple[int, str], tuple[Any, tuple[Outdated, ...]]] = {}
+        self._files = {name: self._declared(stage) for name, stage in stages.items()}
+        self._variables = {name: stage.env for name, stage in stages.items()}
+
+    def outdated(self, stage: str, receipt: Receipt) -> tuple[Outdated, ...]:
+        """Return what a result of a stage stood on that is another by now."""
+        reads = receipt.reads
+        if reads is None and not (self._files[stage] or self._variables[stage]):
+            return ()
+        if receipt.status == "diverged" and receipt.seconds == 0.0:
+            return ()  # it was not computed, for an input of it diverged
+        key = id(reads), stage  # siblings share one object
+        if key not in self._known:
+            self._known[key] = reads, tuple(self._compare(stage, reads or {}))
+        return self._known[key][1]
+
+    def _compare(self, stage: str, reads: Mapping[str, Any]) -> Iterator[Outdated]:
+        recorded = reads.get("files", {})
+        for name, entry in recorded.items():
+            yield from self._of_file(name, entry)
+        for name in self._files[stage]:
+            if name not in recorded:
+                yield Outdated("file", name, "declared since", None, self._digest(name))
+        values = reads.get("env", {})
+        for name, old in values.items():
+            if (new := value_digest(name, os.environ.get(name))) != old:
+                yield Outdated("variable", name, "has another value", old, new)
+        for name in self._variables[stage]:
+            if name not in values:
+                yield Outdated("variable", name, "declared since")
+
+    def _of_file(self, name: str, entry: Sequence[Any] | None) -> Iterator[Outdated]:
+        if name not in self._stats:
+            self._stats[name] = stat_of(path_of(name, self._folder))
+        stat = self._stats[name]
+        if entry is None:
+            if stat is not None:
+                yield Outdated("file", name, "is there by now", None, "")
+            return
+        old, *before = entry
+        if stat is None:
+            yield Outdated("file", name, "is not there any more", old)
+        elif old == "":
+            yield Outdated("file", name, "changed while it was read")
+        elif list(stat) != before and (new := self._digest(name)) != old:
+            yield Outdated("file", name, f"content {old[:12]} -> {new[:12]}", old, new)
+
+    def _digest(self, name: str) -> str:
+        return self._sight(name).digest or ""
+
+    def _sight(self, name: str) -> Sight:
+        if name not in self._sights:
+            self._sights[name] = look(path_of(name, self._folder))
+        return self._sights[name]
+
+    def _declared(self, stage: Stage) -> tuple[str, ...]:
+        """Return the files that the patterns of a stage's `files:` match."""
+        names: dict[str, None] = {}
+        for number, pattern in enumerate(stage.files):
+            whole = os.path.join(self._folder, os.path.expanduser(pattern))
+            found = sorted(p for p in glob(whole, recursive=True) if os.path.isfile(p))
+            if not found:
+                raise _no_file(stage, number, pattern)
+            names |= {portable_name(p, self._folder): None for p in found}
+        return tuple(names)
+
+    def are_declared(self, stages: Iterable[str]) -> bool:
+        """Return whether some stage declares files or variables."""
+        return any(self._files[name] or self._variables[name] for name in stages)
+
+    def record(
+        self, stages: Sequence[str], observed: Observed, apart: Collection[str]
+    ) -> dict[str, Any]:
+        """Return the field `reads` of a receipt.
+
+        Args:
+            stages: that have the result.
+            observed: what was seen while it was computed.
+            apart: files and folders that count otherwise, or not at all.
+        """
+        names = [name for stage in stages for name in self._files[stage]]
+        within = tuple(f"{path}/" for path in apart)
+        seen = {name: self._sight(name) for name in names} | {
+            portable_name(path, self._folder): sight
+            for path, sight in files(observed.sights).items()
+            if path not in apart and not path.startswith(within)
+        }
+        read = variables(observed.sights)
+        declared = {name for stage in stages for name in self._variables[stage]}
+        values = {n: value_digest(n, os.environ.get(n)) for n in declared} | {
+            n: digest for n, digest in read.items() if n in declared
+        }
+        return _without_empty(
+            {
+                "files": {n: _entry(seen[n]) for n in sorted(seen)},
+                "env": dict(sorted(values.items())),
+                "undeclared": sorted(read.keys() - declared),
+                "sources": sources(observed.sights),
+                "unseen": list(observed.unseen),
+            }
+        )
+
+
+def in_words(reads: Mapping[str, Any] | None) -> Iterator[str]:
+    """Word what a result stands on, a line each; nothing for built-in code."""
+    reads = reads or {}
+    if reads.get("observed") is False:
+        yield "what code of yours read was not recorded"
+    for name, entry in reads.get("files", {}).items():
+        if entry is None:
+            yield f"looked for {name}, which was not there"
+        else:
+            yield f"read {name}, content {entry[0][:12] or 'changing meanwhile'}"
+    yield from (f"used the variable {name}" for name in reads.get("env", ()))
+    for name in reads.get("undeclared", ()):
+        yield f"used the variable {name}, which is not declared"
+    yield from (f"used {name}" for name in reads.get("sources", ()))
+    for name in reads.get("unseen", ()):
+        yield f"nobody saw what {name} read, for it was imported before"
+
+
+def warnings(reads: Mapping[str, Any]) -> list[str]:
+    """Word what a result uses that no receipt can hold, with the remedy."""
+    lines = [
+        f"reads the environment variable {name}, whose change nobody would notice. "
+        f"Declare it in the stage, as env: [{name}], or pass it as a parameter."
+        for name in reads.get("undeclared", ())
+    ]
+    return lines + [f"uses {REMEDIES[name]}" for name in reads.get("sources", ())]
+
+
+_SEED = "so another run may give other results. Draw from a generator made of a seed."
+REMEDIES = {
+    "numpy.random without a seed": f"numpy.random without a seed, {_SEED}",
+    "random without a seed": f"random without a seed, {_SEED}",
+    "torch without a seed": f"torch's generator without a seed, {_SEED}",
+    "network": "the network, which is not recorded. Keep what it brings in a file.",
+    "process": "another process, and what that reads is not seen. Declare the files "
+    "in the stage, as files: [...].",
+}
+
+
+def _entry(sight: Sight) -> list[Any] | None:
+    return None if sight.stat is None else [sight.digest, *sight.stat]
+
+
+def _without_empty(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if value}
+
+
+def _no_file(stage: Stage, number: int, pattern: str) -> StudyError:
+    message = f"expected a file, or a pattern of some, got '{pattern}', which none has"
+    hint = "Paths are relative to the study file's folder."
+    return stage.error(("files", number), message, hint)

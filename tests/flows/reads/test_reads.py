@@ -1,0 +1,749 @@
+"""Files and variables that a user's code reads, and what their changes run again."""
+
+import gzip
+import importlib
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import zipfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from curvflow.errors import StudyError
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.graph.stopping import Stopping
+from curvflow.flows.graph.tiles import MemberJob, TileJob
+from curvflow.flows.plan.why.explain import explain
+from curvflow.flows.reads import hook
+from curvflow.flows.reads.places import path_of, portable_name
+from curvflow.flows.reads.windows import files
+from curvflow.flows.run.compute import READS, Snapshots, outcomes
+from curvflow.flows.run.run import run_study
+from curvflow.flows.run.settle import Answer
+from curvflow.tasks import registry
+from curvflow.tasks.machine import machine_for
+from tests.flows.reads.project import Project, flip, project, touch
+from tests.flows.reads.random_cases import check_case
+from tests.flows.toys import FitParams
+
+# Users leave files to be closed by whoever comes.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
+HERE = 'HERE = __file__.rpartition("/")[0]\n'
+
+# How a function of one parameter comes to a number from the file of its name.
+WAYS = {
+    "open": "return float(open(path).read())",
+    "in_bytes": "return float(open(path.encode()).read())",
+    "pathlib": "return float(Path(path).read_text())",
+    "os_open": "return float(os.read(os.open(path, os.O_RDONLY), 99))",
+    "descriptor": "return float(open(os.open(path, os.O_RDONLY)).read())",
+    "relative": "return float(open(os.path.relpath(path)).read())",
+    "torch": "return float(torch.load(path))",
+    "loadtxt": "return float(np.loadtxt(path))",
+    "fromfile": "return float(np.fromfile(path, sep=' ')[0])",
+    "memmap": "return float(bytes(np.memmap(path, np.uint8)))",
+    "map": """
+    with open(path, "rb") as file:
+        return float(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ).read())
+""",
+    "linked": "return float(open(path + '.link').read())",
+    "gzip": "return float(gzip.open(path, 'rt').read())",
+    "zip": "return float(zipfile.ZipFile(path).read('value'))",
+    "sqlite": """
+    with sqlite3.connect(path) as base:
+        return base.execute("select value from numbers").fetchone()[0]
+""",
+    "json": "return json.load(open(path))",
+    "copied": """
+    shutil.copyfile(path, path + ".copy")
+    return float(open(path + ".copy").read())
+""",
+    "in_thread": """
+    found = []
+    thread = threading.Thread(target=lambda: found.append(float(open(path).read())))
+    thread.start(), thread.join()
+    return found[0]
+""",
+    "in_pool": """
+    with ThreadPoolExecutor(1) as pool:
+        return float(pool.submit(np.loadtxt, path).result())
+""",
+    "by_dask": "return float(dask.compute(dask.delayed(np.loadtxt)(path), 1)[0])",
+    "run": "return float(exec(open(path).read()) or 0)",
+    "plugin": """
+    sys.path.insert(0, os.path.dirname(path))
+    try:
+        return importlib.import_module("plugged").VALUE
+    finally:
+        sys.path.pop(0)
+""",
+    "located": """
+    spec = importlib.util.spec_from_file_location("placed", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.VALUE
+""",
+}
+NAMES = {"plugin": "plugged.py", "located": "placed.py", "sqlite": "base.db"}
+IMPORTS = """
+import gzip, importlib, importlib.util, json, mmap, os, shutil, sqlite3, sys, threading
+import dask, torch, zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+"""
+
+
+@pytest.fixture
+def mine(tmp_path):
+    with project(tmp_path) as made:
+        yield made
+
+
+def fill(mine: Project) -> dict[str, Path]:
+    """Write the file of each way; return the files."""
+    paths = {way: mine.folder / "data" / way / NAMES.get(way, "value") for way in WAYS}
+    for path in paths.values():
+        path.parent.mkdir(parents=True)
+        path.write_text("1\n")
+    for way, text in {"run": "x = 1\n", "plugin": "VALUE = 1\n"}.items():
+        paths[way].write_text(text)
+    paths["located"].write_text("VALUE = 1\n")
+    paths["linked"].rename(paths["linked"].with_name("target"))
+    paths["linked"].with_name("value.link").symlink_to("target")
+    paths["gzip"].write_bytes(gzip.compress(b"1\n", mtime=0))
+    with zipfile.ZipFile(paths["zip"], "w") as file:
+        file.writestr("value", "1")
+    torch.save(torch.tensor(1.0), paths["torch"])
+    paths["sqlite"].unlink()
+    base = sqlite3.connect(paths["sqlite"])
+    base.execute("create table numbers (value real)")
+    base.execute("insert into numbers values (1.0)")
+    base.commit()
+    base.close()
+    return paths
+
+
+def rewrite(way: str, path) -> None:
+    """Change a file so that it still can be read."""
+    if way == "linked":
+        path = path.with_name("target")
+    if way == "gzip":
+        path.write_bytes(gzip.compress(b"2\n", mtime=0))
+    elif way == "torch":
+        torch.save(torch.tensor(2.0), path)
+    elif way == "zip":
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("value", "2")
+    elif way == "sqlite":
+        base = sqlite3.connect(path)
+        base.execute("update numbers set value = 2.0")
+        base.commit()
+        base.close()
+    else:
+        flip(path)
+
+
+def test_a_file_read_in_any_way_runs_again_exactly_what_stands_on_it(mine):
+    mine.names |= {"plugged", "placed"}
+    functions = "\n".join(
+        f"def by_{way}(path):\n    {text}\n" for way, text in WAYS.items()
+    )
+    names = {way: f"data/{way}/{NAMES.get(way, 'value')}" for way in WAYS}
+    mine.kinds(f"""
+{IMPORTS}
+{HERE}
+NAMES = {names!r}
+
+class Way(Params):
+    way: str
+
+{functions}
+
+@stage("my.value", version=1, outputs=VALUE)
+def value(params: Way) -> dict[str, object]:
+    read = globals()["by_" + params.way]
+    return {{"value": np.asarray(float(read(f"{{HERE}}/{{NAMES[params.way]}}")))}}
+""")
+    mine.study(
+        axes=f"{{way: [{', '.join(WAYS)}]}}", value='use: "mine:value", way: "${way}"'
+    )
+    paths = fill(mine)
+    assert mine.executed() == {"value": len(WAYS)}
+    assert mine.executed() == {}
+    for way, path in paths.items():
+        mine.names |= {"plugged", "placed"}
+        rewrite(way, path)
+        stale = [n for n in mine.plan().graph if n.state == "stale"]
+        assert [n.coords["way"] for n in stale] == [way]
+        assert mine.executed() == {"value": 1}, way
+        assert mine.executed() == {}, way
+    for path in paths.values():
+        if path.exists():
+            touch(path)
+    assert mine.executed() == {}
+
+
+ONE = """
+@stage("my.one", version=1, outputs=VALUE)
+def one() -> dict[str, object]:
+    return {"value": np.asarray(read())}
+"""
+TWO = """
+@stage("my.two", version=1, outputs=VALUE)
+def two() -> dict[str, object]:
+    return {"value": np.asarray(2.0)}
+"""
+STAGES = {"one": 'use: "mine:one"', "two": 'use: "mine:two"'}
+
+
+def reader(mine: Project, text: str, more: str = "") -> None:
+    """Write a kind that takes its number from `read`, and another beside it."""
+    mine.kinds(f"import os\n{HERE}\n{text}\n{ONE}{more}", **STAGES)
+    mine.kinds(f"import os\n{HERE}\n{text}\n{ONE}{TWO}{more}", **STAGES)
+
+
+def test_a_missing_file_that_appears_is_noticed(mine):
+    reader(
+        mine,
+        """
+def read():
+    try:
+        return float(open(HERE + "/x.txt").read())
+    except FileNotFoundError:
+        return 0.0
+""",
+    )
+    mine.executed()
+    mine.write("x.txt", "1")
+    assert mine.causes() == ["file x.txt: is there by now"]
+    assert mine.executed() == {"one": 1}
+    (mine.folder / "x.txt").unlink()
+    assert mine.causes() == ["file x.txt: is not there any more"]
+    assert mine.executed() == {"one": 1}
+    assert mine.executed() == {}
+
+
+def test_a_file_that_the_call_writes_itself_is_none_that_it_stands_on(mine):
+    reader(
+        mine,
+        """
+def read():
+    path = HERE + "/kept.txt"
+    try:
+        return float(open(path).read())
+    except FileNotFoundError:
+        with open(path + ".part", "w") as file:
+            file.write("1")
+        os.replace(path + ".part", path)
+        return float(open(path).read())
+""",
+    )
+    mine.executed()
+    assert mine.reads()["one"] == {}
+    assert mine.executed() == {}
+
+
+def test_what_a_module_reads_on_import_counts_for_all_that_reach_it(mine):
+    mine.write("settings.json", "1")
+    mine.write(
+        "config.py",
+        'import json\nSET = json.load(open(__file__[:-9] + "settings.json"))\n',
+    )
+    mine.kinds(
+        """
+from config import SET
+
+def read():
+    return float(SET)
+"""
+        + ONE,
+    )
+    mine.write(
+        "other.py",
+        mine.folder.joinpath("mine.py").read_text().partition("from config")[0] + TWO,
+    )
+    mine.study(one='use: "mine:one"', two='use: "other:two"')
+    assert mine.executed() == {"one": 1, "two": 1}
+    assert set(mine.reads()["one"]["files"]) == {"settings.json"}
+    flip(mine.folder / "settings.json")
+    assert mine.executed() == {"one": 1}
+    assert mine.executed() == {}
+
+
+MEMOS = {
+    "cache": "from functools import cache\n@cache\ndef load():\n    return fresh()\n",
+    "global": "KEPT = None\ndef load():\n    global KEPT\n    if KEPT is None:\n"
+    "        KEPT = fresh()\n    return KEPT\n",
+    "dictionary": "KEPT = {}\ndef load():\n    if 1 not in KEPT:\n"
+    "        KEPT[1] = fresh()\n    return KEPT[1]\n",
+    "attribute": "class Loader:\n    value = None\n    def load(self):\n"
+    "        self.value = self.value or fresh()\n        return self.value\n"
+    "LOADER = Loader()\ndef load():\n    return LOADER.load()\n",
+    "default": "def load(kept=[]):\n    if not kept:\n        kept.append(fresh())\n"
+    "    return kept[0]\n",
+    "array": "KEPT = np.zeros(1)\ndef load():\n    if not KEPT[0]:\n"
+    "        KEPT[:] = fresh()\n    return float(KEPT[0])\n",
+}
+
+
+@pytest.mark.parametrize("memo", MEMOS)
+def test_a_memo_counts_for_the_calls_that_do_not_read_again(mine, memo):
+    mine.write("x.txt", "1")
+    mine.kinds(f"""
+{HERE}
+def fresh():
+    return float(open(HERE + "/x.txt").read())
+
+{MEMOS[memo]}
+
+class Chosen(Params):
+    seed: int
+
+@stage("my.one", version=1, outputs=VALUE)
+def one(params: Chosen) -> dict[str, object]:
+    return {{"value": np.asarray(load() + params.seed)}}
+""")
+    mine.study(axes="{seed: 3}", one='use: "mine:one", seed: "${seed}"')
+    assert mine.executed() == {"one": 3}
+    flip(mine.folder / "x.txt")
+    assert mine.executed() == {"one": 3}
+    assert mine.executed() == {}
+
+
+def test_a_folder_counts_by_the_names_in_it(mine):
+    reader(mine, 'def read():\n    return float(len(os.listdir(HERE + "/data")))')
+    mine.write("data/a", "1")
+    mine.executed()
+    assert set(mine.reads()["one"]["files"]) == {"data/"}
+    mine.write("data/a", "2")
+    assert mine.executed() == {}
+    mine.write("data/b", "1")
+    assert mine.executed() == {"one": 1}
+
+
+def test_consumers_run_again_only_if_the_content_of_what_they_take_moves(mine):
+    mine.write("x.txt", "1")
+    mine.kinds(
+        f"""
+from curvflow import Numbers
+{HERE}
+def read():
+    return float(open(HERE + "/x.txt").read().split()[0])
+{ONE}
+
+@stage("my.half", version=1, outputs=VALUE)
+def half(of: Numbers) -> dict[str, object]:
+    return {{"value": of["value"] / 2}}
+"""
+    )
+    mine.study(one='use: "mine:one"', half='use: "mine:half", of: one')
+    mine.executed()
+    mine.write("x.txt", "1 and more")
+    assert mine.executed() == {"one": 1}
+    mine.write("x.txt", "2 and more")
+    assert mine.plan().counts() == {"total": 2, "cached": 0, "stale": 1, "waiting": 1}
+    assert mine.executed() == {"one": 1, "half": 1}
+
+
+def test_a_file_changed_while_it_was_read_runs_again(mine):
+    reader(
+        mine,
+        """
+def read():
+    value = float(open(HERE + "/x.txt").read())
+    with open(HERE + "/change") as change:
+        if change.read():
+            LATER[0]()
+    return value
+LATER = [lambda: os.system(f"echo 2 > {HERE}/x.txt")]
+""",
+    )
+    path = mine.write("x.txt", "1")
+    mine.write("change", "now")
+    mine.executed()
+    assert path.read_text() == "2\n"
+    assert mine.causes() == ["file x.txt: changed while it was read"]
+    mine.write("change", "")
+    assert mine.executed() == {"one": 1}
+    assert mine.executed() == {}
+
+
+def test_declared_files_count_before_the_first_run_and_patterns_are_checked(mine):
+    reader(mine, "def read():\n    return 1.0")
+    mine.write("data/a.csv", "1")
+    mine.write("data/b.csv", "1")
+    mine.study(one='use: "mine:one", files: ["data/*.csv"]', two='use: "mine:two"')
+    assert mine.executed() == {"one": 1, "two": 1}
+    assert set(mine.reads()["one"]["files"]) == {"data/a.csv", "data/b.csv"}
+    touch(mine.folder / "data/a.csv")
+    assert mine.executed() == {}
+    flip(mine.folder / "data/a.csv")
+    assert mine.executed() == {"one": 1}
+    mine.write("data/c.csv", "1")
+    assert mine.causes() == ["file data/c.csv: declared since"]
+    assert mine.executed() == {"one": 1}
+    mine.study(one='use: "mine:one", files: ["dat/*.csv"]')
+    with pytest.raises(StudyError, match=r"stages\.one\.files\.0.*dat/\*\.csv"):
+        mine.plan()
+
+
+def test_a_built_in_kind_may_declare_files(mine):
+    mine.write("x.txt", "1")
+    mine.study(data="use: data.xor, files: [x.txt]")
+    assert mine.executed() == {"data": 1}
+    flip(mine.folder / "x.txt")
+    assert mine.executed() == {"data": 1}
+    assert mine.executed() == {}
+
+
+VARIABLE = 'def read():\n    return float(os.environ.get("MY_VALUE", "0"))'
+
+
+def test_a_variable_that_is_not_declared_is_warned_of_once_per_stage(mine, monkeypatch):
+    monkeypatch.setenv("MY_VALUE", "1")
+    reader(mine, VARIABLE)
+    mine.executed()
+    (warning,) = mine.lines
+    assert "MY_VALUE" in warning
+    assert "env: [MY_VALUE]" in warning
+    assert mine.reads()["one"] == {"undeclared": ["MY_VALUE"]}
+
+
+def test_a_declared_variable_counts_by_the_digest_of_its_value(mine, monkeypatch):
+    monkeypatch.setenv("MY_VALUE", "12345678")
+    reader(mine, VARIABLE)
+    mine.study(one='use: "mine:one", env: [MY_VALUE]', two='use: "mine:two"')
+    mine.executed()
+    assert mine.lines == []
+    assert "12345678" not in json.dumps(mine.reads())
+    assert mine.executed() == {}
+    monkeypatch.setenv("MY_VALUE", "2")
+    assert mine.causes() == ["variable MY_VALUE: has another value"]
+    assert mine.executed() == {"one": 1}
+    monkeypatch.delenv("MY_VALUE")
+    assert mine.executed() == {"one": 1}
+
+
+def test_a_copy_of_all_variables_is_no_use_of_each(mine):
+    reader(mine, "def read():\n    return float(len({**os.environ}) > 0)")
+    mine.executed()
+    assert mine.lines == []
+
+
+CHANCE = {
+    "random": "import random\ndef read():\n    return random.random()",
+    "many": "import random\ndef read():\n"
+    "    return [random.random() for _ in range(9**4)][0]",
+    "numpy": "def read():\n    return np.random.rand()",
+    "generator": "def read():\n    return np.random.default_rng().random()",
+    "torch": "import torch\ndef read():\n    return float(torch.rand(()))",
+    "network": "import socket\ndef read():\n"
+    "    return socket.getaddrinfo('localhost', 1) and 1.0",
+    "process": "import subprocess\ndef read():\n    subprocess.run(['true'])\n"
+    "    return 1.0",
+}
+
+
+@pytest.mark.parametrize("source", CHANCE)
+def test_chance_network_and_processes_are_warned_of(mine, source):
+    reader(mine, CHANCE[source])
+    mine.executed()
+    assert len(mine.lines) == 1
+    assert mine.lines[0].startswith("one: uses ")
+
+
+SEEDED = {
+    "random": "import random\ndef read():\n    random.seed(0)\n"
+    "    return random.random()",
+    "own": "import random\ndef read():\n    return random.Random(0).random()",
+    "numpy": "def read():\n    np.random.seed(0)\n    return np.random.rand()",
+    "generator": "def read():\n    return np.random.default_rng(0).random()",
+    "torch": "import torch\ndef read():\n    torch.manual_seed(5)\n"
+    "    return float(torch.rand(()))",
+}
+
+
+@pytest.mark.parametrize("source", SEEDED)
+def test_seeded_generators_are_no_chance(mine, source):
+    reader(mine, SEEDED[source])
+    mine.executed()
+    assert mine.lines == []
+
+
+def test_unrecorded_results_say_so_and_are_not_compared(mine):
+    mine.write("x.txt", "1")
+    reader(mine, 'def read():\n    return float(open(HERE + "/x.txt").read())')
+    mine.executed(record_reads=False)
+    assert mine.reads() == {"one": {"observed": False}, "two": {"observed": False}}
+    flip(mine.folder / "x.txt")
+    assert mine.executed() == {}
+
+
+def test_a_memo_that_was_filled_unseen_is_named_afterwards(mine):
+    mine.write("x.txt", "1")
+    memo = MEMOS["cache"]
+    read = 'def fresh():\n    return float(open(HERE + "/x.txt").read())\n'
+    reader(mine, f"{read}{memo}read = load\n")
+    mine.executed(record_reads=False)
+    opened = open_study(mine.folder / "study.yaml")
+    run_study(opened.study, opened.store, opened.files, answer=Answer(rerun=["my.one"]))
+    mine.store = opened.store
+    assert mine.reads()["one"] == {"unseen": ["mine"]}
+
+
+def test_what_accepting_code_computes_again_is_seen(mine):
+    mine.write("x.txt", "1")
+    memo = MEMOS["cache"]
+    read = 'def fresh():\n    return float(open(HERE + "/x.txt").read())\n'
+    reader(mine, f"{read}{memo}read = load\n")
+    mine.executed()
+    text = mine.folder.joinpath("mine.py").read_text()
+    mine.write("mine.py", text.replace("np.asarray(read())", "np.asarray(+read())"))
+    mine.study(one='use: "mine:one"', more='use: "mine:two"')
+    answer = Answer(accept=["my.one", "my.two"], reason="the same", verify=1.0)
+    mine.forget()
+    opened = open_study(mine.folder / "study.yaml")
+    run_study(opened.study, opened.store, opened.files, answer=answer)
+    rerun = Answer(rerun=["my.one"])
+    run_study(opened.study, opened.store, opened.files, answer=rerun)
+    mine.store = opened.store
+    assert set(mine.reads()["one"]["files"]) == {"x.txt"}
+
+
+def test_factories_are_seen_and_their_networks_by_every_tile(mine):
+    mine.write("x.txt", "1")
+    mine.write("w.txt", "1")
+    mine.write(
+        "nets.py",
+        f"""
+import numpy as np, torch
+{HERE}
+def points():
+    shift = float(open(HERE + "/x.txt").read())
+    return np.arange(8.0).reshape(4, 2) + shift, np.arange(4) % 2
+
+def net():
+    made = torch.nn.Linear(2, 2)
+    torch.nn.init.constant_(made.bias, float(open(HERE + "/w.txt").read()))
+    return made
+""",
+    )
+    mine.study(
+        axes="{seed: 2}",
+        data='use: data.factory, factory: "nets:points"',
+        fit='use: train, data: data, model: {factory: "nets:net"}, epochs: 2, '
+        'rule: {rule: sgd, lr: 0.1}, seed: "${seed}"',
+        trace="use: probe.hessian_trace, weights: fit, num_probes: 2",
+        fixed="use: data.xor",
+    )
+    assert mine.executed() == {"data": 1, "fit": 2, "trace": 2, "fixed": 1}
+    assert mine.lines == []
+    assert mine.executed() == {}
+    reads = mine.reads()
+    assert set(reads["data"]["files"]) == {"x.txt"}
+    assert set(reads["fit"]["files"]) == set(reads["trace"]["files"]) == {"w.txt"}
+    assert reads["fixed"] is None
+    flip(mine.folder / "w.txt")
+    assert mine.executed()["fit"] == 2
+    flip(mine.folder / "x.txt")
+    assert mine.executed()["data"] == 1
+    assert mine.executed() == {}
+
+
+def test_nothing_is_patched_and_nothing_is_heard_while_no_code_of_a_users_runs(mine):
+    before = os.environ.encodekey, np.random.bit_generator.randbits
+    reader(mine, VARIABLE)
+    mine.executed()
+    assert hook._eyes == ()
+    assert (os.environ.encodekey, np.random.bit_generator.randbits) == before
+
+
+@pytest.mark.processes
+def test_a_process_that_runs_built_in_code_alone_has_no_hook(tmp_path):
+    study = tmp_path / "study.yaml"
+    study.write_text("study: plain\nstages:\n  data: {use: data.xor}\n")
+    code = (
+        "import sys, curvflow\n"
+        "curvflow.run(sys.argv[1], workers=1)\n"
+        "from curvflow.flows.reads import hook\n"
+        "assert not hook._is_installed"
+    )
+    subprocess.run([sys.executable, "-c", code, str(study)], check=True)
+
+
+def test_other_threads_of_servers_are_not_the_users(mine):
+    path = mine.write("x.txt", "1")
+    reader(mine, "import time\ndef read():\n    time.sleep(0.05)\n    return 1.0")
+    source = (
+        "def serve(path, over):\n    while not over.wait(0.005): open(path).close()\n"
+    )
+    server = {"__name__": "distributed.worker"}
+    exec(compile(source, f"{sys.prefix}/lib/distributed/worker.py", "exec"), server)
+    over = threading.Event()
+    thread = threading.Thread(target=server["serve"], args=(path, over))
+    thread.start()
+    mine.executed()
+    over.set(), thread.join()
+    assert mine.reads()["one"] == {}
+
+
+def test_a_project_that_was_copied_elsewhere_has_all_it_needs(mine, tmp_path_factory):
+    reader(mine, 'def read():\n    return float(open(HERE + "/data/x.txt").read())')
+    mine.write("data/x.txt", "1")
+    mine.executed()
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "deeper"
+    shutil.copytree(mine.folder, elsewhere)
+    with project(elsewhere) as copied:
+        copied.names |= mine.names
+        assert copied.executed() == {}
+        flip(elsewhere / "data/x.txt")
+        assert copied.executed() == {"one": 1}
+
+
+def test_a_module_that_was_imported_before_anybody_looked_is_named(mine):
+    reader(mine, "import early\ndef read():\n    return early.VALUE")
+    mine.write("x.txt", "1")
+    mine.write("early.py", 'VALUE = float(open(__file__[:-8] + "x.txt").read())\n')
+    sys.path.insert(0, str(mine.folder))
+    importlib.import_module("early")
+    mine.names.remove("early")
+    mine.executed()
+    assert mine.reads()["one"] == {"unseen": ["early"]}
+    del sys.modules["early"]
+
+
+def test_why_tells_what_a_result_stands_on(mine, monkeypatch):
+    reader(mine, VARIABLE.replace("\n", '\n    open(HERE + "/x.txt").close()\n'))
+    mine.write("x.txt", "1")
+    monkeypatch.setenv("MY_VALUE", "1")
+    mine.executed()
+    (answer,) = explain(mine.plan(), "one", {})
+    first, *lines = str(answer).splitlines()
+    assert "done" in first
+    assert lines[0].startswith("  read x.txt, content 6b86b273ff34")
+    assert lines[1] == "  used the variable MY_VALUE, which is not declared"
+    flip(mine.folder / "x.txt")
+    (answer,) = explain(mine.plan(), "one", {})
+    assert str(answer).startswith("one: stale: file x.txt: content 6b86b273ff34 -> ")
+
+
+def test_longer_trainings_do_not_go_on_from_one_of_another_file(mine):
+    mine.write("w.txt", "1")
+    mine.write(
+        "nets.py",
+        f"""
+import torch
+{HERE}
+def net():
+    made = torch.nn.Linear(2, 1)
+    torch.nn.init.constant_(made.bias, float(open(HERE + "/w.txt").read()))
+    return made
+""",
+    )
+    train = 'use: train, data: data, model: {factory: "nets:net"}, rule: {rule: sgd, '
+
+    def fitted(epochs):
+        fit = f"{train}lr: 0.1}}, epochs: {epochs}"
+        mine.study(data="use: data.xor", fit=fit)
+
+    fitted(2)
+    mine.executed()
+    fitted(4)
+    assert all(node.shorter for node in mine.plan().graph.nodes["fit"])
+    flip(mine.folder / "w.txt")
+    assert not any(node.shorter for node in mine.plan().graph.nodes["fit"])
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_kept_state_is_used_with_the_files_that_it_was_kept_with(
+    tmp_path, store, monkeypatch, changes
+):
+    path, states = tmp_path / "x.txt", []
+    path.write_text("1")
+    real = registry.find("toy.fit")
+
+    def compute(members, machine):
+        states.append(machine.partial.load())
+        path.read_text()
+        machine.partial.keep({"weight": np.ones(2)})
+        return real.compute(members, machine)
+
+    watched = replace(real, compute=compute)
+    monkeypatch.setitem(registry._implementations, "toy.fit", watched)
+    member = MemberJob("key", FitParams(), {"data": []}, {}, modules=("nowhere",))
+    job = TileJob("toy.fit", [member], ["code"])
+    for _ in range(2):
+        snapshots = Snapshots(store, Stopping(), folder=str(tmp_path))
+        outcomes(store, job, machine_for("cpu", 1), snapshots)
+        assert set(files(snapshots.observed["key"].sights)) == {str(path)}
+        if changes:
+            flip(path)
+    assert states[0] is None
+    assert (states[1] is None) == changes
+    assert changes or set(states[1]) == {"weight"}
+    kept = store.load_snapshot(*snapshots.taken())
+    names = json.loads(kept[READS].tobytes())
+    assert list(names) == ["file:x.txt"]
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/h/ann/study/data/x", "data/x"),
+        ("/h/ann/data/x/", "../data/x/"),
+        ("/h/bob/x", "../../bob/x"),
+        ("/data/ann/x", "../../../data/$USER/x"),
+    ],
+)
+def test_names_in_a_store_tell_neither_the_user_nor_the_machine(
+    monkeypatch, path, name
+):
+    monkeypatch.setenv("HOME", "/h/ann")
+    assert portable_name(path, "/h/ann/study") == name
+    assert path_of(name, "/h/ann/study") == path
+
+
+def test_a_file_at_home_is_named_from_there_by_a_study_that_is_elsewhere(monkeypatch):
+    monkeypatch.setenv("HOME", "/h/ann")
+    assert portable_name("/h/ann/x", "/scratch/study") == "~/x"
+    assert path_of("~/x", "/scratch/study") == "/h/ann/x"
+
+
+@pytest.mark.cluster
+def test_workers_see_what_their_tiles_read(mine):
+    mine.write("x.txt", "1")
+    mine.write("settings.txt", "1")
+    mine.kinds(f"""
+{HERE}
+SET = float(open(HERE + "/settings.txt").read())
+
+class Chosen(Params):
+    seed: int
+
+@stage("my.one", version=1, outputs=VALUE)
+def one(params: Chosen) -> dict[str, object]:
+    return {{"value": np.asarray(float(open(HERE + "/x.txt").read()) + params.seed)}}
+""")
+    mine.study(axes="{seed: 40}", one='use: "mine:one", seed: "${seed}"')
+    assert mine.executed(workers=2) == {"one": 40}
+    assert set(mine.reads()["one"]["files"]) == {"settings.txt", "x.txt"}
+    assert mine.executed(workers=2) == {}
+    flip(mine.folder / "x.txt")
+    assert mine.executed(workers=2) == {"one": 40}
+
+
+def test_random_projects_have_no_change_that_is_silent_and_none_in_vain():
+    counts = sum(map(check_case, range(4)), Counter())
+    assert counts["noticed"] > 20
+    assert (counts["silent"], counts["in vain"], counts["after"]) == (0, 0, 0)
