@@ -92,7 +92,7 @@ class Net(torch.nn.Sequential):
     def forward(self, x):
         with CALLS.open("ab") as file:
             file.write(b".")
-        if HOLD.exists() and CALLS.stat().st_size >= int(HOLD.read_text() or 0):
+        if HOLD.exists() and CALLS.stat().st_size >= HOLD.stat().st_size:
             HELD.write_text(str(os.getpid()))
             while HOLD.exists():
                 time.sleep(0.01)

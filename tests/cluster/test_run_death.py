@@ -35,7 +35,7 @@ def ends_as_an_undisturbed_one(long, *arguments):
 
 
 def test_its_own_workers_end_with_it_and_the_next_run_goes_on(long):
-    long.hold.write_text(str(long.calm + MIDDLE))
+    long.hold.write_text("." * (long.calm + MIDDLE))
     run = long.start("--workers", 2, width=512, every=0.0)
     until(long.held.exists)
     assert int(long.held.read_text()) in run.others()

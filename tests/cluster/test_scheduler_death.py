@@ -17,7 +17,7 @@ def long(project):
     one = project(LONG)
     one.run("--workers", 1, store="calm")
     one.calm = one.calls
-    one.hold.write_text(str(one.calm + MIDDLE))
+    one.hold.write_text("." * (one.calm + MIDDLE))
     return one
 
 

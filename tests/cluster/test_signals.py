@@ -63,7 +63,7 @@ def test_a_request_to_terminate_keeps_the_training_and_leaves_no_process(long):
 
 
 def test_ctrl_c_twice_ends_all_at_once_and_nothing_is_lost(long):
-    long.hold.write_text(str(long.calm + 80))
+    long.hold.write_text("." * (long.calm + 80))
     run = long.start("--workers", 2, width=512)
     until(long.held.exists)
     run.interrupt()
@@ -100,7 +100,7 @@ def test_workers_that_die_after_the_wish_to_end_change_nothing_of_it(
     project, tmp_path, workers
 ):
     long = project(LONG)
-    long.hold.write_text(str(EARLY))
+    long.hold.write_text("." * EARLY)
     with running_site(tmp_path, workers) as site:
         run = long.start("--scheduler", site.address, width=512, patience=1.0)
         until(lambda: long.held.exists() and long.held.read_text())

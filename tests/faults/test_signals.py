@@ -73,7 +73,8 @@ def goes_on_from_the_state(long, calm):
     before = long.calls
     long.run()
     assert long.digests == calm.digests
-    assert long.calls - before < calm.calls - MIDDLE + 10
+    # An epoch is three passes, and making the network anew for a tile some as well.
+    assert long.calls - before < calm.calls - MIDDLE + 16
     assert not state.exists()
     assert long.kept == []
     assert set(committed(long.store).values()) == {1}

@@ -11,6 +11,16 @@ import curvflow
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.operators.matrices import KernelMatrix
 
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Take one thread: sums of several are other sums, and other last bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 LANCZOS = {"num_runs": 4, "num_steps": 20}
 CALLS = {
     "eigenvalues": ({"method": "lanczos", "k": 4}, lambda H: H.eigenvalues(4)),

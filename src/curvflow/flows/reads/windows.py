@@ -344,8 +344,14 @@ def _cells(function: FunctionType) -> Iterator[object]:
 
 
 def _generators() -> dict[str, Any]:
-    """Return the states of the generators that all code of a process shares."""
-    states: dict[str, Any] = {"random": random.getstate()[1]}
+    """Return the states of the generators that all code of a process shares.
+
+    But for `random` on a Dask worker, whose own threads draw from it meanwhile.
+    """
+    states: dict[str, Any] = {}
+    dask = sys.modules.get("distributed.worker")
+    if dask is None or not list(dask.Worker._instances):
+        states["random"] = random.getstate()[1]
     state: Any = np.random.get_state(legacy=False)  # noqa: NPY002 # a user's may be it
     if state["bit_generator"] == "MT19937":
         words, place = state["state"]["key"], state["state"]["pos"]
