@@ -52,7 +52,8 @@ def toys():
         yield
 
 
-@pytest.fixture(scope="session")
+# Of a module, for as long as Playwright runs no other event loop can.
+@pytest.fixture(scope="module")
 def chromium():
     is_a_must = bool(os.environ.get("CURVFLOW_TEST_BROWSER"))
     program = shutil.which("chromium") or shutil.which("google-chrome")

@@ -237,6 +237,19 @@ def _walk(frame: FrameType | None, ends: set[FrameType], callers: Callers) -> bo
     return not serves or bool(callers.modules | callers.importing)
 
 
+def serves() -> bool:
+    """Return whether another thread of this process runs a server or its client."""
+    here = threading.get_ident()
+    for thread, frame in sys._current_frames().items():
+        above: FrameType | None = frame if thread != here else None
+        while above is not None:
+            name = str(above.f_globals.get("__name__", ""))
+            if name.partition(".")[0] in SERVERS:
+                return True
+            above = above.f_back
+    return False
+
+
 def _is_statement(frame: FrameType) -> bool:
     """Return whether a frame is at an import statement, or was called by this package.
 

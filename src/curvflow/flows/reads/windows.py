@@ -25,7 +25,7 @@ from zlib import crc32
 
 import numpy as np
 
-from curvflow.flows.reads.hook import SOURCE, VARIABLE, Callers, looking
+from curvflow.flows.reads.hook import SOURCE, VARIABLE, Callers, looking, serves
 from curvflow.flows.reads.places import (
     Sight,
     Stat,
@@ -344,14 +344,8 @@ def _cells(function: FunctionType) -> Iterator[object]:
 
 
 def _generators() -> dict[str, Any]:
-    """Return the states of the generators that all code of a process shares.
-
-    But for `random` on a Dask worker, whose own threads draw from it meanwhile.
-    """
-    states: dict[str, Any] = {}
-    dask = sys.modules.get("distributed.worker")
-    if dask is None or not list(dask.Worker._instances):
-        states["random"] = random.getstate()[1]
+    """Return the states of the generators that all code of a process shares."""
+    states: dict[str, Any] = {"random": random.getstate()[1]}
     state: Any = np.random.get_state(legacy=False)  # noqa: NPY002 # a user's may be it
     if state["bit_generator"] == "MT19937":
         words, place = state["state"]["key"], state["state"]["pos"]
@@ -375,7 +369,8 @@ def _moved(before: Mapping[str, Any]) -> Iterator[str]:
         if name == "numpy.random":
             then, now = _words(*then), _words(*now)
         drawn = now[0] == then[0] if name == "torch" else _goes_on(then, now)
-        if drawn:
+        # Threads of Dask and Prefect draw from `random` whatever a user's code does.
+        if drawn and not (name == "random" and serves()):
             yield f"{name} without a seed"
 
 
