@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 
+import curvflow.flows.reads.windows as windows
 from curvflow.errors import StudyError
 from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.graph.stopping import Stopping
@@ -456,11 +457,20 @@ CHANCE = {
 
 
 @pytest.mark.parametrize("source", CHANCE)
-def test_chance_network_and_processes_are_warned_of(mine, source):
+def test_chance_network_and_processes_are_warned_of(mine, source, monkeypatch):
+    # Other tests may have left threads of Dask in this process.
+    monkeypatch.setattr(windows, "serves", lambda: False)
     reader(mine, CHANCE[source])
     mine.executed()
     assert len(mine.lines) == 1
     assert mine.lines[0].startswith("one: uses ")
+
+
+def test_what_threads_of_dask_may_have_drawn_is_no_chance(mine, monkeypatch):
+    monkeypatch.setattr(windows, "serves", lambda: True)
+    reader(mine, CHANCE["random"])
+    mine.executed()
+    assert mine.lines == []
 
 
 SEEDED = {
