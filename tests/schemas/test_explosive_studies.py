@@ -174,7 +174,7 @@ def test_a_study_within_the_bound_is_planned_and_one_beyond_it_is_not(tmp_path):
     assert len(list(graph)) == number
     with pytest.raises(StudyError, match=r"at most 150 nodes .* got 151, .* epochs"):
         expand(with_max_nodes(loaded, number - 1), SourceFiles(tmp_path))
-    with pytest.raises(StudyError, match=r"at most 10 nodes .* got 61, .* seed 30"):
+    with pytest.raises(StudyError, match=r"at most 10 nodes .* got 61, .* seed 30\. "):
         expand(with_max_nodes(loaded, 10), SourceFiles(tmp_path))
 
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Any, Literal, Protocol
 
-from curvflow.flows.graph.bounds import check_axes_product, check_epochs, check_made
+from curvflow.flows.graph.bounds import NodeCount
 from curvflow.flows.graph.open_study import SourceFiles
 from curvflow.flows.reads.current import CurrentReads, Outdated
 from curvflow.schemas.keys import Encoded, action_key, canonical, form, sha256
@@ -348,18 +348,15 @@ def expand(study: Study, files: SourceFiles) -> Graph:
         StudyError: there are more nodes than the study's bound, a parameter is wrong at
             some point of the axes, or `at` requests an epoch that has no checkpoint.
     """
-    graph = Graph(study)
-    check_axes_product(study)
-    made: dict[str, int] = {}
+    graph, count = Graph(study), NodeCount(study)
     for stage in study.stages.values():
-        graph.nodes[stage.name] = list(_nodes(graph, stage, files, made))
-        made[stage.name] = len(graph.nodes[stage.name])
-        check_made(study, made)
+        graph.nodes[stage.name] = list(_nodes(graph, stage, files, count))
+        count.update(stage, len(graph.nodes[stage.name]))
     return graph
 
 
 def _nodes(
-    graph: Graph, stage: Stage, files: SourceFiles, made: Mapping[str, int]
+    graph: Graph, stage: Stage, files: SourceFiles, count: NodeCount
 ) -> Iterator[Node]:
     axes = [axis for axis in stage.dims if axis != "epoch"]
     sources = [
@@ -367,7 +364,7 @@ def _nodes(
         for name, producers in stage.inputs.items()
         for producer in producers
     ]
-    check_epochs(graph.study, stage, sources, made)
+    count.foresee(stage, sources)
     forms: dict[Point, tuple[Params, dict[str, object], Encoded]] = {}
     for point in product(*(graph.study.axes[axis].labels for axis in axes)):
         labels = dict(zip(axes, point, strict=True))
