@@ -253,6 +253,22 @@ FORMS = {
         "        N.append(X)\nclass N_c(metaclass=N_m):\n    pass\nN_v = N_c.p",
         "N[0]",
     ),
+    "an enumeration's mixin": (
+        "import enum\nN = []\nclass N_m:\n    def __init__(self, v):\n"
+        "        N.append(v)\nclass N_e(N_m, enum.Enum):\n    A = X",
+        "N[0]",
+    ),
+    "an enumeration's base": (
+        "import enum\nN = []\nclass N_b(enum.Enum):\n    def __init__(self, v):\n"
+        "        N.append(v)\nclass N_e(N_b):\n    A = X",
+        "N[0]",
+    ),
+    "a metaclass by a library's name": (
+        "N = []\nclass EnumMeta(type):\n    def __getattribute__(cls, x):\n"
+        "        N.append(X)\nclass N_m(EnumMeta):\n    def __contains__(cls, x):\n"
+        "        return True\nclass N_c(metaclass=N_m):\n    k = 1\nN_v = N_c.k",
+        "N[0]",
+    ),
     "checked by nobody": (
         "TYPE_CHECKING = 1\nif TYPE_CHECKING:\n    N = X",
         "N",
@@ -461,6 +477,15 @@ IMPORTS = {
             "pkg/__init__.py": "from importlib import import_module\nimport far\n"
             "__name__ = 'x'\n"
             "def load(n): return import_module(f'{__name__}.{n}'[2:])\n",
+        },
+    ),
+    "an enumeration's base elsewhere": (
+        "from through import Base\nfrom far import V as W\nN_t = []\n"
+        "class N_e(Base):\n    A = (N_t, W)",
+        "N_t[0]",
+        {
+            "through.py": "import enum\nclass Base(enum.Enum):\n"
+            "    def __init__(self, t, v):\n        t.append(v)\n"
         },
     ),
     "a loop that calls a name": (

@@ -28,6 +28,22 @@ from curvflow.flows.plan.code.normal import (
     loaded_module,
 )
 from curvflow.flows.plan.code.sources import OWN
+from curvflow.flows.plan.code.syntax import (
+    arguments,
+    bound_within,
+    evaluated,
+    is_special,
+    is_text,
+    makes_code,
+    makes_table,
+    methods,
+    names_alone,
+    names_in,
+    only_returns,
+    parameters,
+    that_run,
+    within,
+)
 
 # They read their arguments, and call nothing that is given to them.
 _READING = frozenset(
@@ -89,7 +105,7 @@ _CREATING = frozenset({"__init__", "__new__", "__prepare__", "mro", *_SUBCLASSIN
 # Methods of a metaclass that do not run where its class is bound, or is asked for an
 # attribute.
 _READ = frozenset({"__contains__", "__iter__", "__len__", "__repr__", "__str__"})
-_METACLASSES = (["type"], ["abc.ABCMeta"], ["ABCMeta"], ["enum.EnumMeta"], ["EnumMeta"])
+_METACLASSES = frozenset({"?type", "abc.ABCMeta", "enum.EnumMeta", "enum.EnumType"})
 _MADE: frozenset[str] = frozenset()  # all may run where a class is called or derived
 _HOOKS = frozenset({"__getattr__", "__dir__"})  # of a module
 _LOCAL = Meaning("?of this scope")
@@ -170,8 +186,8 @@ class _Judge:
         if statement.value is not None:
             self._runs(statement.value)
         for target in targets:
-            if _names_alone(target):
-                if _HOOKS & set(_names_in(target)):
+            if names_alone(target):
+                if _HOOKS & set(names_in(target)):
                     raise _DoubtError(statement, "a module's hook is assigned")
             elif len(targets) > 1 or not self._enters(target):
                 raise _DoubtError(statement, "an assignment to a part of something")
@@ -187,14 +203,14 @@ class _Judge:
             for statement in self._module.body
             if root.id in bindings([statement], "").assigned
         ]
-        return len(made) == 1 and _makes_table(made[0])
+        return len(made) == 1 and makes_table(made[0])
 
     def _attempt(self, statement: ast.Try) -> None:
         handled = [s for handler in statement.handlers for s in handler.body]
         for inner in (*statement.body, *handled, *statement.orelse):
             is_plain = isinstance(inner, ast.Import | ast.ImportFrom | ast.Pass) or (
                 isinstance(inner, ast.Assign)
-                and all(map(_names_alone, inner.targets))
+                and all(map(names_alone, inner.targets))
                 and isinstance(inner.value, ast.Constant)
             )
             if not is_plain:
@@ -206,7 +222,7 @@ class _Judge:
     def _bound_once(self, statements: Sequence[ast.stmt]) -> None:
         """Refuse names that several statements bind; those of a `try` are one."""
         count: Counter[str] = Counter()
-        for statement in _that_run(statements):
+        for statement in that_run(statements):
             if self._is_overload(statement):
                 continue
             bound = bindings([statement], self._module.package)
@@ -263,7 +279,7 @@ class _Judge:
         ):
             raise _DoubtError(decorator, "a decorator that may register")
         if isinstance(decorator, ast.Call):
-            for argument in _arguments(decorator):
+            for argument in arguments(decorator):
                 self._runs(argument)
 
     def _only_wraps(self, decorator: ast.expr) -> bool:
@@ -277,7 +293,7 @@ class _Judge:
                 return False
             inner = [s for s in function.body if isinstance(s, ast.FunctionDef)]
             others = [s for s in function.body if s not in inner]
-            is_idle = all(map(_only_returns, others)) and all(
+            is_idle = all(map(only_returns, others)) and all(
                 self._defines(home, nested) for nested in inner
             )
             if not is_idle:
@@ -288,7 +304,7 @@ class _Judge:
     def _defines(self, home: Module, function: ast.FunctionDef) -> bool:
         """Return whether defining a function runs nothing but `functools.wraps`."""
         run = [*function.args.defaults, *function.args.kw_defaults, function.returns]
-        run += [argument.annotation for argument in _parameters(function.args)]
+        run += [argument.annotation for argument in parameters(function.args)]
         calls = any(
             isinstance(node, ast.Call)
             for part in run
@@ -307,12 +323,9 @@ class _Judge:
             meaning = self._meaning(base)
             if self._has(meaning, _SUBCLASSING) or self._is_live(meaning, _MADE):
                 raise _DoubtError(cls, "a subclass that its base may register")
-            # An enumeration calls its own methods while it is made.
-            if meaning.text.startswith("enum.") and any(
-                _is_special(m) and m.name != "__contains__" for m in _methods(cls)
-            ):
-                raise _DoubtError(cls, "an enumeration with a method of its own making")
             self._runs(base)
+        if self._calls_itself(cls):
+            raise _DoubtError(cls, "an enumeration with a method of its own making")
         for keyword in cls.keywords:
             self._runs(keyword.value)
             if keyword.arg == "metaclass" and self._has(
@@ -325,14 +338,32 @@ class _Judge:
             self._member(cls, statement)
         self._hidden = around
 
+    def _calls_itself(self, cls: ast.ClassDef) -> bool:
+        """Return whether a class calls methods while it is made, as enumerations do."""
+        classes: list[tuple[Module | None, ast.stmt]] = [(self._module, cls)]
+        for base in cls.bases:
+            classes += self._classes(self._meaning(base))
+        made = [
+            (home, c) for home, c in classes if home and isinstance(c, ast.ClassDef)
+        ]
+        return any(
+            self._names.spelt(home, base).text.startswith("enum.")
+            for home, one in made
+            for base in one.bases
+        ) and any(
+            is_special(method) and method.name != "__contains__"
+            for _, one in made
+            for method in methods(one)
+        )
+
     def _member(self, cls: ast.ClassDef, statement: ast.stmt) -> None:
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                self._function(statement, {s.name for s in _methods(cls)})
+                self._function(statement, {s.name for s in methods(cls)})
             case ast.ClassDef():
                 self._class(statement)
             case ast.Assign(targets=targets, value=value):
-                if not all(map(_names_alone, targets)):
+                if not all(map(names_alone, targets)):
                     raise _DoubtError(statement, "an assignment to a part of something")
                 self._runs(value)
             case ast.AnnAssign(target=ast.Name(), value=given, annotation=annotation):
@@ -350,8 +381,8 @@ class _Judge:
     def _runs(self, expression: ast.expr) -> None:
         """Refuse an expression that may change another name when it is evaluated."""
         around = self._hidden
-        self._hidden = {*around, *_bound_within(expression)}
-        nodes = list(_evaluated(expression))
+        self._hidden = {*around, *bound_within(expression)}
+        nodes = list(evaluated(expression))
         # Bound as it is, or asked for an attribute.
         idle = [expression, *(n.value for n in nodes if isinstance(n, ast.Attribute))]
         for node in nodes:
@@ -400,14 +431,14 @@ class _Judge:
             return  # of a module all is taken
         if text not in _READING:
             raise _DoubtError(call, f"a call of `{text[1:]}`")
-        if any(map(self._may_be_code, _within(call))):
+        if any(map(self._may_be_code, within(call))):
             raise _DoubtError(call, f"`{text[1:]}` with code given to it")
 
     def _library(self, call: ast.Call, text: str) -> None:
         if text in LOADING and not loaded_module(call):
             raise _DoubtError(call, "a module of a computed name")
         last = text.rpartition(".")[2]
-        given = list(_within(call))
+        given = list(within(call))
         into = any(keyword.arg == "out" for keyword in call.keywords)
         hands_code = text not in _KEEPING and any(map(self._may_be_code, given))
         is_known = text in _KEEPING or text.partition(".")[0] in _HARMLESS
@@ -423,7 +454,7 @@ class _Judge:
             if arguments.defaults or arguments.kw_defaults:
                 return True
             around = self._hidden
-            self._hidden = {*around, *(a.arg for a in _parameters(arguments))}
+            self._hidden = {*around, *(a.arg for a in parameters(arguments))}
             self._runs(node.body)  # it may be called at once
             self._hidden = around
             return False
@@ -458,7 +489,7 @@ class _Judge:
             if not self._is_no_code(home, node, depth):
                 return False
             if isinstance(node, ast.Call):
-                pending += _arguments(node)
+                pending += arguments(node)
             elif not isinstance(node, ast.Attribute):
                 pending += ast.iter_child_nodes(node)
         return True
@@ -510,7 +541,7 @@ class _Judge:
         """Return whether a class of the project may have one of these methods."""
         return any(
             not isinstance(part, ast.ClassDef)
-            or hooks & {method.name for method in _methods(part)}
+            or hooks & {method.name for method in methods(part)}
             for _, part in self._classes(cls)
         )
 
@@ -523,7 +554,7 @@ class _Judge:
         return any(
             isinstance(cls, ast.ClassDef)
             and (
-                any(m.name == "__class_getitem__" for m in _methods(cls))
+                any(m.name == "__class_getitem__" for m in methods(cls))
                 or not self._has_tame_metaclass(home, cls, harmless)
             )
             for home, cls in self._classes(meaning)
@@ -536,10 +567,27 @@ class _Judge:
         for keyword in cls.keywords:
             if keyword.arg == "metaclass":
                 named = self._names.spelt(home, keyword.value) if home else _LOCAL
-                parts = self._parts(named)
-                if not harmless or len(parts) != 1 or not _is_tame(parts[0], harmless):
+                found = list(self._classes(named))
+                if not harmless or len(found) != 1:
+                    return False
+                if not self._is_tame(*found[0], harmless):
                     return False
         return True
+
+    def _is_tame(
+        self, home: Module | None, metaclass: ast.stmt, harmless: frozenset[str]
+    ) -> bool:
+        """Return whether all that a metaclass adds to one of a library is harmless."""
+        if home is None or not isinstance(metaclass, ast.ClassDef):
+            return False
+        bases = [self._names.spelt(home, base).text for base in metaclass.bases]
+        added = [part for part in metaclass.body if not is_text(part)]
+        return set(bases) <= _METACLASSES and all(
+            isinstance(part, ast.FunctionDef)
+            and not part.decorator_list
+            and part.name in harmless
+            for part in added
+        )
 
     def _is_plain_class(self, meaning: Meaning) -> bool:
         """Return whether no code of the project runs by itself with instances.
@@ -550,8 +598,8 @@ class _Judge:
         classes = [cls for _, cls in self._classes(meaning)]
         return bool(classes) and all(
             isinstance(cls, ast.ClassDef)
-            and not any(_is_special(m) or m.decorator_list for m in _methods(cls))
-            and not any(_makes_code(s) for s in cls.body)
+            and not any(is_special(m) or m.decorator_list for m in methods(cls))
+            and not any(makes_code(s) for s in cls.body)
             for cls in classes
         )
 
@@ -582,122 +630,3 @@ _STATEMENTS: dict[type[ast.stmt], Callable[[_Judge, Any], None]] = {
 
 def _is_own(text: str) -> bool:
     return text.startswith((f"{OWN}.", f"{OWN}:"))
-
-
-def _methods(cls: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for statement in cls.body:
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield statement
-
-
-def _makes_table(statement: ast.stmt) -> bool:
-    """Return whether a statement binds a table that is written out to one name."""
-    if isinstance(statement, ast.Assign) and len(statement.targets) > 1:
-        return False
-    return isinstance(getattr(statement, "value", None), ast.Dict | ast.List)
-
-
-def _that_run(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements that an import runs: not those for type checkers."""
-    for statement in statements:
-        if isinstance(statement, ast.If):
-            yield from _that_run(statement.orelse)
-        else:
-            yield statement
-
-
-def _names_alone(target: ast.expr) -> bool:
-    if isinstance(target, ast.Tuple | ast.List):
-        return all(map(_names_alone, target.elts))
-    if isinstance(target, ast.Starred):
-        return _names_alone(target.value)
-    return isinstance(target, ast.Name)
-
-
-def _names_in(target: ast.expr) -> Iterator[str]:
-    return (node.id for node in ast.walk(target) if isinstance(node, ast.Name))
-
-
-def _arguments(call: ast.Call) -> Iterator[ast.expr]:
-    yield from call.args
-    yield from (keyword.value for keyword in call.keywords)
-
-
-def _within(call: ast.Call) -> Iterator[ast.AST]:
-    """Yield what stands in the arguments of a call; functions called are not given."""
-    pending: list[ast.AST] = [*_arguments(call)]
-    while pending:
-        node = pending.pop()
-        yield node
-        if isinstance(node, ast.Call):
-            pending += _arguments(node)
-        elif not isinstance(node, ast.Lambda | ast.Attribute):
-            pending += ast.iter_child_nodes(node)
-
-
-def _evaluated(expression: ast.expr) -> Iterator[ast.AST]:
-    """Yield what is evaluated with an expression: not the bodies of lambdas."""
-    pending: list[ast.AST] = [expression]
-    while pending:
-        node = pending.pop()
-        yield node
-        if isinstance(node, ast.Lambda):
-            pending += [d for d in (*node.args.defaults, *node.args.kw_defaults) if d]
-        else:
-            pending += ast.iter_child_nodes(node)
-
-
-def _bound_within(expression: ast.expr) -> Iterator[str]:
-    """Yield the names that comprehensions within an expression bind."""
-    for node in _evaluated(expression):
-        if isinstance(node, ast.comprehension):
-            yield from _names_in(node.target)
-
-
-def _parameters(arguments: ast.arguments) -> Iterator[ast.arg]:
-    return (node for node in ast.walk(arguments) if isinstance(node, ast.arg))
-
-
-def _is_special(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether Python or a library calls a method by itself: `__x__`, `_x_`."""
-    return method.name.startswith("_") and method.name.endswith("_")
-
-
-def _is_tame(metaclass: ast.stmt, harmless: frozenset[str]) -> bool:
-    """Return whether all that a metaclass adds to one of a library is harmless."""
-    return (
-        isinstance(metaclass, ast.ClassDef)
-        and [ast.unparse(base) for base in metaclass.bases] in _METACLASSES
-        and all(
-            _is_text(part)
-            or (
-                isinstance(part, ast.FunctionDef)
-                and not part.decorator_list
-                and part.name in harmless
-            )
-            for part in metaclass.body
-        )
-    )
-
-
-def _makes_code(statement: ast.stmt) -> bool:
-    """Return whether an attribute of a class runs code when it is read or made."""
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-        return False
-    return any(
-        isinstance(node, ast.Lambda)
-        or (isinstance(node, ast.keyword) and node.arg == "default_factory")
-        or (isinstance(node, ast.Name) and node.id.endswith("property"))
-        for node in ast.walk(statement)
-    )
-
-
-def _only_returns(statement: ast.stmt) -> bool:
-    """Return whether a statement returns a name, or is a text."""
-    if isinstance(statement, ast.Return):
-        return isinstance(statement.value, ast.Name)
-    return _is_text(statement)
-
-
-def _is_text(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

@@ -1,0 +1,114 @@
+"""Questions about Python code that its syntax alone answers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+
+def methods(cls: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the methods of a class."""
+    for statement in cls.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield statement
+
+
+def makes_table(statement: ast.stmt) -> bool:
+    """Return whether a statement binds a table that is written out to one name."""
+    if isinstance(statement, ast.Assign) and len(statement.targets) > 1:
+        return False
+    return isinstance(getattr(statement, "value", None), ast.Dict | ast.List)
+
+
+def that_run(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements that an import runs: not those for type checkers."""
+    for statement in statements:
+        if isinstance(statement, ast.If):
+            yield from that_run(statement.orelse)
+        else:
+            yield statement
+
+
+def names_alone(target: ast.expr) -> bool:
+    """Return whether a target binds names and nothing else."""
+    if isinstance(target, ast.Tuple | ast.List):
+        return all(map(names_alone, target.elts))
+    if isinstance(target, ast.Starred):
+        return names_alone(target.value)
+    return isinstance(target, ast.Name)
+
+
+def names_in(target: ast.expr) -> Iterator[str]:
+    """Yield the names in a target."""
+    return (node.id for node in ast.walk(target) if isinstance(node, ast.Name))
+
+
+def arguments(call: ast.Call) -> Iterator[ast.expr]:
+    """Yield the arguments of a call."""
+    yield from call.args
+    yield from (keyword.value for keyword in call.keywords)
+
+
+def within(call: ast.Call) -> Iterator[ast.AST]:
+    """Yield what stands in the arguments of a call; functions called are not given."""
+    pending: list[ast.AST] = [*arguments(call)]
+    while pending:
+        node = pending.pop()
+        yield node
+        if isinstance(node, ast.Call):
+            pending += arguments(node)
+        elif not isinstance(node, ast.Lambda | ast.Attribute):
+            pending += ast.iter_child_nodes(node)
+
+
+def evaluated(expression: ast.expr) -> Iterator[ast.AST]:
+    """Yield what is evaluated with an expression: not the bodies of lambdas."""
+    pending: list[ast.AST] = [expression]
+    while pending:
+        node = pending.pop()
+        yield node
+        if isinstance(node, ast.Lambda):
+            pending += [d for d in (*node.args.defaults, *node.args.kw_defaults) if d]
+        else:
+            pending += ast.iter_child_nodes(node)
+
+
+def bound_within(expression: ast.expr) -> Iterator[str]:
+    """Yield the names that comprehensions within an expression bind."""
+    for node in evaluated(expression):
+        if isinstance(node, ast.comprehension):
+            yield from names_in(node.target)
+
+
+def parameters(arguments: ast.arguments) -> Iterator[ast.arg]:
+    """Yield the parameters of a function."""
+    return (node for node in ast.walk(arguments) if isinstance(node, ast.arg))
+
+
+def is_special(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether Python or a library calls a method by itself: `__x__`, `_x_`."""
+    return method.name.startswith("_") and method.name.endswith("_")
+
+
+def makes_code(statement: ast.stmt) -> bool:
+    """Return whether an attribute of a class runs code when it is read or made."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    return any(
+        isinstance(node, ast.Lambda)
+        or (isinstance(node, ast.keyword) and node.arg == "default_factory")
+        or (isinstance(node, ast.Name) and node.id.endswith("property"))
+        for node in ast.walk(statement)
+    )
+
+
+def only_returns(statement: ast.stmt) -> bool:
+    """Return whether a statement returns a name, or is a text."""
+    if isinstance(statement, ast.Return):
+        return isinstance(statement.value, ast.Name)
+    return is_text(statement)
+
+
+def is_text(statement: ast.stmt) -> bool:
+    """Return whether a statement is a text alone."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
