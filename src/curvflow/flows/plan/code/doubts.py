@@ -36,10 +36,10 @@ from curvflow.flows.plan.code.syntax import (
     is_text,
     makes_code,
     makes_table,
-    methods,
     names_alone,
     names_in,
     only_returns,
+    own_methods,
     parameters,
     that_run,
     within,
@@ -348,18 +348,18 @@ class _Judge:
         ]
         return any(
             self._names.spelt(home, base).text.startswith("enum.")
-            for home, one in made
-            for base in one.bases
+            for home, part in made
+            for base in part.bases
         ) and any(
             is_special(method) and method.name != "__contains__"
-            for _, one in made
-            for method in methods(one)
+            for _, part in made
+            for method in own_methods(part)
         )
 
     def _member(self, cls: ast.ClassDef, statement: ast.stmt) -> None:
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                self._function(statement, {s.name for s in methods(cls)})
+                self._function(statement, {s.name for s in own_methods(cls)})
             case ast.ClassDef():
                 self._class(statement)
             case ast.Assign(targets=targets, value=value):
@@ -541,7 +541,7 @@ class _Judge:
         """Return whether a class of the project may have one of these methods."""
         return any(
             not isinstance(part, ast.ClassDef)
-            or hooks & {method.name for method in methods(part)}
+            or hooks & {method.name for method in own_methods(part)}
             for _, part in self._classes(cls)
         )
 
@@ -554,7 +554,7 @@ class _Judge:
         return any(
             isinstance(cls, ast.ClassDef)
             and (
-                any(m.name == "__class_getitem__" for m in methods(cls))
+                any(m.name == "__class_getitem__" for m in own_methods(cls))
                 or not self._has_tame_metaclass(home, cls, harmless)
             )
             for home, cls in self._classes(meaning)
@@ -598,7 +598,7 @@ class _Judge:
         classes = [cls for _, cls in self._classes(meaning)]
         return bool(classes) and all(
             isinstance(cls, ast.ClassDef)
-            and not any(is_special(m) or m.decorator_list for m in methods(cls))
+            and not any(is_special(m) or m.decorator_list for m in own_methods(cls))
             and not any(makes_code(s) for s in cls.body)
             for cls in classes
         )

@@ -27,7 +27,6 @@ from pathlib import Path
 from curvflow.flows.graph.graph import Node
 from curvflow.flows.plan.code.doubts import doubt_of
 from curvflow.flows.plan.code.modules import (
-    FUNCTIONS,
     ON_IMPORT,
     Import,
     Module,
@@ -54,6 +53,7 @@ from curvflow.flows.plan.code.sources import (
     loaded,
     signature,
 )
+from curvflow.flows.plan.code.syntax import own_methods
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Trajectory, Weights
 from curvflow.schemas.params import Params
@@ -250,7 +250,7 @@ class Definitions:
             cls = part.statement
             if not isinstance(cls, ast.ClassDef) or method not in methods([part]):
                 continue
-            bodies = [Part(f) for f in _functions(cls) if f.name == method]
+            bodies = [Part(f) for f in own_methods(cls) if f.name == method]
             form = normal_form(self._names, module, bodies, cls)
             return _definition(form.text, form.references)
         return None
@@ -290,20 +290,16 @@ def _above(name: str) -> Iterator[str]:
     yield from (".".join(parts[:length]) for length in range(1, len(parts) + 1))
 
 
-def methods(parts: Sequence[Part]) -> Mapping[str, ast.FunctionDef]:
+def methods(
+    parts: Sequence[Part],
+) -> Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef]:
     """Return the methods of a class by name; nothing if it is no class."""
     return {
         function.name: function
         for part in parts
         if isinstance(part.statement, ast.ClassDef)
-        for function in _functions(part.statement)
+        for function in own_methods(part.statement)
     }
-
-
-def _functions(cls: ast.ClassDef) -> Iterator[ast.FunctionDef]:
-    for statement in cls.body:
-        if isinstance(statement, FUNCTIONS):
-            yield statement  # type: ignore[misc] # an async one has the same fields
 
 
 def _definition(text: str, references: Sequence[str]) -> Definition:

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator, Sequence
 
 
-def methods(cls: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yield the methods of a class."""
+def own_methods(cls: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the functions that a class defines, not those of its bases."""
     for statement in cls.body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
             yield statement
