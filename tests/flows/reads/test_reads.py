@@ -27,6 +27,7 @@ from curvflow.flows.plan.why.explain import explain
 from curvflow.flows.reads import hook
 from curvflow.flows.reads.places import path_of, portable_name
 from curvflow.flows.reads.windows import files
+from curvflow.flows.results.node_results import plan_views
 from curvflow.flows.run.compute import READS, Snapshots, outcomes
 from curvflow.flows.run.run import run_study
 from curvflow.flows.run.settle import Answer
@@ -496,6 +497,11 @@ def test_unrecorded_results_say_so_and_are_not_compared(mine):
     reader(mine, 'def read():\n    return float(open(HERE + "/x.txt").read())')
     mine.executed(record_reads=False)
     assert mine.reads() == {"one": {"observed": False}, "two": {"observed": False}}
+    told = ["what code of yours read was not recorded (1 of 1 nodes)"]
+    assert {n: v.blind_spots() for n, v in plan_views(mine.plan()).items()} == {
+        "one": told,
+        "two": told,
+    }
     flip(mine.folder / "x.txt")
     assert mine.executed() == {}
 

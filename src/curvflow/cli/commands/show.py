@@ -72,8 +72,8 @@ def command(
         _print_csv(results.records(stage, where=labels, variables=variables))
     else:
         _print_tables(results, stage, labels, variables, whole=whole)
-    chosen = (*results.view(stage).where(labels).chosen(), *results.made_of(stage))
-    for line in chosen:
+    view = results.view(stage).where(labels)
+    for line in (*view.chosen(), *view.blind_spots(), *results.made_of(stage)):
         echo(f"{stage}: {line}", err=True)
 
 
@@ -143,3 +143,6 @@ def _print_overview(results: Results, *, as_json: bool) -> None:
         echo("\n".join([f"{front}  {first}", *(below + line for line in more)]))
     for line in unconverged_lines(judged):
         echo(line)
+    for stage, view in views.items():
+        for line in view.blind_spots():
+            echo(f"{stage}: {line}")

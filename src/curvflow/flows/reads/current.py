@@ -162,8 +162,7 @@ class CurrentReads:
 def in_words(reads: Mapping[str, Any] | None) -> Iterator[str]:
     """Word what a result stands on, a line each; nothing for built-in code."""
     reads = reads or {}
-    if reads.get("observed") is False:
-        yield "what code of yours read was not recorded"
+    yield from blind_spots(reads)
     for name, entry in reads.get("files", {}).items():
         if entry is None:
             yield f"looked for {name}, which was not there"
@@ -173,6 +172,13 @@ def in_words(reads: Mapping[str, Any] | None) -> Iterator[str]:
     for name in reads.get("undeclared", ()):
         yield f"used the variable {name}, which is not declared"
     yield from (f"used {name}" for name in reads.get("sources", ()))
+
+
+def blind_spots(reads: Mapping[str, Any] | None) -> Iterator[str]:
+    """Word what may have changed unnoticed, a line each."""
+    reads = reads or {}
+    if reads.get("observed") is False:
+        yield "what code of yours read was not recorded"
     for name in reads.get("unseen", ()):
         yield f"nobody saw what {name} read, for it was imported before"
 

@@ -107,7 +107,8 @@ class Reader:
             f"{line[0].upper()}{line[1:]}."
             for line in made_of(view, self._basis.views, store)
         ]
-        chosen = (f"Chosen while computing: {choice}." for choice in view.chosen())
+        chosen = [f"Chosen while computing: {choice}." for choice in view.chosen()]
+        unseen = [f"{line[0].upper()}{line[1:]}." for line in view.blind_spots()]
         return StageTables(
             view.stage,
             view.use,
@@ -117,7 +118,7 @@ class Reader:
             view.dims,
             counts,
             tables,
-            [*left, *made, *_differing(read), *_diverged(view), *chosen],
+            [*left, *made, *_differing(read), *_diverged(view), *chosen, *unseen],
             self._basis.request.command("show", view.stage, "--csv") if left else "",
         )
 

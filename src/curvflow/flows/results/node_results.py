@@ -10,6 +10,7 @@ from typing import Any
 
 from curvflow.errors import StoreError, StudyError, UnknownNameError, nearest
 from curvflow.flows.plan.plan import Plan
+from curvflow.flows.reads.current import blind_spots
 from curvflow.schemas.keys import normalised
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import find_kind
@@ -67,11 +68,17 @@ class View:
 
         Such as the fastest differentiation mode: it may be another on another day.
         """
-        counts = Counter(
-            receipt.how for receipt in self.receipts if receipt and receipt.how
-        )
-        of = sum(receipt is not None for receipt in self.receipts)
-        return [f"{how} ({count} of {of} nodes)" for how, count in counts.items()]
+        return self._counted(lambda receipt: [receipt.how] if receipt.how else [])
+
+    def blind_spots(self) -> list[str]:
+        """Return what may have changed unnoticed, each with its number of nodes."""
+        return self._counted(lambda receipt: blind_spots(receipt.reads))
+
+    def _counted(self, lines: Callable[[Receipt], Iterable[str]]) -> list[str]:
+        receipts = [receipt for receipt in self.receipts if receipt is not None]
+        counts = Counter(line for receipt in receipts for line in lines(receipt))
+        of = len(receipts)
+        return [f"{line} ({count} of {of} nodes)" for line, count in counts.items()]
 
     def coords(self, number: int) -> dict[str, Label]:
         """Return a node's labels by dimension."""
