@@ -100,6 +100,16 @@ CASES = {
         ),
         "10,000,000 nodes",
     ),
+    "the checkpoints of many networks": (
+        study(
+            axes="seed: 900000",
+            epochs="30",
+            more=", checkpoints: {every: 2}",
+            below="  norms: {use: probe.norms, weights: fit, at: all}\n"
+            "  t: {use: probe.trace, weights: fit}\n",
+        ),
+        "got 16,200,001, most of them by seed 900,000 x its epochs",
+    ),
     "a chain of stages": (study(below=CHAIN), "1,000 stages"),
     "many profiles": (
         study(below="profiles:\n" + "".join(f"  p{n}: {{}}\n" for n in range(3000))),
@@ -174,7 +184,7 @@ def test_a_study_within_the_bound_is_planned_and_one_beyond_it_is_not(tmp_path):
     assert len(list(graph)) == number
     with pytest.raises(StudyError, match=r"at most 150 nodes .* got 151, .* epochs"):
         expand(with_max_nodes(loaded, number - 1), SourceFiles(tmp_path))
-    with pytest.raises(StudyError, match=r"at most 10 nodes .* got 61, .* seed 30\. "):
+    with pytest.raises(StudyError, match=r"at most 10 nodes .* got 151, .* seed 30 x "):
         expand(with_max_nodes(loaded, 10), SourceFiles(tmp_path))
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import islice
 from typing import Protocol
 
+from curvflow.errors import StudyError
+from curvflow.schemas.nodes import Weights
 from curvflow.schemas.study.stage import Stage
 from curvflow.schemas.study.study import Study
 
 VALUES_PER_NODE = 100  # of its parameters, if all nodes had so many
+SAMPLES = 1000  # labels at which epochs are counted
 FEW = 6  # axes that a message lists
 REMEDY = "Use fewer labels or checkpoints, or raise the limit with --max-nodes."
 
@@ -25,6 +30,21 @@ class Offer(Protocol):
         """Return the number of points, each epoch one of its own; 0 without epochs."""
 
 
+def _num_chosen(stage: Stage, producer: Stage) -> int:
+    """Return the number of checkpoints that a stage takes, 0 if networks differ."""
+    checkpoints = producer.kind.checkpoints
+    if checkpoints is None or not stage.at.adds_epoch:
+        return 0
+    samples = list(islice(producer.template.samples(), SAMPLES + 1))
+    if len(samples) > SAMPLES:
+        return 0
+    with suppress(StudyError):  # it is met where the nodes are made
+        kept = [checkpoints(producer.params(labels)) for labels in samples]
+        numbers = {len(stage.epochs(epochs)) for epochs in kept}
+        return numbers.pop() if len(numbers) == 1 else 0
+    return 0
+
+
 class NodeCount:
     """The nodes of a study: of stages that are made, and of the others by their axes.
 
@@ -32,13 +52,19 @@ class NodeCount:
     """
 
     def __init__(self, study: Study) -> None:
-        """Count each stage by its axes alone, one checkpoint of each."""
+        """Count each stage by its axes, and by its epochs where all have as many."""
         self._study = study
         self._axes = {name: len(axis.labels) for name, axis in study.axes.items()}
         stages = study.stages.values()
-        self._counts = {stage.name: self._product(stage.dims) for stage in stages}
+        self._epochs: dict[str, int] = {}
+        for stage in stages:
+            self._epochs[stage.name] = self._num_epochs(stage)
+        self._with_epochs = {name for name, number in self._epochs.items() if number}
+        self._counts = {
+            stage.name: self._product(stage.dims) * max(1, self._epochs[stage.name])
+            for stage in stages
+        }
         self._total = sum(self._counts.values())
-        self._with_epochs: set[str] = set()
         self._check()
         for stage in stages:
             self._check_values(stage)
@@ -64,6 +90,19 @@ class NodeCount:
             number = max(number, offer.num_points() * self._product(others))
         self._with_epochs.add(stage.name)
         self.update(stage, number)
+
+    def _num_epochs(self, stage: Stage) -> int:
+        """Return the number of a stage's epochs; 0 if it has none or they differ."""
+        if "epoch" not in stage.dims:
+            return 0
+        numbers = [0]
+        for name, producers in stage.inputs.items():
+            for producer in (self._study.stages[p] for p in producers):
+                if "epoch" in producer.dims:
+                    numbers.append(self._epochs[producer.name])
+                elif issubclass(stage.kind.inputs[name].edge, Weights):
+                    numbers.append(_num_chosen(stage, producer))
+        return max(numbers)
 
     def _product(self, dims: Iterable[str]) -> int:
         return math.prod(self._axes[dim] for dim in dims if dim in self._axes)

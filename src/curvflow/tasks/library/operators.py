@@ -206,7 +206,7 @@ class SymmetricOperator(Curvature):
         *,
         rel_sem: float | None = None,
         max_probes: int | None = None,
-        method: Literal["hutchinson", "hutch++", "xtrace"] = "hutchinson",
+        method: Literal["hutchinson", "hutch++", "xtrace", "auto"] = "hutchinson",
         probes_per: Literal["data", "batch"] = "data",
         batch_size: int = 64,
         distribution: Law = "rademacher",
@@ -220,7 +220,8 @@ class SymmetricOperator(Curvature):
                 of the trace; None draws num_probes.
             max_probes: vectors at most, with rel_sem; None takes 64 num_probes.
             method: hutchinson, a product a vector; hutch++, three for two; xtrace, two
-                a vector.
+                a vector; auto, with rel_sem, what a pilot of num_probes expects to
+                be the least work.
             probes_per: data, each vector for all data; batch, two vectors for each
                 batch of the data, of which few may do.
             batch_size: samples per batch.

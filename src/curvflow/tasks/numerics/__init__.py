@@ -44,6 +44,7 @@ from curvflow.tasks.numerics.estimators.path_norms import (
     group_norm,
     path_norm,
 )
+from curvflow.tasks.numerics.estimators.piloted_traces import piloted_traces
 from curvflow.tasks.numerics.estimators.sketched_traces import TraceDraws, traces
 from curvflow.tasks.numerics.estimators.squared_norms import (
     batch_squared_norms,
@@ -129,6 +130,7 @@ __all__ = [
     "minres",
     "moment_draws",
     "path_norm",
+    "piloted_traces",
     "positive_interval",
     "residual",
     "restarted_lanczos",

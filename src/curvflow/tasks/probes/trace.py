@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from curvflow.schemas.kinds.probes.trace import TraceParams
-from curvflow.schemas.nodes import Member, Outcome
+from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature.operators import (
     TileOperator,
     batch_key,
@@ -33,6 +33,11 @@ from curvflow.tasks.numerics.estimators.intervals import (
     positive_interval,
     student_interval,
 )
+from curvflow.tasks.numerics.estimators.piloted_traces import (
+    SKETCH_COPIES,
+    most_sketched,
+    piloted_traces,
+)
 from curvflow.tasks.numerics.estimators.sketched_traces import TraceDraws, traces
 from curvflow.tasks.registry import Machine, computes
 
@@ -41,7 +46,7 @@ BLOCK = 16
 
 # Copies of all vectors that the methods hold at their peak: vectors, images, the basis
 # of the range, its images, and products of these.
-COPIES = {"hutchinson": 0, "hutch++": 8, "xtrace": 16}
+COPIES = {"hutchinson": 0, "hutch++": 8, "xtrace": 16, "auto": SKETCH_COPIES}
 
 
 def _params(member: Member) -> TraceParams:
@@ -50,11 +55,13 @@ def _params(member: Member) -> TraceParams:
 
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: a block of products, all vectors."""
-    params = _params(member)
+    params, size = _params(member), size_of(member)
     if params.probes_per == "batch":
         return sample_means_bytes(member, params.batch_size, columns=PAIR, passes=True)
-    vectors = 8 * COPIES[params.method] * size_of(member) * params.most
-    return product_bytes(member, min(BLOCK, params.most)) + vectors
+    most, copies = params.most, COPIES[params.method]
+    if params.method == "auto":
+        most = min(most, most_sketched(size))
+    return product_bytes(member, min(BLOCK, params.most)) + 8 * copies * size * most
 
 
 @computes("probe.trace", member_bytes=member_bytes, data_bytes=shared_bytes)
@@ -83,18 +90,19 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     if params.probes_per == "batch":
         return _by_batches(members, machine)
     tile = tile_operator(members, machine, columns=min(BLOCK, params.most))
-    all_draws = traces(
-        tile.operator,
-        tile.sizes,
-        [_params(member).seed for member in members],
-        method=params.method,
-        num_probes=params.num_probes,
-        distribution=params.distribution,
-        block=BLOCK,
-        rel_sem=params.rel_sem,
-        max_probes=params.most,
-    )
-    return [_outcome(params, tile, draws) for draws in all_draws]
+    seeds = [_params(member).seed for member in members]
+    given: dict[str, Any] = {
+        "num_probes": params.num_probes,
+        "distribution": params.distribution,
+        "block": BLOCK,
+        "rel_sem": params.rel_sem,
+        "max_probes": params.most,
+    }
+    if params.method == "auto":
+        piloted = piloted_traces(tile.operator, tile.sizes, seeds, **given)
+        return [_outcome(params, tile, draws, method) for method, draws in piloted]
+    plain = traces(tile.operator, tile.sizes, seeds, method=params.method, **given)
+    return [_outcome(params, tile, draws) for draws in plain]
 
 
 def _by_batches(members: Sequence[Member], machine: Machine) -> list[Outcome]:
@@ -116,13 +124,17 @@ def _by_batches(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 
 def _outcome(
-    params: TraceParams, tile: TileOperator, draws: TraceDraws | BatchTrace
+    params: TraceParams,
+    tile: TileOperator,
+    draws: TraceDraws | BatchTrace,
+    method: str | None = None,
 ) -> Outcome:
     whole = draws.draws.sum(0)
     # By vectors the images tell the error; draws of batches spread, and are skewed.
     is_skewed = isinstance(draws, BatchTrace) and params.operator in SEMIDEFINITE
     interval = positive_interval if is_skewed else student_interval
     low, high = interval(whole.mean(), draws.sem, draws.freedom)
+    taken: dict[str, Array] = {} if method is None else {"method": np.array(method)}
     return Outcome(
         {
             "trace": whole.mean().numpy(),
@@ -139,4 +151,5 @@ def _outcome(
             "layer_trace_sem": draws.layer_sem.numpy(),
             "num_matvecs": np.array(draws.num_matvecs, dtype=np.int64),
         }
+        | taken
     )

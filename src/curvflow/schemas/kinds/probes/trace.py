@@ -17,11 +17,12 @@ from curvflow.schemas.nodes import Array, Numbers
 class TraceParams(VectorsParams):
     """Estimator of the trace, and the error at which it stops."""
 
-    method: Literal["hutchinson", "hutch++", "xtrace"] = Field(
+    method: Literal["hutchinson", "hutch++", "xtrace", "auto"] = Field(
         "hutchinson",
         description="hutchinson: a product a vector; hutch++: three for two vectors, "
         "the range of the operator taken exactly; xtrace: two a vector, every vector "
-        "used for both",
+        "used for both; auto: that of which num_probes vectors expect the fewest "
+        "products until rel_sem",
     )
 
     @model_validator(mode="after")
@@ -30,6 +31,11 @@ class TraceParams(VectorsParams):
             raise ValueError(
                 f"probes_per batch cannot be combined with method {self.method}, which "
                 "needs products over all data. Take hutchinson."
+            )
+        if self.method == "auto" and self.rel_sem is None:
+            raise ValueError(
+                "expected rel_sem with method auto, got none. Set rel_sem, the error "
+                "to reach, or name a method."
             )
         return self
 
@@ -93,6 +99,7 @@ KIND = Kind(
             "all data",
             dtype="int64",
         ),
+        Variable("method", "what auto has taken", dtype="str", optional=True),
     ),
     accelerated=True,
     inputs=vector_inputs(),
@@ -113,7 +120,8 @@ EXPLANATION = Explanation(
     ),
     cost=(
         "products: num_probes of hutchinson, 1.5 times that of hutch++, twice that "
-        "of xtrace; with rel_sem up to max_probes. Per batch, num_probes products "
+        "of xtrace; with rel_sem up to max_probes; of auto, half of num_probes more "
+        "than the method it takes, at most. Per batch, num_probes products "
         "with the matrix of batch_size samples"
     ),
     example=TRAINED

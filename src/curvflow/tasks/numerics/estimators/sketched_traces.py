@@ -126,7 +126,11 @@ class PlainVectors(Probed):
 
     def take(self, z_MDS: Tensor) -> None:
         """Multiply further vectors."""
-        draws_MLS = self.sums(self.terms(z_MDS, self.multiply(z_MDS)))
+        self.add(z_MDS, self.multiply(z_MDS))
+
+    def add(self, z_MDS: Tensor, images_MDS: Tensor) -> None:
+        """Take in vectors that were multiplied."""
+        draws_MLS = self.sums(self.terms(z_MDS, images_MDS))
         self.draws_MLS = torch.cat([self.draws_MLS, draws_MLS], dim=2)
 
     def select(self, models: Tensor) -> None:
@@ -172,7 +176,7 @@ class Hutchinson(PlainVectors):
         return self.forms.error()
 
 
-class _Sketched(Probed):
+class Sketched(Probed):
     """Vectors, their images, a basis of the range and its images."""
 
     # Of which vectors of a stream the range is taken: every so many.
@@ -189,19 +193,27 @@ class _Sketched(Probed):
         self.basis_MDK = self.basis_images_MDK = empty
 
     def grow(self, count: int) -> None:
+        """Draw vectors, and widen the range."""
         rows = torch.arange(self.count, count, device=self.operator.device)
         super().grow(count)
-        sketched = rows[rows % self.sketched_every == 0]
+        self.widen(rows[rows % self.sketched_every == 0])
+
+    def widen(self, sketched: Tensor) -> None:
+        """Add the images of some vectors, by their numbers, to the range."""
+        if not len(sketched):
+            return
         added = new_directions(self.images_MDS[:, :, sketched], self.basis_MDK)
         images = self.multiply(added)
         self.basis_MDK = torch.cat([self.basis_MDK, added], dim=2)
         self.basis_images_MDK = torch.cat([self.basis_images_MDK, images], dim=2)
 
     def take(self, z_MDS: Tensor) -> None:
+        """Multiply further vectors, and keep them."""
         self.vectors_MDS = torch.cat([self.vectors_MDS, z_MDS], dim=2)
         self.images_MDS = torch.cat([self.images_MDS, self.multiply(z_MDS)], dim=2)
 
     def select(self, models: Tensor) -> None:
+        """Keep some of the models, by their indices (m,)."""
         super().select(models)
         self.vectors_MDS = self.vectors_MDS[models]
         self.images_MDS = self.images_MDS[models]
@@ -217,7 +229,7 @@ class _Sketched(Probed):
         return both_MDK.sum(2), H_MKK, turned_MDK
 
 
-class HutchPlusPlus(_Sketched):
+class HutchPlusPlus(Sketched):
     """Every other vector finds the range, those between estimate the rest.
 
     The draws are independent given the range, so that the mean is unbiased and its
@@ -239,6 +251,10 @@ class HutchPlusPlus(_Sketched):
 
     def error(self, draws_MLS: Tensor) -> Error:
         """Return the error by the images of what is outside of the range."""
+        return self.error_outside()
+
+    def error_outside(self) -> Error:
+        """Return the error of the part that is outside of the range, (M,)."""
         forms, (_, images_MDS) = FormErrors(self.distribution), self._outside()
         forms.add(self.vectors_MDS[..., 1::2] * images_MDS, images_MDS)
         return forms.error()
@@ -253,7 +269,7 @@ class HutchPlusPlus(_Sketched):
         return outside_MDS, images_MDS
 
 
-class XTrace(_Sketched):
+class XTrace(Sketched):
     """Every vector in turn estimates what the range of all others leaves.
 
     The draws are exchangeable but not independent. By Hoeffding's decomposition, the
