@@ -49,3 +49,14 @@ def test_a_tile_has_a_finite_memory(curvflow, study):
     line = "--tile-memory: expected a finite number of GiB, got inf. Lower it."
     assert (said.code, said.out, said.err) == (2, "", f"curvflow: {line}\n")
     assert [*study.parent.iterdir()] == [study]
+
+
+def test_no_memory_is_told_on_one_line(curvflow, study, monkeypatch):
+    def exhausted(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr("curvflow.flows.plan.plan.expand", exhausted)
+    said = curvflow("plan", study)
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith("curvflow: out of memory. ")
+    assert said.err.count("\n") == 1

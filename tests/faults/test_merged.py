@@ -156,4 +156,4 @@ def test_commands_tell_on_one_line_that_logs_were_merged(
         main()
     said = capsys.readouterr()
     text = " ".join((said.out + said.err).split())
-    assert text.count("two logs were merged at commit 1") == 1
+    assert text.count("had gone on apart were merged (at commit 1") == 1

@@ -1,7 +1,7 @@
 """The command `curvflow`: one file per command, errors on one line.
 
-Exit codes: 0 done, 1 some nodes failed or the store did, 2 the request is wrong, 3 an
-expectation is contradicted.
+Exit codes: 0 done, 1 some nodes failed or the store did, 2 the request is wrong; of
+`check` see there.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ from curvflow.cli.commands import (
 )
 from curvflow.errors import CurvflowError, RequestError
 from curvflow.schemas.words import printable
+
+OUT_OF_MEMORY = (
+    "out of memory. Use fewer labels or checkpoints; --max-nodes bounds their product."
+)
 
 app = typer.Typer(
     name="curvflow",
@@ -143,6 +147,9 @@ def main() -> None:
         # The reader, `head` say, has closed the pipe; the interpreter must not warn.
         sys.stderr.close()
         sys.exit(0)
+    except MemoryError:
+        sys.stderr.write(f"curvflow: {OUT_OF_MEMORY}\n")
+        sys.exit(1)
     except Exception:  # a fault of ours, in full
         sys.stderr.write(printable(traceback.format_exc()))
         sys.exit(1)

@@ -41,11 +41,11 @@ def counted(number: int, noun: str) -> str:
 
 def collision_note(numbers: Sequence[int]) -> str:
     """Tell on one line that entries of a merged log have collided."""
-    first, more = numbers[0], len(numbers) - 1
-    at = f"{first}" + (f" and {counted(more, 'later place')}" if more else "")
+    more = f", and {counted(len(numbers) - 1, 'time')} after it" * (len(numbers) > 1)
     return (
-        f"two logs were merged at commit {at}: of entries of one number one was kept; "
-        "runs and pins of the others are gone, and results still missing run again"
+        f"logs of stores that had gone on apart were merged (at commit {numbers[0]}"
+        f"{more}): of two entries one was kept; runs and pins of the other are gone, "
+        "and results still missing run again"
     )
 
 

@@ -89,7 +89,9 @@ def test_a_failed_node_ends_with_exit_code_1_and_its_error(curvflow, study):
     (line,) = [line for line in lines if line.startswith("failed: ")]
     assert line.startswith("failed: fit[seed=0,rule=sgd] and 3 more: ")
     assert "no net today" in line
-    assert "`curvflow why STUDY 'fit[seed=0,rule=sgd]'` prints the traceback" in lines
+    assert (
+        f"`curvflow why {study} 'fit[seed=0,rule=sgd]'` prints the traceback" in lines
+    )
     cells = {words[0]: words[1:] for words in map(str.split, lines) if words}
     assert cells["stage"] == ["executed", "cached", "diverged", "failed", "blocked"]
     assert cells["data"] == ["1", "0", "0", "0", "0"]

@@ -73,7 +73,7 @@ def command(
         answer=options.code_answer(accept or (), rerun or (), reason, verify),
         reanalyse=reanalyse,
     )
-    _echo_results(results, as_json)
+    _echo_results(study, results, as_json)
 
 
 def _compute(study: Path, observe: bool | None, **arguments: Any) -> Results:
@@ -108,7 +108,7 @@ def _report_interruption() -> Iterator[None]:
         raise typer.Exit(128 + getattr(stopped, "signal", signal.SIGINT)) from None
 
 
-def _echo_results(results: Results, as_json: bool) -> None:
+def _echo_results(study: Path, results: Results, as_json: bool) -> None:
     from curvflow.cli.text.plan_text import run_summary
     from curvflow.flows.results.convergence_counts import verdicts_json
     from curvflow.flows.run.run import run_json
@@ -119,7 +119,7 @@ def _echo_results(results: Results, as_json: bool) -> None:
         print_json(run_json(results.run) | verdicts_json(judged))
     else:
         totals = {stage: len(results.view(stage).points) for stage in results}
-        text = run_summary(results.run, results.files, totals, results.revived, judged)
-        echo(text)
+        told = results.run, results.files, totals, results.revived, judged
+        echo(run_summary(study, *told))
     if results.run.failures:
         raise typer.Exit(1)

@@ -6,6 +6,7 @@ import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from curvflow.cli.text.tables import WIDTH, name_columns
@@ -176,6 +177,7 @@ def _wrapped(text: str) -> str:
 
 
 def run_summary(
+    study: Path,
     run: RunRecord,
     files: Sequence[Path],
     totals: Mapping[str, int],
@@ -191,7 +193,7 @@ def run_summary(
         reached = counts["executed"] + counts["cached"] + counts["failed"]
         cells = "".join(f"{n:>10}" for n in [*counts.values(), total - reached])
         lines.append(f"{front}{cells}")
-    lines += _failures(run)
+    lines += _failures(study, run)
     lines += [_revived(stage, number) for stage, number in revived.items()]
     lines += unconverged_lines(judged)
     executed = sum(run.counts["executed"].values())
@@ -226,7 +228,7 @@ def _revived(stage: str, number: int) -> str:
     return f"{stage}: {counted(number, 'result')} revived, digests equal"
 
 
-def _failures(run: RunRecord) -> Iterator[str]:
+def _failures(study: Path, run: RunRecord) -> Iterator[str]:
     nodes_by_error: dict[tuple[str, str], list[str]] = defaultdict(list)
     for failure in run.failures:
         error = " ".join(str(failure["error"]).split())
@@ -237,7 +239,7 @@ def _failures(run: RunRecord) -> Iterator[str]:
         yield textwrap.shorten(f"failed: {nodes[0]}{more}: {error}", 200)
     if nodes_by_error:
         first = next(iter(nodes_by_error.values()))[0]
-        yield f"`curvflow why STUDY '{first}'` prints the traceback"
+        yield f"`curvflow why {quote(str(study))} '{first}'` prints the traceback"
 
 
 def _relative(path: Path) -> Path:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curvflow import __version__
+from curvflow.flows.reads.current import warnings
 from curvflow.flows.report.basis import Basis
 from curvflow.schemas.explanations import explanations
 from curvflow.schemas.keys import sha256
@@ -40,7 +41,9 @@ class Reproduction:
         computed: versions of curvflow that computed the results, if others.
         commands: to be typed, in order.
         text_digest: SHA-256 of the study file.
-        files: modules and data that it names, with their SHA-256.
+        files: modules and data that it names or code of a user's read, with their
+            SHA-256.
+        unheld: what else the results stand on, that no file holds, in words.
         digest: of all results with their labels; equal where every number is.
         cite: a line of text.
         bibtex: the same for BibTeX.
@@ -54,6 +57,7 @@ class Reproduction:
     commands: Sequence[str]
     text_digest: str
     files: Sequence[tuple[str, str]]
+    unheld: Sequence[str]
     digest: str
     cite: str
     bibtex: str
@@ -67,6 +71,7 @@ def reproduction(basis: Basis) -> Reproduction:
     computed = {run.environment.get("curvflow", "") for run in runs.values()}
     request, overridden = basis.request, basis.request.run is not None
     folder = request.file.resolve().parent
+    named = {str(p.relative_to(folder)): _sha256(p) for p in _named(basis.text, folder)}
     commands = [*INSTALL, request.command("run", of_run=False)]
     commands += [request.command("check", of_run=False)] * bool(
         basis.opened.study.expect
@@ -78,13 +83,34 @@ def reproduction(basis: Basis) -> Reproduction:
         sorted(computed - {__version__, ""}),
         commands,
         _sha256(basis.request.file),
-        [(str(p.relative_to(folder)), _sha256(p)) for p in _named(basis.text, folder)],
+        sorted((_read(basis) | named).items()),
+        _unheld(basis),
         _digest(basis),
         f"{TITLE}. Version {__version__}, {YEAR}.",
         _bibtex(),
         list(_methods(basis)),
         list(dict.fromkeys(x.source for x in basis.opened.study.expect if x.source)),
     )
+
+
+def _read(basis: Basis) -> dict[str, str]:
+    """Return the files that code of a user's read, as they were then."""
+    return {
+        name: entry[0]
+        for receipt in basis.receipts()
+        for name, entry in (receipt.reads or {}).get("files", {}).items()
+        if entry is not None and not name.endswith("/")
+    }
+
+
+def _unheld(basis: Basis) -> list[str]:
+    """Word which stages use variables, chance, a network or another process."""
+    lines = {
+        f"{receipt.stage} {line}"
+        for receipt in basis.receipts()
+        for line in warnings(receipt.reads or {})
+    }
+    return sorted(lines)
 
 
 def _sha256(file: Path) -> str:
