@@ -134,6 +134,19 @@ def make_batch_norm() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
 
 
+def make_scaled_norm():
+    """A norm whose statistics are far from those of a fresh one, and a mask."""
+    made = make_frozen_norm()
+    for layer in made:
+        if isinstance(layer, nn.BatchNorm1d):
+            draw = torch.Generator().manual_seed(4)
+            layer.running_mean.normal_(generator=draw)
+            layer.running_var.uniform_(0.01, 0.1, generator=draw)
+    made.register_buffer("mask", torch.tensor([True]))
+    made.register_buffer("scratch", torch.ones(2), persistent=False)
+    return made
+
+
 def make_frozen_norm() -> nn.Module:
     return make_batch_norm().eval()
 

@@ -66,6 +66,7 @@ def step_at(
             begins_epoch=count % STEPS_PER_EPOCH == 0,
             ends_epoch=count % STEPS_PER_EPOCH == STEPS_PER_EPOCH - 1,
             problem=problem,
+            statistics=problem.network.first_statistics().expand(models, -1)[chosen],
             batch=batch,
             product=None if product is None else product[chosen],
             draw=noise.uniform(),

@@ -1,5 +1,7 @@
 """Modules of the user's own."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -90,8 +92,41 @@ def test_probes_take_it_like_any_other():
 
 
 def test_a_frozen_batch_norm_keeps_its_buffers():
-    fits = train_all([train_member(blobs(), model=factory("make_frozen_norm"))] * 2)
+    fits = train_all([train_member(blobs(), model=factory("make_scaled_norm"))] * 2)
     assert fits[0].status == "ok"
+    network = pose(parse_model(factory("make_scaled_norm")), "auto", blobs()).network
+    assert network.statistics.names == ("1.running_mean", "1.running_var")
+    _, statistics = network.split(torch.as_tensor(fits[0].arrays["weights"][-1]))
+    torch.testing.assert_close(statistics, network.first_statistics())
+
+
+@pytest.mark.parametrize("rule", ["ngd", "swa"])
+def test_rules_that_refuse_or_average_moving_statistics_take_fixed_ones(rule):
+    more = {"start": 1} if rule == "swa" else {"alpha": 0.1}
+    settings = {"rule": rule, "lr": 1e-4, **more}
+    fit = train_all(
+        [train_member(blobs(), model=factory("make_scaled_norm"), rule=settings)]
+    )[0]
+    assert fit.status == "ok"
+    network = pose(parse_model(factory("make_scaled_norm")), "auto", blobs()).network
+    _, statistics = network.split(torch.as_tensor(fit.arrays["weights"][-1]))
+    torch.testing.assert_close(statistics, network.first_statistics())
+
+
+def test_weights_stored_without_buffers_have_the_modules_own():
+    problem = pose(parse_model(factory("make_scaled_norm")), "auto", blobs())
+    plain = json.loads(problem.text)
+    del plain["statistics"]
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    before, x = read(text), torch.randn(1, 5, 3, dtype=torch.float64)
+    first_W = problem.network.first_statistics()
+    weights_D = torch.randn(problem.network.num_parameters, dtype=torch.float64)
+    weights_W = torch.cat([weights_D, first_W])
+    assert before.network.statistics.size == 0
+    torch.testing.assert_close(
+        before.network.outputs(weights_D[None], x),
+        problem.network.outputs(weights_W[None], x),
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,7 +189,9 @@ def test_attention_has_second_derivatives():
 
 def test_buffers_keep_their_precision():
     problem = pose(parse_model(factory("make_scaled")), "auto", blobs())
-    weights = torch.ones(2, 12, dtype=torch.float64)
+    buffer_S = problem.network.first_statistics()
+    ones_MD = torch.ones(2, 12, dtype=torch.float64)
+    weights = torch.cat([ones_MD, buffer_S.expand(2, -1)], dim=1)
     outputs = problem.network.outputs(weights, torch.ones(1, 1, 3).double())
     torch.testing.assert_close(
         outputs[0, 0], torch.full((3,), 4 / 3, dtype=torch.float64), rtol=1e-14, atol=0

@@ -17,6 +17,8 @@ from tests.tasks.toys import (
     assert_declared,
     blobs,
     compute,
+    make_scaled_norm,
+    member,
     train_all,
     train_member,
     waves,
@@ -151,3 +153,52 @@ def test_the_count_of_a_batch_norms_batches_is_left_out():
         imported(arrays).arrays["weights"],
         imported(named_as_ours()).arrays["weights"],
     )
+
+
+OWN = {"factory": "tests.tasks.toys:make_frozen_norm", "kwargs": {}}
+
+
+def of_own(module):
+    """Return the arrays of a module's file, without counters and masks."""
+    arrays = {n: a for n, a in state(module).items() if a.dtype.kind == "f"}
+    return arrays | {"1.num_batches_tracked": np.array(3)}
+
+
+def test_a_module_of_ones_own_is_measured_at_the_statistics_of_the_file():
+    trained = make_scaled_norm().double()
+    outcome = imported(of_own(trained), model=OWN)
+    assert_declared("weights.import", outcome)
+    data, weights = blobs(), weights_of(outcome, slice(None))
+    assert outcome.arrays["num_parameters"] == sum(
+        p.numel() for p in trained.parameters()
+    )
+    x, y = torch.as_tensor(data["inputs"]), torch.as_tensor(data["targets"]).long()
+    loss = nn.functional.cross_entropy(trained(x), y)
+    assert float(outcome.arrays["final_train_loss"]) == pytest.approx(loss.item())
+
+    def loss_at(flat_D):
+        parts = torch.split(flat_D, [p.numel() for p in trained.parameters()])
+        named = {
+            name: part.view_as(p)
+            for (name, p), part in zip(trained.named_parameters(), parts, strict=True)
+        }
+        outputs = torch.func.functional_call(trained, named, (x,))
+        return nn.functional.cross_entropy(outputs, y)
+
+    flat_D = nn.utils.parameters_to_vector(trained.parameters()).detach()
+    exact = torch.autograd.functional.hessian(loss_at, flat_D)
+    dense = member("probe.dense", {}, weights=weights, data=data)
+    (found,) = compute("probe.dense", [dense])
+    np.testing.assert_allclose(
+        np.sort(found.arrays["eigenvalues"]),
+        np.linalg.eigvalsh(exact.numpy()),
+        rtol=1e-8,
+        atol=1e-10,
+    )
+
+
+def test_statistics_that_the_file_lacks_are_refused():
+    arrays = of_own(make_scaled_norm())
+    arrays.pop("1.running_var")
+    with pytest.raises(InputError, match=r"expected an array '1.running_var' of shape"):
+        imported(arrays, model=OWN)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -27,7 +27,9 @@ def build(spec: FactoryModel, input_shape: Sequence[int], num_outputs: int) -> N
         num_outputs: outputs expected per sample, C.
 
     Returns:
-        The network. Buffers are those of a fixed seed, the same for every model.
+        The network. Buffers are those of a fixed seed, the same for every model, and
+        no training moves them. Those of real numbers that a `state_dict` holds, such
+        as the running means of a batch norm, are statistics, stored with the weights.
 
     Raises:
         InputError: it is no module, has frozen parameters, computes other shapes,
@@ -39,18 +41,18 @@ def build(spec: FactoryModel, input_shape: Sequence[int], num_outputs: int) -> N
     _check_parameters(module)
     parameters = dict(module.named_parameters())
     buffers = dict(module.named_buffers())
-    names = tuple(parameters)
+    statistics = {n: b for n, b in module.state_dict().items() if _is_real(n, buffers)}
 
-    def call_one(tensors: Sequence[Tensor], inputs: Tensor) -> Tensor:
-        like = tensors[0]
-        # A copy, so that a module that changes its buffers does not change these.
-        held = {n: _moved(b, like).clone() for n, b in buffers.items()}
-        named = dict(zip(names, tensors, strict=True))
-        output: Tensor = functional_call(module, (named, held), (inputs,))
+    def call_one(tensors: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+        like = next(iter(tensors.values()))
+        # Copies, so that a module that changes its buffers does not change these.
+        held = {n: _moved(b, like) for n, b in buffers.items()} | dict(tensors)
+        held |= {n: held[n].detach().clone() for n in buffers}
+        output: Tensor = functional_call(module, held, (inputs,))
         return output
 
     def forward(forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
-        tensors = tuple(forward_pass.tensors[name] for name in names)
+        tensors = dict(forward_pass.tensors)
         shared = inputs.shape[0] == 1
         batched = vmap(call_one, in_dims=(0, None if shared else 0))
         outputs: Tensor = batched(tensors, inputs[0] if shared else inputs)
@@ -59,17 +61,25 @@ def build(spec: FactoryModel, input_shape: Sequence[int], num_outputs: int) -> N
     def initial(generator: torch.Generator) -> Tensor:
         return _flat(_make(spec, generator))
 
-    shapes = tuple(tuple(p.shape) for p in parameters.values())
-    network = Network(Layout(names, shapes), forward, 1, initial, has_paths=False)
-    first_D = _flat(module)
+    network = Network(
+        _layout(parameters),
+        forward,
+        1,
+        initial,
+        statistics=_layout(statistics),
+        start=statistics,
+        moves_statistics=False,
+        has_paths=False,
+    )
+    first_W = torch.cat([_flat(module), network.first_statistics()])
     check_network(
         network,
-        first_D,
+        first_W,
         name=spec.factory,
         input_shape=input_shape,
         num_outputs=num_outputs,
     )
-    hooked = partial(network.outputs, first_D[None].float())
+    hooked = partial(network.outputs, first_W[None].float())
     width = _count_activations(module, hooked, input_shape)
     return replace(network, width=width)
 
@@ -85,6 +95,15 @@ def _make(spec: FactoryModel, generator: torch.Generator) -> nn.Module:
             f"parameters, got {type(module).__name__}"
         )
     return module
+
+
+def _is_real(name: str, buffers: Mapping[str, Tensor]) -> bool:
+    return name in buffers and buffers[name].is_floating_point()
+
+
+def _layout(tensors: Mapping[str, Tensor]) -> Layout:
+    shapes = tuple(tuple(tensor.shape) for tensor in tensors.values())
+    return Layout(tuple(tensors), shapes)
 
 
 def _flat(module: nn.Module) -> Tensor:

@@ -19,7 +19,7 @@ MODELS, SAMPLES = 2, 4
 
 def check_network(
     network: Network,
-    first_D: Tensor,
+    first_W: Tensor,
     *,
     name: str,
     input_shape: Sequence[int],
@@ -29,7 +29,7 @@ def check_network(
 
     Args:
         network: the network of the user's module.
-        first_D: weights near which it is called.
+        first_W: parameters near which it is called, and statistics, (D + S,).
         name: name of the user's function, for messages.
         input_shape: shape of one sample.
         num_outputs: outputs expected per sample, C.
@@ -41,25 +41,29 @@ def check_network(
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, SAMPLES, *input_shape, generator=generator)
     # Weights that start at zero would hide the effect of the others.
-    noise_MD = torch.randn(MODELS, len(first_D), generator=generator)
-    weights_MD = first_D.float() + 0.1 * noise_MD
+    noise_MD = torch.randn(MODELS, network.num_parameters, generator=generator)
+    parameters_D, statistics_S = network.split(first_W.float())
+    statistics_MS = statistics_S.expand(MODELS, -1)
+    weights_MW = torch.cat([parameters_D + 0.1 * noise_MD, statistics_MS], dim=1)
     with torch.random.fork_rng(devices=[]):
         with _refused(name, "computes under vmap"), torch.no_grad():
-            outputs = network.outputs(weights_MD, x)
+            outputs = network.outputs(weights_MW, x)
         _check_shape(outputs[0], input_shape, num_outputs)
         with _refused(name, "takes a single sample"), torch.no_grad():
-            again = network.outputs(weights_MD, x)
-            alone = network.outputs(weights_MD, x[:, :1])
+            again = network.outputs(weights_MW, x)
+            alone = network.outputs(weights_MW, x[:, :1])
         _check_sameness(outputs, again, alone)
         with _refused(name, "has second derivatives under vmap"):
-            _product(network, weights_MD, x)
+            _product(network, weights_MW, x)
 
 
-def _product(network: Network, weights_MD: Tensor, x: Tensor) -> Tensor:
-    def losses(weights_MD: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
-        return (network.outputs(weights_MD, inputs) - targets).square().mean(-1)
+def _product(network: Network, weights_MW: Tensor, x: Tensor) -> Tensor:
+    def losses(weights_MW: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+        return (network.outputs(weights_MW, inputs) - targets).square().mean(-1)
 
-    operator = BatchedHessian(losses, weights_MD, x, x.new_zeros(1, SAMPLES, 1))
+    targets = x.new_zeros(1, SAMPLES, 1)
+    weights_MD, fixed_MS = network.split(weights_MW)
+    operator = BatchedHessian(losses, weights_MD, x, targets, fixed_MS=fixed_MS)
     return operator @ torch.ones_like(weights_MD)
 
 

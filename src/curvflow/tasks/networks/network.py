@@ -102,7 +102,9 @@ class Network:
         draw_initial: the module's initial parameters (D,) from a stream; None for
             zeros.
         statistics: layout of the S statistics, such as a batch norm's running means.
-        start: values of the statistics before training, by the last part of a name.
+        start: values of the statistics before training, by name or its last part.
+        moves_statistics: training moves the statistics, by means over a batch; else
+            they stay, as the buffers of a user's module do.
         has_paths: outputs are sums over paths of products of weights, so that a path
             norm is defined.
     """
@@ -112,7 +114,8 @@ class Network:
     width: int
     draw_initial: Callable[[torch.Generator], Tensor] | None = None
     statistics: Layout = field(default_factory=Layout)
-    start: Mapping[str, float] = field(default_factory=dict)
+    start: Mapping[str, float | Tensor] = field(default_factory=dict)
+    moves_statistics: bool = True
     has_paths: bool = True
 
     @property
@@ -129,11 +132,12 @@ class Network:
     def first_statistics(self) -> Tensor:
         """Return the statistics before training, (S,)."""
         layout = self.statistics
-        values = [
-            torch.full((size,), self.start[name.rpartition(".")[2]])
-            for name, size in zip(layout.names, layout.sizes, strict=True)
-        ]
-        return torch.cat([torch.zeros(0), *values]).double()
+        values = []
+        for name, shape in zip(layout.names, layout.shapes, strict=True):
+            part = name if name in self.start else name.rpartition(".")[2]
+            value = torch.as_tensor(self.start[part], dtype=torch.float64)
+            values.append(value.expand(shape).flatten())
+        return torch.cat([torch.zeros(0, dtype=torch.float64), *values])
 
     def outputs(self, weights_MW: Tensor, inputs: Tensor) -> Tensor:
         """Return the outputs (M, N, C) of M trained networks.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
 from typing import TypedDict, TypeVar
@@ -176,6 +176,8 @@ def read(text: str) -> Problem:
         tuple(plain["input_shape"]),
         plain["num_outputs"],
     )
+    if "statistics" not in plain and not problem.network.moves_statistics:
+        problem = _with_constants(problem)
     if problem.text != text:
         now = dict(json.loads(problem.text)["parameters"])
         raise InputError(
@@ -184,6 +186,14 @@ def read(text: str) -> Problem:
             "factory back."
         )
     return problem
+
+
+def _with_constants(problem: Problem) -> Problem:
+    """Return a problem of weights that were stored without the module's buffers."""
+    plain = json.loads(problem.text)
+    plain.pop("statistics", None)
+    network = replace(problem.network, statistics=Layout())
+    return replace(problem, network=network, text=_encode(plain))
 
 
 def _encode(plain: object) -> str:

@@ -32,7 +32,8 @@ def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> None:
     Raises:
         InputError: the gradient of a sample depends on the other samples.
     """
-    if problem.network.statistics.names:
+    network = problem.network
+    if network.statistics.names and network.moves_statistics:
         name = model_name(json.loads(problem.text)["model"])
         raise InputError(
             "rule: ngd: expected a model whose samples do not meet, got "
@@ -88,7 +89,7 @@ def _solved(
     share = (count if problem.loss == "sse" else 1) / batch.count
 
     def solved(span: slice) -> Tensor:
-        samples = batch.models(span)
+        samples, statistics = batch.models(span), context.statistics[span]
         drawn = None if uniform is None else uniform[span]
 
         def roots(outputs_MNC: Tensor) -> Tensor:
@@ -98,7 +99,7 @@ def _solved(
             return math.sqrt(share) * factors
 
         return damped_solve(
-            _rows(problem.network, weights_MD[span], samples.inputs, roots),
+            _rows(problem.network, weights_MD[span], statistics, samples.inputs, roots),
             gradient_MD[span],
             hyper["alpha"][span].double(),
             hyper["eps"][span].double(),
@@ -112,6 +113,7 @@ def _solved(
 def _rows(
     network: Network,
     weights_MD: Tensor,
+    statistics_MS: Tensor,
     inputs: Tensor,
     roots: Callable[[Tensor], Tensor],
 ) -> Rows:
@@ -119,12 +121,29 @@ def _rows(
     layout = network.layout
     starts = [0, *accumulate(layout.sizes)]
     places = dict(zip(layout.names, starts, strict=False))
+
+    def whole(weights_MD: Tensor) -> Tensor:
+        copies = len(weights_MD) // len(statistics_MS)  # a model for each sample
+        held_MS = statistics_MS.repeat_interleave(copies, dim=0).to(weights_MD)
+        return torch.cat([weights_MD, held_MS], dim=1)
+
     outer = outer_rows(
-        network.outputs_and_activations, places, weights_MD, inputs, roots
+        lambda weights_MD, x: network.outputs_and_activations(whole(weights_MD), x),
+        places,
+        weights_MD,
+        inputs,
+        roots,
     )
     if outer is not None:
         return outer
-    return FullRows(fisher_rows(network.outputs, weights_MD, inputs, roots))
+    return FullRows(
+        fisher_rows(
+            lambda weights_MD, x: network.outputs(whole(weights_MD), x),
+            weights_MD,
+            inputs,
+            roots,
+        )
+    )
 
 
 def _chosen(context: Step, wanted: int | None) -> Samples:

@@ -144,7 +144,8 @@ class Fit:
         weights_MD = self.updates.evaluated(self.weights)
         statistics_MS = self.statistics
         averaged_M1 = torch.tensor(self.updates.averaged)[:, None]
-        if statistics_MS.shape[1] and averaged_M1.any():
+        moves = statistics_MS.shape[1] and self.problem.network.moves_statistics
+        if moves and averaged_M1.any():
             of_average_MS = self._statistics_of(weights_MD)
             averaged_M1 = averaged_M1.to(weights_MD.device)
             statistics_MS = torch.where(averaged_M1, of_average_MS, statistics_MS)
@@ -195,6 +196,7 @@ class Fit:
                 begins_epoch=self.step == 0,
                 ends_epoch=self.step + 1 == self.batches.steps,
                 problem=self.problem,
+                statistics=self.statistics[models],
                 batch=batch.models(models),
                 product=gradient.product_of(models) if wants[first] else None,
                 draw=noise.uniform(),

@@ -99,6 +99,7 @@ class Step:
         begins_epoch: this is the first step of the epoch.
         ends_epoch: this is the last step of the epoch.
         problem: network and loss; parameters are in the order of its layout.
+        statistics: of the networks, such as running means, before this step, (M, S).
         batch: the samples of this step, with a leading dimension M or 1.
         product: H w of the batch loss for the present weights w, (M, D), if the rule
             requests it by `product_from`; else None.
@@ -112,6 +113,7 @@ class Step:
     begins_epoch: bool
     ends_epoch: bool
     problem: Problem
+    statistics: Tensor
     batch: Samples
     product: Tensor | None
     draw: Draw

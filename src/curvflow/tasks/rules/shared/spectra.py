@@ -167,8 +167,7 @@ def _curvature(
 def _training_outputs(weights_MD: Tensor, context: Step, span: slice) -> Outputs:
     """Return the networks as the gradient was derived of them."""
     network = context.problem.network
-    # Of these a batch norm in training makes nothing but its next ones.
-    statistics_MS = weights_MD.new_zeros(len(weights_MD), network.statistics.size)
+    statistics_MS = context.statistics[span].to(weights_MD)
     drawn: list[Tensor] = []
     draw = context.dropout(span)
 
