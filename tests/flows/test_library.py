@@ -25,6 +25,7 @@ LANCZOS = {"num_runs": 4, "num_steps": 20}
 CALLS = {
     "eigenvalues": ({"method": "lanczos", "k": 4}, lambda H: H.eigenvalues(4)),
     "trace": ({"num_probes": 8}, lambda H: H.trace(8)),
+    "diagonal": ({"num_probes": 8}, lambda H: H.diagonal(8)),
     "squared_norm": ({"num_probes": 8}, lambda H: H.squared_norm(8)),
     "spectrum": (LANCZOS, lambda H: H.spectrum(4, 20)),
     "moments": ({"num_probes": 5}, lambda H: H.moments(num_probes=5)),
@@ -40,6 +41,7 @@ CALLS = {
 APART = {"batch_size": 7, "num_probes": 8}
 BY_BATCHES = {
     "trace": (APART, lambda H: H.trace(probes_per="batch", **APART)),
+    "diagonal": (APART, lambda H: H.diagonal(probes_per="batch", **APART)),
     "squared_norm": (
         APART | {"num_batches": 3},
         lambda H: H.squared_norm(probes_per="batch", num_batches=3, **APART),
@@ -220,6 +222,10 @@ def test_numbers_of_a_module_agree_with_its_dense_hessian(small):
     for name, (got, exact) in checks.items():
         assert abs(float(got) - float(exact)) <= 5 * got.sem + 1e-9, name
         assert got.sem < 0.5 * max(1.0, abs(float(exact))), name
+    diagonal = H.diagonal(200)
+    away = np.abs(diagonal.value - dense(H).diagonal().numpy())
+    assert np.all(away <= 5 * diagonal.sem + 1e-9)
+    assert {name: len(part) for name, part in diagonal.layers.items()} == H.sizes
     top = H.eigenvalues(k=2, which="LA")
     torch.testing.assert_close(torch.as_tensor(top.value), values.flip(0)[:2])
     assert top.converged.all()

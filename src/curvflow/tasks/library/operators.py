@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from curvflow.errors import InputError
 from curvflow.schemas.kind import Kind
+from curvflow.schemas.kinds.probes.diagonal import KIND as DIAGONAL
 from curvflow.schemas.kinds.probes.effective_dimension import (
     KIND as EFFECTIVE_DIMENSION,
 )
@@ -30,6 +31,7 @@ from curvflow.tasks.library.arguments import checked, precisions
 from curvflow.tasks.library.results import (
     SOLUTION,
     Density,
+    Diagonal,
     EffectiveDimension,
     Eigenvalues,
     Functional,
@@ -44,6 +46,7 @@ from curvflow.tasks.library.results import (
 from curvflow.tasks.numerics.derivatives.over_batches import Curvature
 from curvflow.tasks.numerics.krylov import linear_solvers
 from curvflow.tasks.numerics.operators.base import BatchedOperator
+from curvflow.tasks.probes.diagonal import diagonal
 from curvflow.tasks.probes.effective_dimension import effective_dimension
 from curvflow.tasks.probes.eigenvalues import eigenvalues
 from curvflow.tasks.probes.logdet import logdet
@@ -253,6 +256,56 @@ class SymmetricOperator(Curvature):
             seed=seed,
         )
         return Trace(**parts(TRACE, arrays, "trace", "trace_sem", "trace_draws"))
+
+    def diagonal(
+        self,
+        num_probes: int = 64,
+        *,
+        rel_sem: float | None = None,
+        max_probes: int | None = None,
+        probes_per: Literal["data", "batch"] = "data",
+        batch_size: int = 64,
+        distribution: Law = "rademacher",
+        seed: int = 0,
+    ) -> Diagonal:
+        """Estimate the diagonal, as `probe.diagonal` does.
+
+        Args:
+            num_probes: random vectors; with rel_sem at the first look.
+            rel_sem: double the vectors until the root of the sum of squared standard
+                errors is at most this part of the norm of the diagonal; None draws
+                num_probes.
+            max_probes: vectors at most, with rel_sem; None takes 64 num_probes.
+            probes_per: data, each vector for all data; batch, two vectors for each
+                batch of the data, of which few may do.
+            batch_size: samples per batch.
+            distribution: law of the entries of the vectors.
+            seed: of the vectors and batches.
+
+        Returns:
+            The entries, in the order of the parameters, each with its standard error.
+
+        Raises:
+            InputError: an argument is out of its range, or a product is not finite.
+
+        Examples:
+            >>> import curvflow, torch
+            >>> H = curvflow.from_matrix(torch.diag(torch.arange(4.0).double()))
+            >>> H.diagonal(num_probes=32)  # signs see a diagonal matrix exactly
+            Diagonal([0, 1, 2, 3] ± [0, 0, 0, 0], 32 products)
+        """
+        arrays = self._measured(
+            DIAGONAL,
+            diagonal,
+            num_probes=num_probes,
+            rel_sem=rel_sem,
+            max_probes=max_probes,
+            probes_per=probes_per,
+            batch_size=batch_size,
+            distribution=distribution,
+            seed=seed,
+        )
+        return Diagonal(**parts(DIAGONAL, arrays, "diagonal", "diagonal_sem"))
 
     def squared_norm(
         self,

@@ -189,6 +189,31 @@ class Trace(Result):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
+class Diagonal(Result):
+    """The diagonal of an operator, an entry for each parameter."""
+
+    value: Array
+    sem: Array
+
+    @property
+    def interval(self) -> tuple[Array, Array]:
+        """Ends of intervals of 95 %, each for an entry."""
+        return self.variables["diagonal_low"], self.variables["diagonal_high"]
+
+    @property
+    def reached(self) -> bool:
+        """True if the relative error requested was reached."""
+        return bool(self.variables["reached"])
+
+    @property
+    def layers(self) -> dict[str, Array]:
+        """Entries of each parameter tensor, flat."""
+        ends = np.cumsum(self.variables["layer_size"])[:-1]
+        pieces = np.split(self.value, ends)
+        return dict(zip(self.variables["layer"].tolist(), pieces, strict=True))
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class SquaredNorm(Result):
     """The squared Frobenius norm of an operator."""
 

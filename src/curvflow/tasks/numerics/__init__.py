@@ -31,6 +31,11 @@ from curvflow.tasks.numerics.derivatives.variances import (
     gradient_variance,
 )
 from curvflow.tasks.numerics.estimators.batch_traces import BatchTrace, batch_traces
+from curvflow.tasks.numerics.estimators.diagonals import (
+    Diagonal,
+    batch_diagonals,
+    diagonals,
+)
 from curvflow.tasks.numerics.estimators.intervals import (
     positive_interval,
     student_interval,
@@ -90,6 +95,7 @@ __all__ = [
     "Bounded",
     "CurvatureDraws",
     "Dense",
+    "Diagonal",
     "Estimate",
     "GradientVariance",
     "MaxEnt",
@@ -100,6 +106,7 @@ __all__ = [
     "TraceDraws",
     "as_batched",
     "balanced",
+    "batch_diagonals",
     "batch_squared_norms",
     "batch_traces",
     "block_power",
@@ -110,6 +117,7 @@ __all__ = [
     "dense_gammas",
     "dense_hessian",
     "density",
+    "diagonals",
     "effective_dimension",
     "estimate",
     "fisher",

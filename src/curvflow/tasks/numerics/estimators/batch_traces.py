@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -68,7 +69,21 @@ class BatchTrace:
         return torch.tensor(self.draws.shape[1] - 1.0, dtype=torch.float64)
 
 
-class _Pass:
+class Pairs(NamedTuple):
+    """Moments of the two draws of each of some batches, for any leading dimensions A.
+
+    Attributes:
+        seen: batches.
+        within: mean over these of the variance of the mean over the two, (A).
+        spread: variance between these means, (A); 0 of one batch.
+    """
+
+    seen: int
+    within: Tensor
+    spread: Tensor
+
+
+class Pass:
     """One reading of the data by batches in random order, as far as it has come."""
 
     def __init__(
@@ -117,7 +132,7 @@ class _Pass:
         return drawn_MLU2[:, :, over:], drawn_MLU2[:, :, :over]
 
 
-class _Batches:
+class Batches:
     """Draws of M models so far, pass by pass; more can be drawn."""
 
     def __init__(
@@ -130,17 +145,27 @@ class _Batches:
         distribution: str,
         batches_per_pass: int,
     ) -> None:
-        self._operator, self._sizes = operator, list(sizes)
+        """Begin without a vector.
+
+        Args:
+            operator: means over samples, of M models.
+            seeds: seed of each model's vectors and batches.
+            sizes: sizes of the L consecutive blocks, D in sum.
+            batch_size: samples per batch.
+            distribution: `rademacher` or `gaussian`.
+            batches_per_pass: multiplied at once, each with a copy of the weights.
+        """
+        self.operator, self.sizes = operator, list(sizes)
         self._seeds, self._models = list(seeds), torch.arange(len(seeds))
-        self._batch_size, self._distribution = batch_size, distribution
+        self._batch_size, self.distribution = batch_size, distribution
         self._most = batches_per_pass
         self.passes = [self._pass(0)]
 
-    def _pass(self, number: int) -> _Pass:
-        return _Pass(
+    def _pass(self, number: int) -> Pass:
+        return Pass(
             number,
             self._seeds,
-            num_samples=self._operator.num_samples,
+            num_samples=self.operator.num_samples,
             batch_size=self._batch_size,
         )
 
@@ -156,27 +181,32 @@ class _Batches:
             latest = self.passes[-1]
             latest.units.append(self._next(latest, min(self._most, missing)))
 
-    def _next(self, latest: _Pass, most: int) -> Tensor:
+    def _next(self, latest: Pass, most: int) -> Tensor:
         """Multiply the next batches; return z.Az of each block, (M, L, k, 2)."""
         rows_MkB = latest.next_rows(most)
         models, count, _ = rows_MkB.shape
         first = PAIR * (latest.first + latest.count)
         vectors = range(first, first + PAIR * count)
         models_R = self._models.repeat_interleave(count)
-        operator = self._operator.of_samples(models_R, rows_MkB.flatten(0, 1))
+        operator = self.operator.of_samples(models_R, rows_MkB.flatten(0, 1))
         z_MDS = random_vectors(
-            self._seeds, operator.shape[1], vectors, self._distribution, operator.dtype
+            self._seeds, operator.shape[1], vectors, self.distribution, operator.dtype
         )
         z_MDkP = z_MDS.reshape(models, -1, count, PAIR)
         z_RDP = z_MDkP.movedim(2, 1).flatten(0, 1).to(operator.device)
         images_RDP, _ = measured_product(operator, z_RDP)
-        parts = torch.split(z_RDP * images_RDP, self._sizes, dim=1)
+        terms_RDP = z_RDP * images_RDP
+        self.observe(latest, terms_RDP.view(models, count, -1, PAIR))
+        parts = torch.split(terms_RDP, self.sizes, dim=1)
         sums = [part.sum(1, dtype=torch.float64) for part in parts]
         drawn_RLP = torch.stack(sums, dim=1).cpu()
         return drawn_RLP.view(models, count, -1, PAIR).movedim(1, 2)
 
-    def estimates(self, rel_sem: float | None) -> list[BatchTrace]:
-        """Return what is known of each model, and whether it is accurate enough."""
+    def observe(self, latest: Pass, terms_MkDP: Tensor) -> None:
+        """Take z_i (Az)_i of further batches; traces need no more than their sums."""
+
+    def traces(self, rel_sem: float | None) -> list[BatchTrace]:
+        """Return the trace of each model, and whether it is accurate enough."""
         return _summed_up(self.passes, rel_sem)
 
     def select(self, models: Tensor) -> None:
@@ -185,6 +215,14 @@ class _Batches:
         self._seeds = [self._seeds[model] for model in models.tolist()]
         for one_pass in self.passes:
             one_pass.select(models)
+
+
+class _Traces(Batches):
+    """Traces of M models so far."""
+
+    def estimates(self, rel_sem: float | None) -> list[BatchTrace]:
+        """Return what is known of each model, and whether it is accurate enough."""
+        return self.traces(rel_sem)
 
 
 def batch_traces(
@@ -235,7 +273,7 @@ def batch_traces(
         >>> round(found.draws.mean().item(), 9), found.sem.item()  # 2 x^2, its mean
         (51.0, 0.0)
     """
-    drawn = _Batches(
+    drawn = _Traces(
         as_sample_mean(as_batched(operator)),
         seeds,
         sizes=sizes,
@@ -246,7 +284,7 @@ def batch_traces(
     return until_reached(drawn, num_probes, rel_sem, max_probes)
 
 
-def _summed_up(passes: Sequence[_Pass], rel_sem: float | None) -> list[BatchTrace]:
+def _summed_up(passes: Sequence[Pass], rel_sem: float | None) -> list[BatchTrace]:
     parts, wholes, draws = [], [], []
     for one_pass in passes:
         equal_MLmP, over_MLoP = one_pass.draws()
@@ -283,7 +321,7 @@ def _summed_up(passes: Sequence[_Pass], rel_sem: float | None) -> list[BatchTrac
 
 
 def _errors(
-    one_pass: _Pass, equal_AmP: Tensor, over_AoP: Tensor
+    one_pass: Pass, equal_AmP: Tensor, over_AoP: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return the variances of a pass's mean, by vectors and by batches not seen, (A).
 
@@ -292,17 +330,32 @@ def _errors(
         equal_AmP: draws of m equal batches, two each, for any leading dimensions A.
         over_AoP: draws of the batch that is over, if there is one.
     """
-    seen, all_of_them = equal_AmP.shape[-2], one_pass.num_equal
-    pairs_A = _of_means(equal_AmP).mean(-1)
-    vectors_A = one_pass.share**2 * pairs_A / seen
-    vectors_A = vectors_A + (1 - one_pass.share) ** 2 * _of_means(over_AoP).sum(-1)
+    within_A, means_Am = of_means(equal_AmP).mean(-1), equal_AmP.mean(-1)
+    count = means_Am.shape[-1]
+    spread_A = means_Am.var(-1) if count > 1 else torch.zeros_like(within_A)
+    pairs = Pairs(count, within_A, spread_A)
+    return pass_errors(one_pass, pairs, of_means(over_AoP).sum(-1))
+
+
+def pass_errors(one_pass: Pass, pairs: Pairs, over_A: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the variances of a pass's mean, by vectors and by batches not seen, (A).
+
+    Args:
+        one_pass: whose batches were drawn.
+        pairs: moments of the equal batches.
+        over_A: variance of the mean over the vectors of the batch that is over; 0 if
+            there is none.
+    """
+    seen, all_of_them = pairs.seen, one_pass.num_equal
+    vectors_A = one_pass.share**2 * pairs.within / seen
+    vectors_A = vectors_A + (1 - one_pass.share) ** 2 * over_A
     if seen == all_of_them:
         return vectors_A, torch.zeros_like(vectors_A)
-    between_A = (equal_AmP.mean(-1).var(-1) - pairs_A).clamp_min(0)
+    between_A = (pairs.spread - pairs.within).clamp_min(0)
     return vectors_A, one_pass.share**2 * (1 / seen - 1 / all_of_them) * between_A
 
 
-def _of_means(draws_AmP: Tensor) -> Tensor:
+def of_means(draws_AmP: Tensor) -> Tensor:
     """Return the variance of the mean over the two vectors of each batch, (A, m)."""
     first_Am, second_Am = draws_AmP.unbind(-1)
     return (first_Am - second_Am).square() / 4

@@ -28,11 +28,8 @@ from curvflow.tasks.numerics.operators.base import (
 )
 
 
-class Probed(ABC):
-    """Draws of the random vectors of M models so far; more can be drawn."""
-
-    # Standard error of the mean relative to that of as many independent draws.
-    spread = 1.0
+class Vectors(ABC):
+    """Products with the random vectors of M models so far; more can be drawn."""
 
     def __init__(
         self,
@@ -71,16 +68,27 @@ class Probed(ABC):
         parts = torch.split(columns_MDS, self.block, dim=2)
         return torch.cat([product(self.operator, part) for part in parts], dim=2)
 
-    def sums(self, terms_MDS: Tensor) -> Tensor:
-        """Return the sums over each block, (M, L, S)."""
-        parts = torch.split(terms_MDS, self.sizes, dim=1)
-        return torch.stack([part.sum(1) for part in parts], dim=1)
-
     def select(self, models: Tensor) -> None:
         """Keep some of the models, by their indices (m,)."""
         models = models.to(self.operator.device)
         self.operator = self.operator.select(models)
         self.seeds = [self.seeds[m] for m in models.tolist()]
+
+    @abstractmethod
+    def take(self, z_MDS: Tensor) -> None:
+        """Multiply further vectors."""
+
+
+class Probed(Vectors):
+    """Draws of traces by the random vectors of M models so far."""
+
+    # Standard error of the mean relative to that of as many independent draws.
+    spread = 1.0
+
+    def sums(self, terms_MDS: Tensor) -> Tensor:
+        """Return the sums over each block, (M, L, S)."""
+        parts = torch.split(terms_MDS, self.sizes, dim=1)
+        return torch.stack([part.sum(1) for part in parts], dim=1)
 
     def estimates(self, rel_sem: float | None) -> list[TraceDraws]:
         """Return what is known of each model, and whether it is accurate enough."""
@@ -101,10 +109,6 @@ class Probed(ABC):
         """
         whole = estimate(draws_MLS.sum(1))
         return Error(self.spread * whole.sem, whole.freedom)
-
-    @abstractmethod
-    def take(self, z_MDS: Tensor) -> None:
-        """Multiply further vectors."""
 
     @abstractmethod
     def draws(self) -> Tensor:
