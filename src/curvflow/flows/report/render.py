@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
 
 from curvflow.flows.report.gather import Content, gather, open_basis
 from curvflow.flows.report.request import ReportRequest
@@ -122,15 +121,9 @@ def _printable_rows(rows: Iterable[Iterable[str]]) -> list[list[str]]:
     return [list(map(printable, row)) for row in rows]
 
 
-def _percent(share: float) -> Markup:
-    """Return a share in percent, as wide as 100 in figures of one width."""
-    return Markup(f"{100 * share:3.0f}".replace(" ", "&numsp;"))
-
-
 def _filters() -> Mapping[str, Any]:
     return {
         "printable_rows": _printable_rows,
-        "percent": _percent,
         "sign": lambda word: SIGNS.get(word, ""),
         "raised": lambda text: re.sub(
             r"\^(-?\d+)", lambda match: match[1].translate(SUPERSCRIPTS), text

@@ -93,7 +93,7 @@ def piloted_traces(
         ...     max_probes=1 << 20,
         ... )
         >>> method, bool(found.reached), found.num_matvecs
-        ('hutch++', True, 24)
+        ('hutch++', True, 48)
     """
     operator = as_batched(operator)
     given: dict[str, Any] = {
