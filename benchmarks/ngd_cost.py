@@ -83,13 +83,14 @@ def costs(
             problem, weights_MD, nothing_M0, batch, noise, without=models
         ).gradient
 
-    def now(count: int, models: object) -> Step:
+    def now(count: int, models: slice | Tensor) -> Step:
         return Step(
             epoch=0,
             count=count,
             begins_epoch=count == 0,
             ends_epoch=False,
             problem=problem,
+            statistics=nothing_M0[models],
             batch=batch,
             product=None,
             draw=noise.uniform(),

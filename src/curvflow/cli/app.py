@@ -148,7 +148,7 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(0)
     except MemoryError:
-        sys.stderr.write(f"curvflow: {OUT_OF_MEMORY}\n")
+        sys.stderr.write(printable(f"curvflow: {OUT_OF_MEMORY}\n"))
         sys.exit(1)
     except Exception:  # a fault of ours, in full
         sys.stderr.write(printable(traceback.format_exc()))

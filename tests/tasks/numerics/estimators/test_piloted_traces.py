@@ -10,7 +10,7 @@ from curvflow.tasks.numerics.estimators import piloted_traces as module
 from curvflow.tasks.numerics.estimators.sketched_traces import METHODS
 from tests.tasks.toys import with_spectrum
 
-SIZE = 80
+SIZE = 48
 FLAT = np.linspace(1, 3, SIZE)
 OUTLIERS = np.r_[np.full(6, 300.0), np.linspace(0.5, 1.5, SIZE - 6)]
 STEEP = 0.6 ** np.arange(SIZE)
@@ -21,12 +21,12 @@ ASKED = {
     "distribution": "rademacher",
     "block": 16,
     "rel_sem": 0.02,
-    "max_probes": 1 << 10,
+    "max_probes": 1 << 9,
 }
 
 
 def piloted(A_MDD, seeds, **given):
-    return piloted_traces(BatchedDense(A_MDD), [30, 50], seeds, **ASKED | given)
+    return piloted_traces(BatchedDense(A_MDD), [20, 28], seeds, **ASKED | given)
 
 
 @pytest.mark.parametrize("spectrum", SPECTRA)
@@ -38,7 +38,7 @@ def test_it_costs_little_more_than_the_best_method(spectrum):
             [
                 draws.num_matvecs if draws.reached else np.inf
                 for draws in traces(
-                    BatchedDense(A_MDD), [30, 50], seeds, method=method, **ASKED
+                    BatchedDense(A_MDD), [20, 28], seeds, method=method, **ASKED
                 )
             ]
         )
@@ -61,12 +61,12 @@ def test_plain_vectors_are_taken_of_flat_spectra_and_a_range_of_outliers():
 @pytest.mark.parametrize("law", ["rademacher", "gaussian"])
 def test_intervals_cover_though_the_method_was_chosen(spectrum, law):
     values, covered = SPECTRA[spectrum], []
-    A_MDD = torch.stack([with_spectrum(values, s) for s in range(200)])
-    for _, draws in piloted(A_MDD, range(200), distribution=law, rel_sem=0.05):
+    A_MDD = torch.stack([with_spectrum(values, s) for s in range(120)])
+    for _, draws in piloted(A_MDD, range(120), distribution=law, rel_sem=0.05):
         error = abs(draws.draws.sum(0).mean() - values.sum())
         reach = t.ppf(0.975, draws.freedom) * draws.sem
         covered.append(bool(error <= reach + 1e-9 * values.sum()))
-    assert np.mean(covered) >= 0.905  # 0.95 less 3 binomial errors of 200
+    assert np.mean(covered) >= 0.89  # 0.95 less 3 binomial errors of 120
 
 
 def test_a_model_is_estimated_as_without_its_siblings():
@@ -84,7 +84,7 @@ def test_products_of_the_pilot_are_used_and_counted():
     ((method, draws),) = piloted(A_DD[None], [5], rel_sem=0.002)
     (plain,) = traces(
         BatchedDense(A_DD[None]),
-        [30, 50],
+        [20, 28],
         [5],
         method="hutchinson",
         **ASKED | {"rel_sem": 0.002},
@@ -96,10 +96,10 @@ def test_products_of_the_pilot_are_used_and_counted():
 
 def test_a_sketch_that_memory_ends_goes_on_as_plain_vectors(monkeypatch):
     # The pilot is led to believe that a sketch will do.
-    monkeypatch.setattr(module, "most_sketched", lambda _: 64)
+    monkeypatch.setattr(module, "most_sketched", lambda _: 40)
     monkeypatch.setattr(module, "_slope", lambda before_M, *_: 0 * before_M - 9)
     A_MDD = torch.stack([with_spectrum(FLAT, s) for s in range(4)])
-    found = piloted(A_MDD, [0, 1, 2, 3], rel_sem=0.004)
+    found = piloted(A_MDD, [0, 1, 2, 3], rel_sem=0.008)
     assert all(draws.reached for _, draws in found)
     assert {method for method, _ in found} == {"hutchinson"}
     assert all(draws.num_matvecs > len(draws.draws.T) for _, draws in found)
