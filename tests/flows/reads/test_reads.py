@@ -18,13 +18,12 @@ import numpy as np
 import pytest
 import torch
 
-import curvflow.flows.reads.windows as windows
 from curvflow.errors import StudyError
 from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.graph.tiles import MemberJob, TileJob
 from curvflow.flows.plan.why.explain import explain
-from curvflow.flows.reads import hook
+from curvflow.flows.reads import chance, hook
 from curvflow.flows.reads.places import path_of, portable_name
 from curvflow.flows.reads.windows import files
 from curvflow.flows.results.node_results import plan_views
@@ -460,7 +459,7 @@ CHANCE = {
 @pytest.mark.parametrize("source", CHANCE)
 def test_chance_network_and_processes_are_warned_of(mine, source, monkeypatch):
     # Other tests may have left threads of Dask in this process.
-    monkeypatch.setattr(windows, "serves", lambda: False)
+    monkeypatch.setattr(chance, "serves", lambda: False)
     reader(mine, CHANCE[source])
     mine.executed()
     assert len(mine.lines) == 1
@@ -468,7 +467,7 @@ def test_chance_network_and_processes_are_warned_of(mine, source, monkeypatch):
 
 
 def test_what_threads_of_dask_may_have_drawn_is_no_chance(mine, monkeypatch):
-    monkeypatch.setattr(windows, "serves", lambda: True)
+    monkeypatch.setattr(chance, "serves", lambda: True)
     reader(mine, CHANCE["random"])
     mine.executed()
     assert mine.lines == []

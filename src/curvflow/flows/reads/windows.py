@@ -9,7 +9,6 @@ fuller `functools.cache`.
 from __future__ import annotations
 
 import os
-import random
 import re
 import sys
 import threading
@@ -17,22 +16,18 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import _lru_cache_wrapper
 from importlib.metadata import entry_points
-from types import FrameType, FunctionType, MethodType, ModuleType
-from typing import Any
-from zlib import crc32
+from types import FrameType
 
-import numpy as np
-
-from curvflow.flows.reads.hook import SOURCE, VARIABLE, Callers, looking, serves
+from curvflow.flows.reads.chance import generators, moved
+from curvflow.flows.reads.hook import SOURCE, VARIABLE, Callers, looking
+from curvflow.flows.reads.memos import is_users, state_of
 from curvflow.flows.reads.places import (
     Sight,
     Stat,
     content_digest,
     is_settled,
     names_digest,
-    origin,
     path_of,
     portable_name,
     stat_of,
@@ -228,11 +223,11 @@ def calling(
         return
     known = len(sys.modules)
     window = Window(modules)
-    before = _generators()
+    before = generators()
     try:
         with looking(window):
             yield window
-            for name in _moved(before):
+            for name in moved(before):
                 window.note(f"{SOURCE}{name}", Sight(), Callers())
     finally:
         _remember_imports(known)
@@ -260,7 +255,7 @@ def unseen(modules: Iterable[str]) -> list[str]:
     return [
         name
         for name in sorted(with_parents(modules))
-        if _is_users(name)
+        if is_users(name)
         and _specs.get(name, _specs) is not getattr(sys.modules[name], "__spec__", None)
     ]
 
@@ -271,123 +266,10 @@ def source_files(modules: Iterable[str]) -> set[str]:
     return {os.path.abspath(file) for file in files if file}
 
 
-def _is_users(module: str) -> bool:
-    """Return whether a module is loaded, from a file of a user's."""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return file is not None and origin(file) == "user"
-
-
 def with_parents(modules: Iterable[str]) -> set[str]:
     """Return modules with the packages that they are in."""
     parts = [name.split(".") for name in modules]
     return {".".join(p[: n + 1]) for p in parts for n in range(len(p))}
-
-
-DEPTH = 4
-MANY = 10_000  # entries of a container that are looked at one by one
-SMALL = 1 << 20  # bytes of an array whose content is compared
-PLAIN = (str, int, float, bool, bytes, complex, type(None), ModuleType)
-
-
-def state_of(module: ModuleType | None) -> object:
-    """Return what tells that a module holds something else: its values, by identity."""
-    if module is None:
-        return None
-    values = [v for k, v in list(vars(module).items()) if not k.startswith("__")]
-    return [_state(value, DEPTH) for value in values]
-
-
-def _state(value: object, depth: int) -> object:
-    if isinstance(value, PLAIN) or not depth:
-        return id(value)
-    if isinstance(value, np.ndarray):
-        is_small = value.nbytes <= SMALL and not value.dtype.hasobject
-        return id(value), crc32(value.tobytes()) if is_small else 0
-    if isinstance(value, _lru_cache_wrapper):
-        return id(value), _filled(value.cache_info())
-    if type(value).__module__.partition(".")[0] == "torch":
-        return id(value), getattr(value, "_version", 0)  # moves in place
-    return id(value), [_state(item, depth - 1) for item in _inner(value)]
-
-
-def _filled(info: Any) -> object:
-    """Return what tells that a memo has another entry; nothing does of a full one."""
-    is_full = info.maxsize is not None and info.currsize >= info.maxsize > 0
-    return object() if is_full else info.currsize
-
-
-def _inner(value: object) -> list[object]:
-    """Return what hangs on a value: entries, attributes, what a function holds."""
-    if isinstance(value, dict):
-        return [*list(dict.values(value))[:MANY], len(value)]
-    if isinstance(value, list | set | tuple):
-        return [*list(value)[:MANY], len(value)]
-    if isinstance(value, FunctionType) and (
-        value.__closure__ or _is_users(value.__module__)
-    ):
-        return [*(value.__defaults__ or ()), *_cells(value), value.__dict__]
-    if isinstance(value, MethodType):
-        return [value.__self__]
-    kind = value if isinstance(value, type) else type(value)
-    if _is_users(kind.__module__):
-        attributes = getattr(value, "__dict__", {}).items()
-        return [item for name, item in attributes if not name.startswith("__")]
-    return []
-
-
-def _cells(function: FunctionType) -> Iterator[object]:
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # not bound yet
-            continue
-
-
-def _generators() -> dict[str, Any]:
-    """Return the states of the generators that all code of a process shares."""
-    states: dict[str, Any] = {"random": random.getstate()[1]}
-    state: Any = np.random.get_state(legacy=False)  # noqa: NPY002 # a user's may be it
-    if state["bit_generator"] == "MT19937":
-        words, place = state["state"]["key"], state["state"]["pos"]
-        states["numpy.random"] = words.tobytes(), place
-    if torch := sys.modules.get("torch"):
-        bits = torch.get_rng_state().numpy().tobytes()
-        states["torch"] = torch.initial_seed(), bits
-    return states
-
-
-MOST_TWISTS = 64
-
-
-def _moved(before: Mapping[str, Any]) -> Iterator[str]:
-    """Name the generators that were drawn from without being seeded since."""
-    after = _generators()
-    for name in before.keys() & after.keys():
-        then, now = before[name], after[name]
-        if now == then:
-            continue
-        if name == "numpy.random":
-            then, now = _words(*then), _words(*now)
-        drawn = now[0] == then[0] if name == "torch" else _goes_on(then, now)
-        # Threads of Dask and Prefect draw from `random` whatever a user's code does.
-        if drawn and not (name == "random" and serves()):
-            yield f"{name} without a seed"
-
-
-def _words(key: bytes, place: int) -> tuple[int, ...]:
-    return (*np.frombuffer(key, dtype=np.uint32).tolist(), place)
-
-
-def _goes_on(then: tuple[int, ...], now: tuple[int, ...]) -> bool:
-    """Return whether a Mersenne twister comes to a state by drawing from another."""
-    twister = random.Random()
-    twister.setstate((3, then, None))
-    for _ in range(MOST_TWISTS):
-        if twister.getstate()[1][:-1] == now[:-1]:
-            return True
-        twister.setstate((3, (*twister.getstate()[1][:-1], 624), None))
-        twister.getrandbits(32)
-    return False
 
 
 def stored_name(name: str, folder: str) -> str:
