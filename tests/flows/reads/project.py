@@ -24,6 +24,20 @@ VALUE = (Variable("value", "a value"),)
 """
 
 
+HERE = 'HERE = __file__.rpartition("/")[0]\n'
+ONE = """
+@stage("my.one", version=1, outputs=VALUE)
+def one() -> dict[str, object]:
+    return {"value": np.asarray(read())}
+"""
+TWO = """
+@stage("my.two", version=1, outputs=VALUE)
+def two() -> dict[str, object]:
+    return {"value": np.asarray(2.0)}
+"""
+STAGES = {"one": 'use: "mine:one"', "two": 'use: "mine:two"'}
+
+
 class Project:
     """A folder with modules, data and a study; every run starts without its modules."""
 
@@ -60,6 +74,7 @@ class Project:
                 windows._imported.pop(name, None)
                 windows._held.pop(name, None)
                 windows._specs.pop(name, None)
+        windows._assigned.clear()
         for name, kind in list(kinds._added.items()):
             if kind.home.partition(":")[0].partition(".")[0] in self.names:
                 kinds._added.pop(name)
@@ -128,3 +143,10 @@ def project(folder: Path):
         made = Project(folder)
         yield made
         made.forget()
+        windows.background.drop()
+
+
+def reader(mine: Project, text: str, more: str = "") -> None:
+    """Write a kind that takes its number from `read`, and another beside it."""
+    mine.kinds(f"import os\n{HERE}\n{text}\n{ONE}{more}", **STAGES)
+    mine.kinds(f"import os\n{HERE}\n{text}\n{ONE}{TWO}{more}", **STAGES)

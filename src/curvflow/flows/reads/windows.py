@@ -12,21 +12,40 @@ import os
 import re
 import sys
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
+from threading import Thread
 from types import FrameType
 
 from curvflow.flows.reads.chance import generators, moved
-from curvflow.flows.reads.hook import SOURCE, VARIABLE, Callers, looking
-from curvflow.flows.reads.memos import is_users, state_of
+from curvflow.flows.reads.hook import (
+    SOURCE,
+    VARIABLE,
+    Callers,
+    Importing,
+    close_eye,
+    loaded,
+    looking,
+    open_eye,
+    server_threads,
+)
+from curvflow.flows.reads.memos import (
+    State,
+    changed_names,
+    state_of,
+    takes_nothing,
+)
 from curvflow.flows.reads.places import (
+    TICK,
     Sight,
     Stat,
     content_digest,
     is_settled,
+    is_users,
     names_digest,
     path_of,
     portable_name,
@@ -41,6 +60,22 @@ CHANGING = ""  # the digest of what did not stay the same while it was read
 _imported: dict[str, dict[str, Sight]] = {}
 _held: defaultdict[str, dict[str, Sight]] = defaultdict(dict)
 _specs: dict[str, object] = {}  # of the imports that were seen
+# By module: those that its body imports by statements; and those that no text leads to,
+# as it imports them by computed names or holds them since a call.
+_stated: defaultdict[str, set[str]] = defaultdict(set)
+_linked: defaultdict[str, dict[str, bool]] = defaultdict(dict)
+
+
+@dataclass(frozen=True)
+class _Assigned:
+    """A variable that code of a user's has set: as it was before, and since."""
+
+    before: Sight
+    after: str
+    reads: Mapping[str, Sight]
+
+
+_assigned: dict[str, _Assigned] = {}
 
 
 class Window:
@@ -55,46 +90,113 @@ class Window:
         """Look for a call that reaches these modules."""
         self.frames, self.thread = frozenset(_stack()), threading.get_ident()
         self._modules = set(modules)
+        self._begun = time.time_ns()
+        self._loaded, self._threads = dict(sys.modules), set(threading.enumerate())
         self._seen: dict[str, Sight] = {}
-        self._own: set[str] = set()  # written by the call itself
+        self._own: dict[str, Sight] = {}  # written by the call itself, as it was before
         self._changed: set[str] = set()  # opened to be changed in place
+        self._set: dict[str, Sight] = {}  # variables, as they were before
+        self._reached: dict[str, bool] = {}  # imported; whether by a statement
         self._while_importing: defaultdict[str, set[str]] = defaultdict(set)
-        self._before: dict[str, object] = {}
+        self._before: dict[str, State] = {}
         self._read_by: defaultdict[str, set[str]] = defaultdict(set)
+        self._faults: set[str] = set()
 
     def note(self, name: str, sight: Sight, callers: Callers) -> None:
         """Take down what was read, as it was at the first look."""
-        if name in self._own:
+        if name in self._own or name in self._set:
             return
-        for module in (self._modules | callers.modules) - self._before.keys():
-            self._before[module] = state_of(sys.modules.get(module))
+        self._look_at(callers.modules)
+        if name.startswith(VARIABLE) and (known := _assigned_now(name)):
+            sight = known.before
+            _merge(self._seen, known.reads)
         first = self._seen.setdefault(name, sight)
-        if first != sight and name not in self._changed:
+        if name not in self._changed and not _is_same(name, first, sight):
             self._seen[name] = Sight(first.stat, CHANGING)
+        elif first.digest is None:
+            self._seen[name] = Sight(first.stat, sight.digest)
         for module in callers.importing:
             self._while_importing[module].add(name)
         for module in callers.modules:
             self._read_by[module].add(name)
 
-    def written(self, path: str, *, anew: bool) -> None:
-        """Take down a file that is written: the call's own, unless it was read."""
-        if path not in self._seen or self._seen[path].stat is None:
-            if anew:
-                self._own.add(path)
-                self._seen.pop(path, None)
-        else:
-            self._changed.add(path)
+    def _look_at(self, modules: Collection[str]) -> None:
+        """Keep the state of the modules that may hold something later."""
+        mine = {*self._modules, *self._reached, *modules}
+        for module in mine - self._before.keys():
+            self._before[module] = state_of(sys.modules.get(module))
+
+    def written(self, name: str, before: Sight, *, anew: bool) -> None:
+        """Take down what is written: the call's own, unless it was read."""
+        seen = self._seen.get(name)
+        if name.startswith(VARIABLE):
+            self._set.setdefault(name, before)
+        elif seen is not None and seen.stat is not None:
+            self._changed.add(name)
+        elif anew:
+            self._own.setdefault(name, before)
+            self._seen.pop(name, None)
+
+    def imported(self, modules: list[str], how: Importing, callers: Callers) -> None:
+        """Take down modules of a user's that are imported, loaded before or not."""
+        if how.importer and not how.is_computed:
+            _stated[how.importer].update(modules)
+            return
+        followed = set[str]() if how.is_computed else with_parents(self._modules)
+        names = dict.fromkeys(set(modules) - followed, not how.is_computed)
+        for module in callers.importing:
+            _link(_linked[module], names)
+        if callers.modules:
+            _link(self._reached, names)
+            self._look_at(callers.modules)
+
+    def failed(self, error: Exception) -> None:
+        """Take down that something could not be taken down."""
+        self._faults.add(f"something that could not be recorded: {error!r}")
+
+    def remember_imports(self) -> None:
+        """Take modules that were loaded since for new; what they held before is gone.
+
+        What their bodies import by statements is known already.
+        """
+        for name in self._new_modules():
+            _specs[name] = getattr(sys.modules.get(name), "__spec__", None)
+            for known in (_imported, _held):
+                known.pop(name, None)
+
+    def _new_modules(self) -> list[str]:
+        modules = list(sys.modules.items())
+        return [name for name, m in modules if self._loaded.get(name) is not m]
 
     def pass_on(self) -> None:
         """Leave what was read to the modules that were imported, or that hold it."""
         for module, names in self._while_importing.items():
             held = _imported.setdefault(module, {})
             held.update({n: self._seen[n] for n in names if n in self._seen})
-        for module, before in self._before.items():
-            if state_of(sys.modules.get(module)) != before:
-                # What no function of it has read, another has put there.
-                names = self._read_by.get(module) or set(self._seen)
-                _held[module].update({n: self._seen[n] for n in names & {*self._seen}})
+        for module, state in self._before.items():
+            after = state_of(sys.modules.get(module))
+            if changed := changed_names(state, after):
+                self._leave_to(module, changed)
+        for name, before in self._set.items():
+            self._leave_variable(name, before)
+        names = self._modules | {n for n in self._new_modules() if is_users(n)}
+        background.follow(names, set(threading.enumerate()) - self._threads)
+
+    def _leave_variable(self, name: str, before: Sight) -> None:
+        """Remember a variable as it was before this process has set it."""
+        variable = name.removeprefix(VARIABLE)
+        known = _assigned.get(name)
+        if known is not None and known.after == before.digest:
+            before = known.before
+        after = value_digest(variable, os.environ.get(variable))
+        _assigned[name] = _Assigned(before, after, dict(self._seen))
+
+    def _leave_to(self, module: str, changed: Collection[str]) -> None:
+        """Let a module hold what may be in its names that have changed."""
+        own = self._read_by.get(module)
+        names = own if own and takes_nothing(module, changed) else self._seen.keys()
+        _held[module].update({n: self._seen[n] for n in names & self._seen.keys()})
+        _link(_linked[module], self._reached)
 
     def keep_all(self) -> None:
         """Let the modules hold what was read, whatever their state says."""
@@ -104,13 +206,55 @@ class Window:
     def sights(self) -> dict[str, Sight]:
         """Return what the call stands on, with the digests of all files."""
         seen = {n: s for n, s in self._seen.items() if not self._is_own(n, s)}
-        for module in with_parents(self._modules):
-            for source in (_imported.get(module, {}), _held.get(module, {})):
-                for name, sight in source.items():
-                    other = seen.setdefault(name, sight)
-                    if digested(name, other)[1] != digested(name, sight)[1]:
-                        seen[name] = Sight(other.stat, CHANGING)
+        seen = {name: self._listing(name, sight) for name, sight in seen.items()}
+        outside = self._outside()
+        for module in outside:
+            if file := source_file(module):
+                seen.setdefault(file, loaded.get(file) or Sight(stat_of(file)))
+        for module in with_parents(self._modules) | outside.keys():
+            for kept in (_imported.get(module, {}), _held.get(module, {})):
+                # Once for all calls, which may be many more than the files are.
+                kept.update((n, digested(n, s)) for n, s in kept.items())
+                _merge(seen, kept)
         return {name: digested(name, sight) for name, sight in seen.items()}
+
+    def _statements(self) -> dict[str, str]:
+        outside = self._outside().items()
+        return {
+            file: name
+            for name, is_stated in outside
+            if is_stated and (file := source_file(name))
+        }
+
+    def _outside(self) -> dict[str, bool]:
+        """Return the modules that no text leads to, with all that they import.
+
+        The value tells whether import statements do, in functions.
+        """
+        pending, found = list(self._reached.items()), dict[str, bool]()
+        for module in with_parents(self._modules):
+            pending += _linked.get(module, {}).items()
+        while pending:
+            module, is_stated = pending.pop()
+            if is_stated <= found.get(module, False) and module in found:
+                continue
+            found[module] = is_stated and found.get(module, True)
+            more = (with_parents([module]) - {module}) | _stated.get(module, set())
+            pending += dict.fromkeys(more, found[module]).items()
+            links = _linked.get(module, {})
+            pending += [(name, found[module] and links[name]) for name in links]
+        return found
+
+    def _listing(self, name: str, sight: Sight) -> Sight:
+        """Return a folder's names with those of the call's own, if these alone came."""
+        new = {
+            os.path.basename(path)
+            for path, before in self._own.items()
+            if before.stat is None and f"{os.path.dirname(path)}/" == name
+        }
+        if not new or names_digest(name, without=new) != sight.digest:
+            return sight
+        return Sight(sight.stat, names_digest(name))
 
     def goes_on_from(self, name: str, digest: str | None) -> bool:
         """Return whether a kept state may be used that stands on a file or variable.
@@ -129,11 +273,93 @@ class Window:
         if {f"{VARIABLE}{name}" for name in os.environ} <= sights.keys():
             # Who copies all of them uses none, as far as can be told.
             sights = {n: s for n, s in sights.items() if not n.startswith(VARIABLE)}
-        return Observed(sights, tuple(unseen(self._modules)))
+        hidden = (*unseen(self._modules), *sorted(self._faults))
+        return Observed(sights, hidden, self._statements())
 
     def _is_own(self, name: str, sight: Sight) -> bool:
-        """Return whether the call has changed a file that it also read."""
-        return name in self._changed and stat_of(name) != sight.stat
+        """Return whether the call has changed, or made, what it also read."""
+        if name.startswith(VARIABLE) or sight.stat is None:
+            return False
+        now = stat_of(name)
+        if name in self._changed:
+            return now != sight.stat
+        return now is None and sight.stat[2] >= self._begun - TICK
+
+
+class _Background:
+    """Threads of a user's that go on when a call or an import is over.
+
+    What they read counts for all that reach the modules of that call.
+    """
+
+    frames: frozenset[FrameType] = frozenset()
+    thread = -1
+
+    def __init__(self) -> None:
+        self._modules: dict[Thread, Collection[str]] = {}
+
+    def follow(self, modules: Collection[str], threads: Collection[Thread]) -> None:
+        """Look on while some threads live, but for those of servers."""
+        lasting = dict.fromkeys(set(threads) - set(server_threads()), modules)
+        known = self._modules | lasting
+        self._turn_to({t: names for t, names in known.items() if t.is_alive()})
+
+    def drop(self) -> None:
+        """Follow no thread any more."""
+        self._turn_to({})
+
+    def _turn_to(self, modules: dict[Thread, Collection[str]]) -> None:
+        was_open, self._modules = bool(self._modules), modules
+        if bool(modules) != was_open:
+            (close_eye if was_open else open_eye)(self)
+
+    def note(self, name: str, sight: Sight, _: Callers) -> None:
+        """Take down what one of the threads reads."""
+        for module in self._modules.get(threading.current_thread(), ()):
+            _merge(_held[module], {name: sight})
+
+    def written(self, name: str, before: Sight, *, anew: bool) -> None:
+        """Do nothing."""
+
+    def imported(self, modules: list[str], how: Importing, callers: Callers) -> None:
+        """Do nothing; imports in threads are rare."""
+
+    def failed(self, error: Exception) -> None:
+        """Do nothing."""
+
+
+background = _Background()
+
+
+def _is_same(name: str, first: Sight, sight: Sight) -> bool:
+    """Return whether two looks saw one content."""
+    if first.stat == sight.stat:
+        return None in (first.digest, sight.digest) or first.digest == sight.digest
+    if first.digest is None or None in (first.stat, sight.stat):
+        return False
+    return not name.endswith("/") and digested(name, sight).digest == first.digest
+
+
+def _link(links: dict[str, bool], names: Mapping[str, bool]) -> None:
+    """Add modules, each with whether it is known by statements alone."""
+    for name, is_stated in names.items():
+        links[name] = is_stated and links.get(name, True)
+
+
+def _merge(seen: dict[str, Sight], source: Sights) -> None:
+    """Add what was read before; what differs is changing."""
+    for name, sight in source.items():
+        other = seen.setdefault(name, sight)
+        if other is not sight and digested(name, other)[1] != digested(name, sight)[1]:
+            seen[name] = Sight(other.stat, CHANGING)
+
+
+def _assigned_now(name: str) -> _Assigned | None:
+    """Return what a variable was before, if code of a user's has given its value."""
+    variable = name.removeprefix(VARIABLE)
+    known = _assigned.get(name)
+    is_now = known and known.after == value_digest(variable, os.environ.get(variable))
+    return known if is_now else None
 
 
 # A stat that no file has: its content will be compared.
@@ -154,10 +380,12 @@ class Observed:
     Attributes:
         sights: by absolute path, or name of the variable or source.
         unseen: modules that were imported before anybody looked.
+        stated: modules that import statements in functions lead to, by their files.
     """
 
     sights: Sights
     unseen: tuple[str, ...] = ()
+    stated: Mapping[str, str] = field(default_factory=dict)
 
 
 def digested(name: str, sight: Sight) -> Sight:
@@ -170,15 +398,20 @@ def digested(name: str, sight: Sight) -> Sight:
     return Sight(sight.stat if is_settled(sight.stat) else UNTRUSTED, digest)
 
 
-def look(name: str) -> Sight:
-    """Return a file, folder or variable as it is now."""
+def look(name: str, stat: Stat | None = None) -> Sight:
+    """Return a file, folder or variable as it is now; as `CHANGING` if not of a stat.
+
+    A variable that code of a user's has set is as it was before.
+    """
     if name.startswith(VARIABLE):
+        if known := _assigned_now(name):
+            return known.before
         variable = name.removeprefix(VARIABLE)
         return Sight(None, value_digest(variable, os.environ.get(variable)))
     if not name.startswith("/"):
         return Sight()
     digest = names_digest(name) if name.endswith("/") else None
-    return digested(name, Sight(stat_of(name), digest))
+    return digested(name, Sight(stat or stat_of(name), digest))
 
 
 # `module:name`, as nothing else in a study has a colon before a letter.
@@ -200,13 +433,12 @@ def importing(*, is_likely: bool = True) -> Iterator[None]:
     if not is_likely:
         yield
         return
-    known = len(sys.modules)
     window = Window()
     with looking(window):
         try:
             yield
         finally:
-            _remember_imports(known)
+            window.remember_imports()
             window.pass_on()
 
 
@@ -221,7 +453,6 @@ def calling(
     if not modules:
         yield None
         return
-    known = len(sys.modules)
     window = Window(modules)
     before = generators()
     try:
@@ -230,18 +461,10 @@ def calling(
             for name in moved(before):
                 window.note(f"{SOURCE}{name}", Sight(), Callers())
     finally:
-        _remember_imports(known)
+        window.remember_imports()
         window.pass_on()
         if is_held:
             window.keep_all()
-
-
-def _remember_imports(known: int) -> None:
-    """Note the imports since there were so many modules; new ones come last."""
-    for name in list(sys.modules)[known:] if len(sys.modules) > known else ():
-        _specs[name] = getattr(sys.modules.get(name), "__spec__", None)
-        _imported.pop(name, None)
-        _held.pop(name, None)
 
 
 def forget_imports(modules: Iterable[str]) -> None:
@@ -262,8 +485,13 @@ def unseen(modules: Iterable[str]) -> list[str]:
 
 def source_files(modules: Iterable[str]) -> set[str]:
     """Return the files of modules that are loaded."""
-    files = (getattr(sys.modules.get(name), "__file__", None) for name in modules)
-    return {os.path.abspath(file) for file in files if file}
+    return {file for name in modules if (file := source_file(name))}
+
+
+def source_file(module: str) -> str:
+    """Return the file of a module; empty if it has none, or is not loaded."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return os.path.abspath(file) if file else ""
 
 
 def with_parents(modules: Iterable[str]) -> set[str]:
