@@ -24,6 +24,13 @@ VALUE = (Variable("value", "a value"),)
 """
 
 
+LEDGERS = (
+    windows._imported,
+    windows._held,
+    windows._specs,
+    windows._stated,
+    windows._linked,
+)
 HERE = 'HERE = __file__.rpartition("/")[0]\n'
 ONE = """
 @stage("my.one", version=1, outputs=VALUE)
@@ -71,9 +78,8 @@ class Project:
         for name in list(sys.modules):
             if name.partition(".")[0] in self.names:
                 del sys.modules[name]
-                windows._imported.pop(name, None)
-                windows._held.pop(name, None)
-                windows._specs.pop(name, None)
+                for known in LEDGERS:
+                    known.pop(name, None)
         windows._assigned.clear()
         for name, kind in list(kinds._added.items()):
             if kind.home.partition(":")[0].partition(".")[0] in self.names:

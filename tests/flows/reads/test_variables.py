@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from curvflow.flows.plan.why.explain import explain
-from curvflow.flows.reads import chance, hook
+from curvflow.flows.reads import chance, hook, places
 from tests.flows.reads.project import flip, reader
 
 VARIABLE = 'def read():\n    return float(os.environ.get("MY_VALUE", "0"))'
@@ -21,6 +21,52 @@ def test_a_variable_that_is_not_declared_is_warned_of_once_per_stage(mine, monke
     assert "MY_VALUE" in warning
     assert "env: [MY_VALUE]" in warning
     assert mine.reads()["one"] == {"undeclared": ["MY_VALUE"]}
+
+
+READINGS = {
+    "default": "os.environ.setdefault('MY_VALUE', '3')",
+    "popped": "os.environ.pop('MY_VALUE', None)",
+    "bytes": "os.environb.get(b'MY_VALUE')",
+    "expanded": "os.path.expandvars('$MY_VALUE')",
+    "asked": "'MY_VALUE' in os.environ",
+    "getenv": "os.getenv('MY_VALUE')",
+}
+
+
+@pytest.mark.parametrize("how", READINGS)
+def test_a_variable_that_is_read_in_any_way_is_warned_of(mine, monkeypatch, how):
+    monkeypatch.setenv("MY_VALUE", "1")
+    reader(mine, f"def read():\n    {READINGS[how]}\n    return 1.0")
+    mine.executed()
+    assert mine.reads()["one"] == {"undeclared": ["MY_VALUE"]}
+
+
+def test_what_an_installed_module_starts_on_import_is_not_warned_of(
+    mine, tmp_path_factory, monkeypatch
+):
+    folder = tmp_path_factory.mktemp("installed")
+    (folder / "starting.py").write_text("import os\nos.system('true')\n")
+    monkeypatch.setattr(places, "_installed", lambda: (f"{folder}/",))
+    monkeypatch.syspath_prepend(str(folder))
+    mine.names.add("starting")
+    reader(mine, "def read():\n    import starting\n    return 1.0")
+    mine.executed()
+    assert mine.lines == []
+
+
+@pytest.mark.processes
+def test_a_pool_of_processes_is_warned_of(mine):
+    reader(
+        mine,
+        """
+import multiprocessing
+def read():
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(float, ("1",))
+""",
+    )
+    mine.executed()
+    assert [line[:25] for line in mine.lines] == ["one: uses another process,"[:25]]
 
 
 def test_a_declared_variable_counts_by_the_digest_of_its_value(mine, monkeypatch):
@@ -45,6 +91,11 @@ def test_a_copy_of_all_variables_is_no_use_of_each(mine):
 
 
 CHANCE = {
+    "unseeded": "import random\ndef read():\n    random.seed()\n"
+    "    return random.random()",
+    "own_unseeded": "import random\ndef read():\n    return random.Random().random()",
+    "torch_unseeded": "import torch\ndef read():\n    torch.seed()\n"
+    "    return float(torch.rand(()))",
     "random": "import random\ndef read():\n    return random.random()",
     "many": "import random\ndef read():\n"
     "    return [random.random() for _ in range(9**4)][0]",
