@@ -97,6 +97,7 @@ class Window:
         self._changed: set[str] = set()  # opened to be changed in place
         self._set: dict[str, Sight] = {}  # variables, as they were before
         self._reached: dict[str, bool] = {}  # imported; whether by a statement
+        self._reached_by: defaultdict[str, dict[str, bool]] = defaultdict(dict)
         self._while_importing: defaultdict[str, set[str]] = defaultdict(set)
         self._before: dict[str, State] = {}
         self._read_by: defaultdict[str, set[str]] = defaultdict(set)
@@ -148,6 +149,8 @@ class Window:
             _link(_linked[module], names)
         if callers.modules:
             _link(self._reached, names)
+            for module in callers.modules:
+                _link(self._reached_by[module], names)
             self._look_at(callers.modules)
 
     def failed(self, error: Exception) -> None:
@@ -193,10 +196,12 @@ class Window:
 
     def _leave_to(self, module: str, changed: Collection[str]) -> None:
         """Let a module hold what may be in its names that have changed."""
-        own = self._read_by.get(module)
-        names = own if own and takes_nothing(module, changed) else self._seen.keys()
-        _held[module].update({n: self._seen[n] for n in names & self._seen.keys()})
-        _link(_linked[module], self._reached)
+        names: Collection[str] = self._read_by.get(module, ())
+        links = self._reached_by.get(module, {})
+        if not (names or links) or not takes_nothing(module, changed):
+            names, links = self._seen.keys(), self._reached
+        _held[module].update({n: self._seen[n] for n in names if n in self._seen})
+        _link(_linked[module], links)
 
     def keep_all(self) -> None:
         """Let the modules hold what was read, whatever their state says."""
