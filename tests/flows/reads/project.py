@@ -9,7 +9,8 @@ from unittest import mock
 
 from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.plan.plan import make_plan
-from curvflow.flows.reads import windows
+from curvflow.flows.reads import ledgers
+from curvflow.flows.reads.background import background
 from curvflow.flows.run.run import run_study
 from curvflow.schemas import kinds
 from curvflow.schemas.options import RunOptions
@@ -25,11 +26,11 @@ VALUE = (Variable("value", "a value"),)
 
 
 LEDGERS = (
-    windows._imported,
-    windows._held,
-    windows._specs,
-    windows._stated,
-    windows._linked,
+    ledgers.imported,
+    ledgers.held,
+    ledgers.specs,
+    ledgers.stated,
+    ledgers.linked,
 )
 HERE = 'HERE = __file__.rpartition("/")[0]\n'
 ONE = """
@@ -80,7 +81,7 @@ class Project:
                 del sys.modules[name]
                 for known in LEDGERS:
                     known.pop(name, None)
-        windows._assigned.clear()
+        ledgers.assigned.clear()
         for name, kind in list(kinds._added.items()):
             if kind.home.partition(":")[0].partition(".")[0] in self.names:
                 kinds._added.pop(name)
@@ -149,7 +150,7 @@ def project(folder: Path):
         made = Project(folder)
         yield made
         made.forget()
-        windows.background.drop()
+        background.drop()
 
 
 def reader(mine: Project, text: str, more: str = "") -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from curvflow.flows.reads.hook import VARIABLE
+from curvflow.flows.reads.ledgers import CHANGING, look
 from curvflow.flows.reads.places import (
     Sight,
     Stat,
@@ -17,14 +18,7 @@ from curvflow.flows.reads.places import (
     portable_name,
     stat_of,
 )
-from curvflow.flows.reads.windows import (
-    CHANGING,
-    Observed,
-    files,
-    look,
-    sources,
-    variables,
-)
+from curvflow.flows.reads.windows import Observed, files, sources, variables
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.schemas.study.stage import Stage
 

@@ -1,10 +1,4 @@
-"""Windows: what a user's code read in one call, and what its modules hold from before.
-
-A module is imported once per process, and a memo reads a file once. So what was read
-while a module was imported counts for whoever reaches it, and so does what was read by
-a call that left something in the module: a global bound again, a longer dictionary, a
-fuller `functools.cache`.
-"""
+"""Windows: what a user's code read in one call."""
 
 from __future__ import annotations
 
@@ -18,20 +12,32 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from threading import Thread
 from types import FrameType
 
+from curvflow.flows.reads import ledgers
+from curvflow.flows.reads.background import background
 from curvflow.flows.reads.chance import generators, moved
 from curvflow.flows.reads.hook import (
     SOURCE,
     VARIABLE,
     Callers,
     Importing,
-    close_eye,
     loaded,
     looking,
-    open_eye,
-    server_threads,
+)
+from curvflow.flows.reads.ledgers import (
+    CHANGING,
+    Assigned,
+    Sights,
+    assigned_now,
+    digested,
+    is_same,
+    link,
+    look,
+    merge,
+    source_file,
+    unseen,
+    with_parents,
 )
 from curvflow.flows.reads.memos import (
     State,
@@ -42,9 +48,6 @@ from curvflow.flows.reads.memos import (
 from curvflow.flows.reads.places import (
     TICK,
     Sight,
-    Stat,
-    content_digest,
-    is_settled,
     is_users,
     names_digest,
     path_of,
@@ -52,30 +55,6 @@ from curvflow.flows.reads.places import (
     stat_of,
     value_digest,
 )
-
-Sights = Mapping[str, Sight]
-CHANGING = ""  # the digest of what did not stay the same while it was read
-
-# By module: what was read while it was imported, and what it may hold since a call.
-_imported: dict[str, dict[str, Sight]] = {}
-_held: defaultdict[str, dict[str, Sight]] = defaultdict(dict)
-_specs: dict[str, object] = {}  # of the imports that were seen
-# By module: those that its body imports by statements; and those that no text leads to,
-# as it imports them by computed names or holds them since a call.
-_stated: defaultdict[str, set[str]] = defaultdict(set)
-_linked: defaultdict[str, dict[str, bool]] = defaultdict(dict)
-
-
-@dataclass(frozen=True)
-class _Assigned:
-    """A variable that code of a user's has set: as it was before, and since."""
-
-    before: Sight
-    after: str
-    reads: Mapping[str, Sight]
-
-
-_assigned: dict[str, _Assigned] = {}
 
 
 class Window:
@@ -108,11 +87,11 @@ class Window:
         if name in self._own or name in self._set:
             return
         self._look_at(callers.modules)
-        if name.startswith(VARIABLE) and (known := _assigned_now(name)):
+        if name.startswith(VARIABLE) and (known := assigned_now(name)):
             sight = known.before
-            _merge(self._seen, known.reads)
+            merge(self._seen, known.reads)
         first = self._seen.setdefault(name, sight)
-        if name not in self._changed and not _is_same(name, first, sight):
+        if name not in self._changed and not is_same(name, first, sight):
             self._seen[name] = Sight(first.stat, CHANGING)
         elif first.digest is None:
             self._seen[name] = Sight(first.stat, sight.digest)
@@ -141,16 +120,16 @@ class Window:
     def imported(self, modules: list[str], how: Importing, callers: Callers) -> None:
         """Take down modules of a user's that are imported, loaded before or not."""
         if how.importer and not how.is_computed:
-            _stated[how.importer].update(modules)
+            ledgers.stated[how.importer].update(modules)
             return
         followed = set[str]() if how.is_computed else with_parents(self._modules)
         names = dict.fromkeys(set(modules) - followed, not how.is_computed)
         for module in callers.importing:
-            _link(_linked[module], names)
+            link(ledgers.linked[module], names)
         if callers.modules:
-            _link(self._reached, names)
+            link(self._reached, names)
             for module in callers.modules:
-                _link(self._reached_by[module], names)
+                link(self._reached_by[module], names)
             self._look_at(callers.modules)
 
     def failed(self, error: Exception) -> None:
@@ -163,8 +142,8 @@ class Window:
         What their bodies import by statements is known already.
         """
         for name in self._new_modules():
-            _specs[name] = getattr(sys.modules.get(name), "__spec__", None)
-            for known in (_imported, _held):
+            ledgers.specs[name] = getattr(sys.modules.get(name), "__spec__", None)
+            for known in (ledgers.imported, ledgers.held):
                 known.pop(name, None)
 
     def _new_modules(self) -> list[str]:
@@ -174,7 +153,7 @@ class Window:
     def pass_on(self) -> None:
         """Leave what was read to the modules that were imported, or that hold it."""
         for module, names in self._while_importing.items():
-            held = _imported.setdefault(module, {})
+            held = ledgers.imported.setdefault(module, {})
             held.update({n: self._seen[n] for n in names if n in self._seen})
         for module, state in self._before.items():
             after = state_of(sys.modules.get(module))
@@ -188,11 +167,11 @@ class Window:
     def _leave_variable(self, name: str, before: Sight) -> None:
         """Remember a variable as it was before this process has set it."""
         variable = name.removeprefix(VARIABLE)
-        known = _assigned.get(name)
+        known = ledgers.assigned.get(name)
         if known is not None and known.after == before.digest:
             before = known.before
         after = value_digest(variable, os.environ.get(variable))
-        _assigned[name] = _Assigned(before, after, dict(self._seen))
+        ledgers.assigned[name] = Assigned(before, after, dict(self._seen))
 
     def _leave_to(self, module: str, changed: Collection[str]) -> None:
         """Let a module hold what may be in its names that have changed."""
@@ -200,13 +179,14 @@ class Window:
         links = self._reached_by.get(module, {})
         if not (names or links) or not takes_nothing(module, changed):
             names, links = self._seen.keys(), self._reached
-        _held[module].update({n: self._seen[n] for n in names if n in self._seen})
-        _link(_linked[module], links)
+        kept = {name: self._seen[name] for name in names if name in self._seen}
+        ledgers.held[module].update(kept)
+        link(ledgers.linked[module], links)
 
     def keep_all(self) -> None:
         """Let the modules hold what was read, whatever their state says."""
         for module in self._modules:
-            _held[module].update(self._seen)
+            ledgers.held[module].update(self._seen)
 
     def sights(self) -> dict[str, Sight]:
         """Return what the call stands on, with the digests of all files."""
@@ -217,10 +197,11 @@ class Window:
             if file := source_file(module):
                 seen.setdefault(file, loaded.get(file) or Sight(stat_of(file)))
         for module in with_parents(self._modules) | outside.keys():
-            for kept in (_imported.get(module, {}), _held.get(module, {})):
+            for ledger in (ledgers.imported, ledgers.held):
+                kept = ledger.get(module, {})
                 # Once for all calls, which may be many more than the files are.
                 kept.update((n, digested(n, s)) for n, s in kept.items())
-                _merge(seen, kept)
+                merge(seen, kept)
         return {name: digested(name, sight) for name, sight in seen.items()}
 
     def _statements(self) -> dict[str, str]:
@@ -238,15 +219,16 @@ class Window:
         """
         pending, found = list(self._reached.items()), dict[str, bool]()
         for module in with_parents(self._modules):
-            pending += _linked.get(module, {}).items()
+            pending += ledgers.linked.get(module, {}).items()
         while pending:
             module, is_stated = pending.pop()
-            if is_stated <= found.get(module, False) and module in found:
+            if module in found and found[module] <= is_stated:
                 continue
             found[module] = is_stated and found.get(module, True)
-            more = (with_parents([module]) - {module}) | _stated.get(module, set())
+            more = with_parents([module]) - {module}
+            more |= ledgers.stated.get(module, set())
             pending += dict.fromkeys(more, found[module]).items()
-            links = _linked.get(module, {})
+            links = ledgers.linked.get(module, {})
             pending += [(name, found[module] and links[name]) for name in links]
         return found
 
@@ -291,86 +273,6 @@ class Window:
         return now is None and sight.stat[2] >= self._begun - TICK
 
 
-class _Background:
-    """Threads of a user's that go on when a call or an import is over.
-
-    What they read counts for all that reach the modules of that call.
-    """
-
-    frames: frozenset[FrameType] = frozenset()
-    thread = -1
-
-    def __init__(self) -> None:
-        self._modules: dict[Thread, Collection[str]] = {}
-
-    def follow(self, modules: Collection[str], threads: Collection[Thread]) -> None:
-        """Look on while some threads live, but for those of servers."""
-        lasting = dict.fromkeys(set(threads) - set(server_threads()), modules)
-        known = self._modules | lasting
-        self._turn_to({t: names for t, names in known.items() if t.is_alive()})
-
-    def drop(self) -> None:
-        """Follow no thread any more."""
-        self._turn_to({})
-
-    def _turn_to(self, modules: dict[Thread, Collection[str]]) -> None:
-        was_open, self._modules = bool(self._modules), modules
-        if bool(modules) != was_open:
-            (close_eye if was_open else open_eye)(self)
-
-    def note(self, name: str, sight: Sight, _: Callers) -> None:
-        """Take down what one of the threads reads."""
-        for module in self._modules.get(threading.current_thread(), ()):
-            _merge(_held[module], {name: sight})
-
-    def written(self, name: str, before: Sight, *, anew: bool) -> None:
-        """Do nothing."""
-
-    def imported(self, modules: list[str], how: Importing, callers: Callers) -> None:
-        """Do nothing; imports in threads are rare."""
-
-    def failed(self, error: Exception) -> None:
-        """Do nothing."""
-
-
-background = _Background()
-
-
-def _is_same(name: str, first: Sight, sight: Sight) -> bool:
-    """Return whether two looks saw one content."""
-    if first.stat == sight.stat:
-        return None in (first.digest, sight.digest) or first.digest == sight.digest
-    if first.digest is None or None in (first.stat, sight.stat):
-        return False
-    return not name.endswith("/") and digested(name, sight).digest == first.digest
-
-
-def _link(links: dict[str, bool], names: Mapping[str, bool]) -> None:
-    """Add modules, each with whether it is known by statements alone."""
-    for name, is_stated in names.items():
-        links[name] = is_stated and links.get(name, True)
-
-
-def _merge(seen: dict[str, Sight], source: Sights) -> None:
-    """Add what was read before; what differs is changing."""
-    for name, sight in source.items():
-        other = seen.setdefault(name, sight)
-        if other is not sight and digested(name, other)[1] != digested(name, sight)[1]:
-            seen[name] = Sight(other.stat, CHANGING)
-
-
-def _assigned_now(name: str) -> _Assigned | None:
-    """Return what a variable was before, if code of a user's has given its value."""
-    variable = name.removeprefix(VARIABLE)
-    known = _assigned.get(name)
-    is_now = known and known.after == value_digest(variable, os.environ.get(variable))
-    return known if is_now else None
-
-
-# A stat that no file has: its content will be compared.
-UNTRUSTED: Stat = (-1, -1, -1, -1)
-
-
 def _stack() -> Iterator[FrameType]:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
@@ -391,32 +293,6 @@ class Observed:
     sights: Sights
     unseen: tuple[str, ...] = ()
     stated: Mapping[str, str] = field(default_factory=dict)
-
-
-def digested(name: str, sight: Sight) -> Sight:
-    """Return a sight with the digest of the file, if it is one that is there."""
-    if sight.stat is None or sight.digest is not None:
-        return sight
-    digest = content_digest(name, sight.stat)
-    if digest is None:
-        return Sight(sight.stat, CHANGING)
-    return Sight(sight.stat if is_settled(sight.stat) else UNTRUSTED, digest)
-
-
-def look(name: str, stat: Stat | None = None) -> Sight:
-    """Return a file, folder or variable as it is now; as `CHANGING` if not of a stat.
-
-    A variable that code of a user's has set is as it was before.
-    """
-    if name.startswith(VARIABLE):
-        if known := _assigned_now(name):
-            return known.before
-        variable = name.removeprefix(VARIABLE)
-        return Sight(None, value_digest(variable, os.environ.get(variable)))
-    if not name.startswith("/"):
-        return Sight()
-    digest = names_digest(name) if name.endswith("/") else None
-    return digested(name, Sight(stat or stat_of(name), digest))
 
 
 # `module:name`, as nothing else in a study has a colon before a letter.
@@ -470,39 +346,6 @@ def calling(
         window.pass_on()
         if is_held:
             window.keep_all()
-
-
-def forget_imports(modules: Iterable[str]) -> None:
-    """Count modules as imported unseen, since a call of theirs was not looked at."""
-    for name in modules:
-        _specs.pop(name, None)
-
-
-def unseen(modules: Iterable[str]) -> list[str]:
-    """Return the modules of a user's that were imported before anybody looked."""
-    return [
-        name
-        for name in sorted(with_parents(modules))
-        if is_users(name)
-        and _specs.get(name, _specs) is not getattr(sys.modules[name], "__spec__", None)
-    ]
-
-
-def source_files(modules: Iterable[str]) -> set[str]:
-    """Return the files of modules that are loaded."""
-    return {file for name in modules if (file := source_file(name))}
-
-
-def source_file(module: str) -> str:
-    """Return the file of a module; empty if it has none, or is not loaded."""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return os.path.abspath(file) if file else ""
-
-
-def with_parents(modules: Iterable[str]) -> set[str]:
-    """Return modules with the packages that they are in."""
-    parts = [name.split(".") for name in modules]
-    return {".".join(p[: n + 1]) for p in parts for n in range(len(p))}
 
 
 def stored_name(name: str, folder: str) -> str:

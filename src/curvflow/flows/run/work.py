@@ -15,7 +15,8 @@ from curvflow.flows.graph.graph import Node, diverged_inputs, input_digests, loo
 from curvflow.flows.graph.tiles import Computed, Failed
 from curvflow.flows.plan.plan import Plan
 from curvflow.flows.reads.current import warnings
-from curvflow.flows.reads.windows import Observed, source_files
+from curvflow.flows.reads.ledgers import source_files
+from curvflow.flows.reads.windows import Observed
 from curvflow.flows.run.context import Journal, RunContext
 from curvflow.flows.run.queue import Queue
 from curvflow.flows.run.retry import Repair, TileInFlight
