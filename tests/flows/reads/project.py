@@ -9,7 +9,8 @@ from unittest import mock
 
 from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.plan.plan import make_plan
-from curvflow.flows.reads import windows
+from curvflow.flows.reads import ledgers
+from curvflow.flows.reads.background import background
 from curvflow.flows.run.run import run_study
 from curvflow.schemas import kinds
 from curvflow.schemas.options import RunOptions
@@ -22,6 +23,27 @@ from curvflow import Params, Variable, stage
 
 VALUE = (Variable("value", "a value"),)
 """
+
+
+LEDGERS = (
+    ledgers.imported,
+    ledgers.held,
+    ledgers.specs,
+    ledgers.stated,
+    ledgers.linked,
+)
+HERE = 'HERE = __file__.rpartition("/")[0]\n'
+ONE = """
+@stage("my.one", version=1, outputs=VALUE)
+def one() -> dict[str, object]:
+    return {"value": np.asarray(read())}
+"""
+TWO = """
+@stage("my.two", version=1, outputs=VALUE)
+def two() -> dict[str, object]:
+    return {"value": np.asarray(2.0)}
+"""
+STAGES = {"one": 'use: "mine:one"', "two": 'use: "mine:two"'}
 
 
 class Project:
@@ -57,9 +79,9 @@ class Project:
         for name in list(sys.modules):
             if name.partition(".")[0] in self.names:
                 del sys.modules[name]
-                windows._imported.pop(name, None)
-                windows._held.pop(name, None)
-                windows._specs.pop(name, None)
+                for known in LEDGERS:
+                    known.pop(name, None)
+        ledgers.assigned.clear()
         for name, kind in list(kinds._added.items()):
             if kind.home.partition(":")[0].partition(".")[0] in self.names:
                 kinds._added.pop(name)
@@ -128,3 +150,10 @@ def project(folder: Path):
         made = Project(folder)
         yield made
         made.forget()
+        background.drop()
+
+
+def reader(mine: Project, text: str, more: str = "") -> None:
+    """Write a kind that takes its number from `read`, and another beside it."""
+    mine.kinds(f"import os\n{HERE}\n{text}\n{ONE}{more}", **STAGES)
+    mine.kinds(f"import os\n{HERE}\n{text}\n{ONE}{TWO}{more}", **STAGES)

@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.flows.reads.project import KINDS, Project, flip, project, touch
 
 HELPERS = """
-import gzip, mmap, os, shutil, sys, threading
+import gzip, mmap, os, shutil, sys, tempfile, threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 import numpy as np
@@ -80,6 +80,23 @@ def by_exec(path):
         return float(eval(file.read()))
 
 
+def by_appending(path):
+    with open(path, "a+") as file:
+        file.seek(0)
+        return float(file.read())
+
+
+def by_temporary(path):
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copyfile(path, folder + "/copy")
+        return sum(map(by_open, [folder + "/" + name for name in os.listdir(folder)]))
+
+
+def by_above(path):
+    folder, _, name = path.rpartition("/")
+    return by_open(f"{folder}/../{folder.rpartition('/')[2]}/{name}")
+
+
 def by_folder_file(path):
     return by_open(os.path.relpath(path))
 """
@@ -94,9 +111,15 @@ MEMOS = (
     "    return KEPT[0]\n",
     "KEPT = None\ndef kept():\n    global KEPT\n    if KEPT is None:\n"
     "        KEPT = {read}\n    return KEPT\n",
+    "from types import SimpleNamespace\nKEPT = SimpleNamespace()\ndef kept():\n"
+    "    if not vars(KEPT):\n        KEPT.value = {read}\n    return KEPT.value\n",
+    "from collections import deque\nKEPT = deque()\ndef kept():\n"
+    "    if not KEPT:\n        KEPT.append({read})\n    return KEPT[0]\n",
+    "def endless():\n    value = {read}\n    while True:\n        yield value\n"
+    "DRAWN = endless()\ndef kept():\n    return next(DRAWN)\n",
 )
 HERE = 'HERE = __file__.rpartition("/")[0]\n'
-START = f"import helpers\n{HERE}"
+START = f"import helpers\nfrom importlib import import_module\n{HERE}"
 
 
 class Case:
@@ -142,6 +165,8 @@ class Case:
         """Write the module of a stage; return its entry in the study."""
         lines, shared = ["total = 0.0"], set[str]()
         imports = [name for name in self.on_import if self.draw.random() < 0.4]
+        if self.draw.random() < 0.3:
+            lines.append(self._plugin(number, shared))
         memos = [name for name in self.memos if self.draw.random() < 0.5]
         for name in imports:
             lines.append(f"total += {name}.VALUE")
@@ -159,6 +184,14 @@ class Case:
             self.truth[f"stage{number}", pick] = shared | {file}
         head = START + "".join(f"import {name}\n" for name in (*imports, *memos))
         return self._entry(number, head, lines)
+
+    def _plugin(self, number: int, shared: set[str]) -> str:
+        """Write a module of a computed name that reads on import; return its use."""
+        file = self.draw.choice(self.files)
+        text = f"VALUE = {self._read(file)}\n"
+        self.made.write(f"plugin{number}.py", START + text)
+        shared.add(file)
+        return f'total += import_module("plug" + "in%d" % {number}).VALUE'
 
     def _entry(self, number: int, head: str, lines: list[str]) -> str:
         body = "\n    ".join(lines)

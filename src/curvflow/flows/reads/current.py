@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from glob import glob
+from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
-from curvflow.errors import StudyError
+from curvflow.flows.reads.hook import VARIABLE
+from curvflow.flows.reads.ledgers import CHANGING, look
 from curvflow.flows.reads.places import (
     Sight,
+    Stat,
     path_of,
     portable_name,
     stat_of,
-    value_digest,
 )
-from curvflow.flows.reads.windows import Observed, files, look, sources, variables
+from curvflow.flows.reads.windows import Observed, files, sources, variables
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.schemas.study.stage import Stage
 
@@ -45,20 +46,44 @@ class Outdated:
 
 
 class CurrentReads:
-    """The files and variables of one plan, each looked at once."""
+    """The files and variables of one plan, as they were when it was made.
+
+    A declared one that is another when a result is published changed meanwhile, so
+    nobody can tell with which content the result was computed.
+    """
 
     def __init__(self, folder: Path, stages: Mapping[str, Stage]) -> None:
-        """Look for files relative to the study's folder.
-
-        Raises:
-            StudyError: a stage declares files that are not there.
-        """
+        """Look for files relative to the study's folder."""
         self._folder = str(folder.resolve())
+        self._stages = stages
         self._sights: dict[str, Sight] = {}
-        self._stats: dict[str, Any] = {}
+        self._stats: dict[str, Stat | None] = {}
+        self._names: dict[str, str] = {}
         self._known: dict[tuple[int, str], tuple[Any, tuple[Outdated, ...]]] = {}
         self._files = {name: self._declared(stage) for name, stage in stages.items()}
         self._variables = {name: stage.env for name, stage in stages.items()}
+        for name in {name for names in self._files.values() for name in names}:
+            self._stat(name)
+        self._values = {
+            name: look(f"{VARIABLE}{name}").digest or ""
+            for name in {name for names in self._variables.values() for name in names}
+        }
+
+    def check(self, stages: Iterable[str]) -> None:
+        """Check that the files are there that some stages declare.
+
+        Raises:
+            StudyError: a pattern matches none.
+        """
+        for stage in map(self._stages.__getitem__, stages):
+            for number, pattern in enumerate(stage.files):
+                if not self._matches(pattern):
+                    raise stage.error(("files", number), *_no_file(pattern))
+
+    def begin(self, stages: Iterable[str]) -> None:
+        """Read the files that stages declare, before their nodes are computed."""
+        for name in dict.fromkeys(n for stage in stages for n in self._files[stage]):
+            self._sight(name)
 
     def outdated(self, stage: str, receipt: Receipt) -> tuple[Outdated, ...]:
         """Return what a result of a stage stood on that is another by now."""
@@ -76,21 +101,29 @@ class CurrentReads:
         recorded = reads.get("files", {})
         for name, entry in recorded.items():
             yield from self._of_file(name, entry)
-        for name in self._files[stage]:
-            if name not in recorded:
-                yield Outdated("file", name, "declared since", None, self._digest(name))
+        yield from self._undeclared_before(stage, recorded)
         values = reads.get("env", {})
         for name, old in values.items():
-            if (new := value_digest(name, os.environ.get(name))) != old:
+            if (new := look(f"{VARIABLE}{name}").digest) != old:
                 yield Outdated("variable", name, "has another value", old, new)
         for name in self._variables[stage]:
             if name not in values:
                 yield Outdated("variable", name, "declared since")
 
+    def _undeclared_before(
+        self, stage: str, recorded: Collection[str]
+    ) -> Iterator[Outdated]:
+        """Yield files that patterns match since, and patterns that match none."""
+        for name in self._files[stage]:
+            if name not in recorded:
+                text = "matches `files` since"
+                yield Outdated("file", name, text, None, self._digest(name))
+        for pattern in self._stages[stage].files:
+            if pattern not in recorded and not self._matches(pattern):
+                yield Outdated("file", pattern, "is matched by none")
+
     def _of_file(self, name: str, entry: Sequence[Any] | None) -> Iterator[Outdated]:
-        if name not in self._stats:
-            self._stats[name] = stat_of(path_of(name, self._folder))
-        stat = self._stats[name]
+        stat = self._stat(name)
         if entry is None:
             if stat is not None:
                 yield Outdated("file", name, "is there by now", None, "")
@@ -101,26 +134,50 @@ class CurrentReads:
         elif old == "":
             yield Outdated("file", name, "changed while it was read")
         elif list(stat) != before and (new := self._digest(name)) != old:
-            yield Outdated("file", name, f"content {old[:12]} -> {new[:12]}", old, new)
+            text = f"content {old[:12]} -> {new[:12]}"
+            if name.endswith("/"):
+                text = "the names in it changed"
+            yield Outdated("file", name, text, old, new)
+
+    def _stat(self, name: str) -> Stat | None:
+        if name not in self._stats:
+            self._stats[name] = stat_of(path_of(name, self._folder))
+        return self._stats[name]
 
     def _digest(self, name: str) -> str:
         return self._sight(name).digest or ""
 
     def _sight(self, name: str) -> Sight:
         if name not in self._sights:
-            self._sights[name] = look(path_of(name, self._folder))
+            self._sights[name] = look(path_of(name, self._folder), self._stat(name))
         return self._sights[name]
 
     def _declared(self, stage: Stage) -> tuple[str, ...]:
         """Return the files that the patterns of a stage's `files:` match."""
-        names: dict[str, None] = {}
-        for number, pattern in enumerate(stage.files):
-            whole = os.path.join(self._folder, os.path.expanduser(pattern))
-            found = sorted(p for p in glob(whole, recursive=True) if os.path.isfile(p))
-            if not found:
-                raise _no_file(stage, number, pattern)
-            names |= {portable_name(p, self._folder): None for p in found}
-        return tuple(names)
+        paths = (path for pattern in stage.files for path in self._matches(pattern))
+        return tuple(dict.fromkeys(map(self._name, paths)))
+
+    def _matches(self, pattern: str) -> list[str]:
+        whole = os.path.join(escape(self._folder), os.path.expanduser(pattern))
+        return sorted(p for p in glob(whole, recursive=True) if os.path.isfile(p))
+
+    def _name(self, path: str) -> str:
+        if path not in self._names:
+            self._names[path] = portable_name(path, self._folder)
+        return self._names[path]
+
+    def _since_the_plan(self, name: str) -> Sight:
+        """Return a declared file; as changing if it is not what the plan had."""
+        then = self._sight(name)
+        if stat_of(path_of(name, self._folder)) == self._stat(name):
+            return then
+        now = look(path_of(name, self._folder))
+        return now if now.digest == then.digest else Sight(then.stat, CHANGING)
+
+    def _value(self, name: str) -> str:
+        """Return the digest of a declared variable; `CHANGING` if it has another."""
+        then = self._values[name]
+        return then if look(f"{VARIABLE}{name}").digest == then else CHANGING
 
     def are_declared(self, stages: Iterable[str]) -> bool:
         """Return whether some stage declares files or variables."""
@@ -138,16 +195,20 @@ class CurrentReads:
         """
         names = [name for stage in stages for name in self._files[stage]]
         within = tuple(f"{path}/" for path in apart)
-        seen = {name: self._sight(name) for name in names} | {
-            portable_name(path, self._folder): sight
+        seen = {
+            self._name(path): sight
             for path, sight in files(observed.sights).items()
             if path not in apart and not path.startswith(within)
         }
+        for name in names:
+            declared_as = self._since_the_plan(name)
+            same = seen.setdefault(name, declared_as).digest == declared_as.digest
+            seen[name] = seen[name] if same else Sight(declared_as.stat, CHANGING)
         read = variables(observed.sights)
         declared = {name for stage in stages for name in self._variables[stage]}
-        values = {n: value_digest(n, os.environ.get(n)) for n in declared} | {
-            n: digest for n, digest in read.items() if n in declared
-        }
+        values = {n: self._value(n) for n in declared}
+        for name in declared & read.keys():
+            values[name] = values[name] if read[name] == values[name] else CHANGING
         return _without_empty(
             {
                 "files": {n: _entry(seen[n]) for n in sorted(seen)},
@@ -168,7 +229,8 @@ def in_words(reads: Mapping[str, Any] | None) -> Iterator[str]:
             yield f"looked for {name}, which was not there"
         else:
             yield f"read {name}, content {entry[0][:12] or 'changing meanwhile'}"
-    yield from (f"used the variable {name}" for name in reads.get("env", ()))
+    for name in reads.get("env", ()):
+        yield f"used the variable {name}, whose value counts, as it is declared"
     for name in reads.get("undeclared", ()):
         yield f"used the variable {name}, which is not declared"
     yield from (f"used {name}" for name in reads.get("sources", ()))
@@ -180,7 +242,9 @@ def blind_spots(reads: Mapping[str, Any] | None) -> Iterator[str]:
     if reads.get("observed") is False:
         yield "what code of yours read was not recorded"
     for name in reads.get("unseen", ()):
-        yield f"nobody saw what {name} read, for it was imported before"
+        is_module = " " not in name
+        told = f"what {name} read, for it was imported before" if is_module else name
+        yield f"nobody saw {told}"
 
 
 def warnings(reads: Mapping[str, Any]) -> list[str]:
@@ -212,7 +276,11 @@ def _without_empty(record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if value}
 
 
-def _no_file(stage: Stage, number: int, pattern: str) -> StudyError:
-    message = f"expected a file, or a pattern of some, got '{pattern}', which none has"
-    hint = "Paths are relative to the study file's folder."
-    return stage.error(("files", number), message, hint)
+def _no_file(pattern: str) -> tuple[str, str]:
+    """Return what is wrong with a pattern that matches nothing, and the remedy."""
+    reason = f"expected a file, or a pattern of some, got '{pattern}', which none has"
+    every = f"{pattern.rstrip('/')}/**"
+    return reason, (
+        "Paths are relative to the study file's folder. A folder is no file: "
+        f"'{every}' means all files in one."
+    )

@@ -8,21 +8,30 @@ unless the stack says that this package, Dask or a server did it.
 
 from __future__ import annotations
 
+import builtins
 import dis
+import importlib._bootstrap
 import os
+import random
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import wraps
+from importlib.util import resolve_name
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from curvflow.flows.reads.places import (
     Sight,
+    content_digest,
     is_skipped,
+    is_temporary,
+    is_users,
     names_digest,
     origin,
+    physical,
     source_of,
     stat_of,
     value_digest,
@@ -32,6 +41,7 @@ from curvflow.flows.reads.places import (
 SERVERS = ("distributed", "prefect", "tornado", "ipykernel", "IPython", "zmq")
 IMPORTLIB = "importlib._bootstrap"
 FILE_LOADER = "importlib._bootstrap_external"
+FINDERS = (FILE_LOADER, "importlib.metadata", "importlib_metadata", "pkgutil")
 
 VARIABLE, SOURCE = "variable:", "source:"
 NETWORK, PROCESS = f"{SOURCE}network", f"{SOURCE}process"
@@ -45,11 +55,25 @@ class Callers:
         modules: names of the modules whose functions run.
         importing: those that are being imported.
         is_computed: a module is imported by a name that no import statement says.
+        is_installed: it is done by an installed module while it is imported.
     """
 
     modules: set[str] = field(default_factory=set)
     importing: set[str] = field(default_factory=set)
     is_computed: bool = False
+    is_installed: bool = False
+
+
+class Importing(NamedTuple):
+    """A place that imports a module.
+
+    Attributes:
+        importer: the module whose body does it; empty in a function.
+        is_computed: the name of the module is computed.
+    """
+
+    importer: str
+    is_computed: bool
 
 
 class Eye(Protocol):
@@ -61,8 +85,14 @@ class Eye(Protocol):
     def note(self, name: str, sight: Sight, callers: Callers) -> None:
         """Take down what was read."""
 
-    def written(self, path: str, *, anew: bool) -> None:
-        """Take down a file that is written, `anew` if what it held is not read."""
+    def written(self, name: str, before: Sight, *, anew: bool) -> None:
+        """Take down what is written, `anew` if nothing remains of what it held."""
+
+    def imported(self, modules: list[str], how: Importing, callers: Callers) -> None:
+        """Take down modules of a user's that are imported, loaded before or not."""
+
+    def failed(self, error: Exception) -> None:
+        """Take down that something could not be taken down."""
 
 
 _eyes: tuple[Eye, ...] = ()
@@ -70,106 +100,160 @@ _lock = threading.Lock()
 _busy = threading.local()
 _is_installed = False
 
+# Files of modules as they were when these were loaded.
+loaded: dict[str, Sight] = {}
+# Temporary files and folders that this process has made.
+_made: set[str] = set()
+
 
 @contextmanager
 def looking(eye: Eye) -> Iterator[None]:
     """Let a window see what the process does until the block ends."""
+    open_eye(eye)
+    try:
+        yield
+    finally:
+        close_eye(eye)
+
+
+def open_eye(eye: Eye) -> None:
+    """Let a window see what the process does."""
     global _eyes, _is_installed
     with _lock:
         if not _is_installed:
             sys.addaudithook(_heard)
             _is_installed = True
         if not _eyes:
-            _patches.enter_context(_variables_told())
-            _patches.enter_context(_seeds_told())
+            for told in _TOLD:
+                _patches.enter_context(told())
         _eyes = (*_eyes, eye)
-    try:
-        yield
-    finally:
-        with _lock:
-            _eyes = tuple(other for other in _eyes if other is not eye)
-            if not _eyes:
-                _patches.close()
+
+
+def close_eye(eye: Eye) -> None:
+    """Let a window see no more."""
+    global _eyes
+    with _lock:
+        _eyes = tuple(other for other in _eyes if other is not eye)
+        if not _eyes:
+            _patches.close()
 
 
 _patches = ExitStack()
 
 
 def _heard(event: str, args: tuple[Any, ...]) -> None:
-    if _eyes and event in _EVENTS and not getattr(_busy, "is_set", False):
-        _quietly(_EVENTS[event], args)
+    if _eyes and event in _EVENTS:
+        _quietly(_EVENTS[event], sys._getframe(1), *args)
 
 
-def _quietly(note: Callable[..., None], args: tuple[Any, ...]) -> None:
+def _quietly(note: Callable[..., None], *args: Any) -> None:
     """Take something down; what goes wrong here is no fault of the user's call."""
+    if getattr(_busy, "is_set", False):
+        return
     _busy.is_set = True
     try:
         note(*args)
-    except Exception:  # an audit hook that raises ends what it hears of
-        pass
+    except Exception as error:  # an audit hook that raises ends what it hears of
+        for eye in _eyes:
+            eye.failed(error)
     finally:
         _busy.is_set = False
 
 
-def _opened(path: Any, mode: Any = None, flags: int = 0) -> None:
+def _opened(frame: FrameType, path: Any, _: Any = None, flags: int = 0) -> None:
     name = "" if isinstance(path, int) else _absolute(path)
-    callers = _callers() if name else None
+    callers = _callers(frame) if name else None
     if callers is None:
         return
+    if flags & os.O_EXCL:
+        _make(name)
+    before = Sight(stat_of(name))
     access = flags & os.O_ACCMODE
-    anew = access == os.O_WRONLY or flags & (os.O_CREAT | os.O_TRUNC) != 0
+    is_new = flags & os.O_TRUNC != 0 or (flags & os.O_CREAT and before.stat is None)
+    if access != os.O_WRONLY and not (access == os.O_RDWR and is_new):
+        _read(name, before, callers, frame)
     if access != os.O_RDONLY:
-        _written(name, anew=anew)
-    if access == os.O_RDONLY or not anew:
-        _read(name, callers, is_import=_is_import(sys._getframe(3)))
+        for eye in _eyes:
+            eye.written(name, before, anew=bool(is_new))
 
 
-def _read(name: str, callers: Callers, *, is_import: bool) -> None:
-    if is_import:
+def _read(name: str, sight: Sight, callers: Callers, frame: FrameType) -> None:
+    if frame.f_globals.get("__name__") == FILE_LOADER:
+        source = source_of(name)
+        if source != name:
+            name, sight = source, Sight(stat_of(source))
+        loaded[name] = sight
         if not callers.is_computed:
-            return  # the text says so, and a fingerprint follows it
-        name = source_of(name)
-    stat = stat_of(name)
-    is_other = os.path.isdir(name) or (stat is None and os.path.exists(name))
-    if not is_other:  # than a file, or none
-        _note(name, Sight(stat), callers)
+            return  # what follows the import, or the text, counts it
+    is_other = sight.stat is None and os.path.exists(name)
+    if not is_other and not os.path.isdir(name):
+        _note(name, sight, callers)
 
 
-def _listed(path: Any = None, *_: Any) -> None:
+def _listed(frame: FrameType, path: Any = None, *_: Any) -> None:
     name = None if isinstance(path, int) else _absolute("." if path is None else path)
-    frame = sys._getframe(3)
-    if name and not _is_import(frame) and (callers := _callers()) is not None:
+    seeks_modules = frame.f_globals.get("__name__") in FINDERS
+    if not name or seeks_modules or (callers := _callers(frame)) is None:
+        return
+    if not callers.is_installed:  # as it seeks its own
         _note(f"{name}/", Sight(stat_of(name), names_digest(name)), callers)
 
 
-def _renamed(source: Any, target: Any, *_: Any) -> None:
-    if name := _absolute(target):
-        _written(name, anew=True)
+def _linked(frame: FrameType, source: Any, target: Any, *_: Any) -> None:
+    """Count a file that gets another name as read, as the name may be read."""
+    name, other = _absolute(source), _absolute(target)
+    callers = _callers(frame) if name or other else None
+    if callers is None:
+        return
+    stat = stat_of(name) if name and not os.path.isdir(name) else None
+    if stat is not None:  # its time changes with its names, so its content counts now
+        _note(name, Sight(stat, content_digest(name, stat)), callers)
+    for eye in _eyes if other else ():
+        eye.written(other, Sight(stat_of(other)), anew=True)
 
 
-def _connected(database: Any, *_: Any) -> None:
-    text = os.fsdecode(database)
+def _made_folder(frame: FrameType, path: Any, *_: Any) -> None:
+    name = os.path.abspath(os.fsdecode(path))
+    if not os.path.exists(name) and _callers(frame) is not None:
+        _make(name)
+
+
+def _make(name: str) -> None:
+    # Threads that are followed when a call is over make nothing of its own.
+    if is_temporary(name) and any(eye.frames for eye in _eyes):
+        _made.add(name)
+
+
+def _connected(frame: FrameType, database: Any, *_: Any) -> None:
+    text, options = os.fsdecode(database), ""
     if text.startswith("file:"):
-        text = text.removeprefix("file:").partition("?")[0]
+        text, _mark, options = text.removeprefix("file:").partition("?")
     if text and text != ":memory:":
-        _opened(text, None, os.O_RDWR)
+        is_fixed = "mode=ro" in options
+        _opened(frame, text, None, 0 if is_fixed else os.O_RDWR | os.O_CREAT)
 
 
-def _went_out(*_: Any) -> None:
-    if (callers := _callers()) and callers.modules | callers.importing:
-        _note(NETWORK, Sight(), callers)
+def _went_out(frame: FrameType, *_: Any) -> None:
+    _used(frame, NETWORK)
 
 
-def _started(*_: Any) -> None:
-    if (callers := _callers()) and callers.modules | callers.importing:
-        _note(PROCESS, Sight(), callers)
+def _started(frame: FrameType, *_: Any) -> None:
+    _used(frame, PROCESS)
+
+
+def _used(frame: FrameType | None, source: str) -> None:
+    callers = _callers(frame)
+    if callers and callers.modules | callers.importing and not callers.is_installed:
+        _note(source, Sight(), callers)
 
 
 _EVENTS: dict[str, Callable[..., None]] = {
     "open": _opened,
     "os.listdir": _listed,
     "os.scandir": _listed,
-    "os.rename": _renamed,
+    "os.rename": _linked,
+    "os.link": _linked,
+    "os.mkdir": _made_folder,
     "sqlite3.connect": _connected,
     **dict.fromkeys(("socket.connect", "socket.getaddrinfo"), _went_out),
     **dict.fromkeys(
@@ -181,8 +265,16 @@ _EVENTS: dict[str, Callable[..., None]] = {
 
 def _absolute(path: Any) -> str:
     """Return an absolute path; empty for what is never a user's data."""
-    name = os.path.abspath(os.fsdecode(path))
-    return "" if is_skipped(name) else name
+    name = physical(os.fsdecode(path))
+    return "" if is_skipped(name) or _is_made(name) else name
+
+
+def _is_made(name: str) -> bool:
+    """Return whether this process has made a temporary file, or a folder it is in."""
+    if not _made or not is_temporary(name):
+        return False
+    parts = name.split("/")
+    return any("/".join(parts[:end]) in _made for end in range(2, len(parts) + 1))
 
 
 def _note(name: str, sight: Sight, callers: Callers) -> None:
@@ -190,25 +282,16 @@ def _note(name: str, sight: Sight, callers: Callers) -> None:
         eye.note(name, sight, callers)
 
 
-def _written(name: str, *, anew: bool) -> None:
-    for eye in _eyes:
-        eye.written(name, anew=anew)
-
-
-def _is_import(frame: FrameType) -> bool:
-    return frame.f_globals.get("__name__") == FILE_LOADER
-
-
-def _callers() -> Callers | None:
-    """Return the user's code on this stack; None where none of it has to do with it.
+def _callers(frame: FrameType | None) -> Callers | None:
+    """Return the user's code on a stack; None where none of it has to do with it.
 
     In a thread that the user's code has started, what is imported is told by the
     window's own thread.
     """
     here = threading.get_ident()
-    ends = {frame for eye in _eyes for frame in eye.frames}
+    ends = {end for eye in _eyes for end in eye.frames}
     callers = Callers()
-    if not _walk(sys._getframe(2), ends, callers):
+    if not _walk(frame, ends, callers):
         return None
     threads = {eye.thread for eye in _eyes}
     if here not in threads:
@@ -220,33 +303,41 @@ def _callers() -> Callers | None:
 
 def _walk(frame: FrameType | None, ends: set[FrameType], callers: Callers) -> bool:
     """Go up a stack to a window; False if it is none of the user's business."""
-    below, serves = "", False
+    below, serves, is_ours = "", False, False
     while frame is not None and frame not in ends:
         name = str(frame.f_globals.get("__name__", ""))
         whose = origin(frame.f_code.co_filename)
-        if whose == "curvflow" and not callers.modules | callers.importing:
-            if not name.startswith(("curvflow.tasks", __name__)):
-                return False
+        is_body = frame.f_code.co_name == "<module>"
+        if whose == "curvflow":
+            is_ours |= not name.startswith(("curvflow.tasks", __name__))
         elif whose == "user":
-            is_body = frame.f_code.co_name == "<module>"
             (callers.importing if is_body else callers.modules).add(name)
+        elif is_body and not callers.modules | callers.importing:
+            callers.is_installed = True
         serves |= name.partition(".")[0] in SERVERS
         if below.startswith(IMPORTLIB) and not name.startswith(IMPORTLIB):
             callers.is_computed |= whose != "curvflow" and not _is_statement(frame)
         below, frame = name, frame.f_back
-    return not serves or bool(callers.modules | callers.importing)
+    return bool(callers.modules | callers.importing) or not (serves or is_ours)
 
 
 def serves() -> bool:
     """Return whether another thread of this process runs a server or its client."""
-    here = threading.get_ident()
-    for thread, frame in sys._current_frames().items():
-        above: FrameType | None = frame if thread != here else None
-        while above is not None:
-            name = str(above.f_globals.get("__name__", ""))
-            if name.partition(".")[0] in SERVERS:
-                return True
-            above = above.f_back
+    here = threading.current_thread()
+    return any(thread is not here for thread in server_threads())
+
+
+def server_threads() -> list[threading.Thread]:
+    """Return the threads of this process that run a server or its client."""
+    frames = sys._current_frames()
+    return [t for t in threading.enumerate() if _is_server(frames.get(t.ident or 0))]
+
+
+def _is_server(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).partition(".")[0] in SERVERS:
+            return True
+        frame = frame.f_back
     return False
 
 
@@ -263,60 +354,179 @@ def _is_statement(frame: FrameType) -> bool:
 
 
 @contextmanager
-def _variables_told() -> Iterator[None]:
-    """Have each variable noted that a user's code reads from `os.environ`."""
-    environ: Any = os.environ
-    encode = environ.encodekey
-
-    def told(key: str) -> Any:
-        reads = sys._getframe(1).f_code.co_name == "__getitem__"
-        if reads and not getattr(_busy, "is_set", False):
-            _quietly(_read_variable, (key, sys._getframe(2)))
-        return encode(key)
-
-    environ.encodekey = told
+def _replaced(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
+    """Replace a function by one around it, if there is such."""
+    before = getattr(owner, name, None)
+    if before is None:
+        yield
+        return
+    setattr(owner, name, wrap(before))
     try:
         yield
     finally:
-        environ.encodekey = encode
+        setattr(owner, name, before)
+
+
+@contextmanager
+def _imports_told() -> Iterator[None]:
+    """Have the imports noted of modules that are loaded already: no event tells."""
+
+    def statement(real: Any) -> Any:
+        def told(
+            name: str,
+            globals: Any = None,  # as Python names it
+            locals: Any = None,
+            fromlist: Any = (),
+            level: int = 0,
+        ) -> Any:
+            module = real(name, globals, locals, fromlist, level)
+            _quietly(_stated, name, globals, fromlist, level, sys._getframe(1))
+            return module
+
+        return told
+
+    def computed(real: Any) -> Any:
+        def told(name: str, package: Any = None, level: int = 0) -> Any:
+            module = real(name, package, level)
+            whole = resolve_name("." * level + name, package) if level else name
+            _quietly(_imported, [whole], sys._getframe(1), True)
+            return module
+
+        return told
+
+    with (
+        _replaced(builtins, "__import__", statement),
+        # `import_module`, under whatever name, calls it.
+        _replaced(importlib._bootstrap, "_gcd_import", computed),
+    ):
+        yield
+
+
+def _stated(
+    name: str, scope: Any, members: Any, level: int, frame: FrameType | None
+) -> None:
+    if level:
+        package = scope.get("__package__") or scope["__spec__"].parent
+        name = resolve_name("." * level + name, package)
+    inner = [f"{name}.{member}" for member in members or ()]
+    if frame is not None:
+        _imported([name, *inner], frame, not _is_statement(frame))
+
+
+def _imported(names: list[str], frame: FrameType, is_computed: bool) -> None:
+    modules = [name for name in names if is_users(name)]
+    if modules and (callers := _callers(frame)) is not None:
+        is_body = frame.f_code.co_name == "<module>"
+        importer = str(frame.f_globals.get("__name__", "")) if is_body else ""
+        for eye in _eyes:
+            eye.imported(modules, Importing(importer, is_computed), callers)
+
+
+@contextmanager
+def _variables_told() -> Iterator[None]:
+    """Have each variable noted that a user's code reads from `os.environ`, or sets."""
+
+    def wrap(encode: Any) -> Any:
+        def told(key: Any) -> Any:
+            frame = sys._getframe(1)
+            if frame.f_code.co_name == "__getitem__":
+                _quietly(_read_variable, os.fsdecode(key), frame.f_back)
+            elif frame.f_code.co_name in ("__setitem__", "__delitem__"):
+                _quietly(_set_variable, os.fsdecode(key))
+            return encode(key)
+
+        return told
+
+    with (
+        _replaced(os.environ, "encodekey", wrap),
+        _replaced(os.environb, "encodekey", wrap),
+    ):
+        yield
+
+
+# Python's own, which read a variable for their caller; copying all of them names none.
+READERS = (
+    "get",
+    "getenv",
+    "getenvb",
+    "__contains__",
+    "setdefault",
+    "pop",
+    "expandvars",
+)
 
 
 def _read_variable(key: str, frame: FrameType | None) -> None:
-    # `get`, `getenv` and `in` are Python's; copying all of it names none.
-    while frame is not None and frame.f_code.co_name in (
-        "get",
-        "getenv",
-        "__contains__",
-    ):
+    while frame is not None and frame.f_code.co_name in READERS:
         frame = frame.f_back
     if frame is None or origin(frame.f_code.co_filename) != "user":
         return
-    if (callers := _callers()) is not None:
+    if (callers := _callers(frame)) is not None:
         value = os.environ.get(key)
         _note(f"{VARIABLE}{key}", Sight(None, value_digest(key, value)), callers)
 
 
+def _set_variable(key: str) -> None:
+    before = Sight(None, value_digest(key, os.environ.get(key)))
+    for eye in _eyes:
+        eye.written(f"{VARIABLE}{key}", before, anew=True)
+
+
 @contextmanager
 def _seeds_told() -> Iterator[None]:
-    """Have NumPy's generators noted that a user's code makes without a seed."""
-    generators: Any = getattr(sys.modules.get("numpy.random"), "bit_generator", None)
-    drawn = getattr(generators, "randbits", None)
-    if drawn is None:
+    """Have generators noted that a user's code makes, or seeds, without a seed."""
+
+    def drawn(real: Any) -> Any:
+        def told(bits: int) -> int:
+            _quietly(_used, sys._getframe(1), f"{SOURCE}numpy.random without a seed")
+            return int(real(bits))
+
+        return told
+
+    def seeded(source: str, first: int) -> Callable[[Any], Any]:
+        def wrap(real: Any) -> Any:
+            @wraps(real)
+            def told(*args: Any, **options: Any) -> Any:
+                if all(seed is None for seed in (*args[first:], *options.values())):
+                    _quietly(_unseeded, sys._getframe(1), source)
+                return real(*args, **options)
+
+            return told
+
+        return wrap
+
+    bits = getattr(sys.modules.get("numpy.random"), "bit_generator", None)
+    with (
+        _replaced(bits, "randbits", drawn),
+        _replaced(random, "seed", seeded("random", 0)),
+        _replaced(random.Random, "seed", seeded("random", 1)),
+        _replaced(sys.modules.get("torch"), "seed", seeded("torch", 0)),
+    ):
         yield
-        return
 
-    def told(bits: int) -> int:
-        if not getattr(_busy, "is_set", False):
-            _quietly(_drew, ())
-        return int(drawn(bits))
 
-    generators.randbits = told
-    try:
+def _unseeded(frame: FrameType, source: str) -> None:
+    # A generator seeds itself when it is made.
+    caller = frame.f_back if frame.f_code.co_name == "__init__" else frame
+    if caller is not None and origin(caller.f_code.co_filename) == "user":
+        _used(caller, f"{SOURCE}{source} without a seed")
+
+
+@contextmanager
+def _processes_told() -> Iterator[None]:
+    """Have processes noted that `multiprocessing` starts: no event tells."""
+
+    def wrap(real: Any) -> Any:
+        @wraps(real)
+        def told(self: Any) -> None:
+            _quietly(_started, sys._getframe(1))
+            real(self)
+
+        return told
+
+    module = sys.modules.get("multiprocessing.process")
+    with _replaced(getattr(module, "BaseProcess", None), "start", wrap):
         yield
-    finally:
-        generators.randbits = drawn
 
 
-def _drew() -> None:
-    if (callers := _callers()) and callers.modules | callers.importing:
-        _note(f"{SOURCE}numpy.random without a seed", Sight(), callers)
+_TOLD = (_imports_told, _variables_told, _seeds_told, _processes_told)

@@ -7,24 +7,27 @@ relative to the study's folder, or begin at the home folder.
 from __future__ import annotations
 
 import os
+import re
 import site
 import sys
 import sysconfig
 import time
+from collections.abc import Collection
 from functools import cache
 from hashlib import file_digest, sha256
 from importlib.util import source_from_cache
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
+from tempfile import gettempdir
 from typing import Literal, NamedTuple
 
 PACKAGE = str(Path(__file__).parents[2])
 # The machine's own; what they hold is no data of a study.
 SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/usr/share", "/usr/lib", "/lib")
 IN_MEMORY = "/dev/shm/"  # where users do keep data
-# Compiled by PyTorch on the way, from code that counts by itself.
-COMPILED = ("/torchinductor_", "/.triton/")
 USER = "$USER"
+# The folder of tables and figures, and the file that lists them.
+RESULTS, MANIFEST = "results", ".written.json"
 
 # Size, time of the content, time of the entry, inode.
 Stat = tuple[int, int, int, int]
@@ -44,6 +47,16 @@ class Sight(NamedTuple):
     digest: str | None = None
 
 
+def _is_shared(prefix: Path) -> bool:
+    """Return whether Python is installed where anything else may be.
+
+    As in /usr, or in the folder of a project.
+    """
+    if len(prefix.parts) <= 2:
+        return True
+    return any(next(prefix.glob(f"*.{end}"), None) for end in ("py", "yaml", "toml"))
+
+
 @cache
 def _installed() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
@@ -53,7 +66,7 @@ def _installed() -> tuple[str, ...]:
         os.path.join(prefix, inner)
         for prefix in {sys.prefix, sys.base_prefix}
         for inner in ("lib", "lib64", "bin", "etc", "share")
-        if len(Path(prefix).parts) > 2  # not /usr, where anything may be
+        if not _is_shared(Path(prefix))
     ]
     links = [os.path.realpath(name) for name in named]
     return tuple({f"{name.rstrip('/')}/" for name in (*named, *links)})
@@ -72,11 +85,49 @@ def origin(file: str) -> Origin:
     return "python" if file.startswith(_installed()) else "user"
 
 
+def is_users(module: str) -> bool:
+    """Return whether a module is loaded, from a file of a user's."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return file is not None and origin(file) == "user"
+
+
 def is_skipped(path: str) -> bool:
     """Return whether a path is Python's, this package's, or the system's."""
     if path.startswith((*_SKIPPED, *_installed(), f"{PACKAGE}/")):
         return not path.startswith(IN_MEMORY)
-    return any(part in path for part in COMPILED)
+    return path.startswith(_compiled())
+
+
+# Folders of what PyTorch compiles on the way, from code that counts by itself.
+@cache
+def _compiled() -> tuple[str, ...]:
+    return f"{gettempdir()}/torchinductor_", f"{_home() or gettempdir()}/.triton/"
+
+
+def is_temporary(path: str) -> bool:
+    """Return whether a path is in a folder of temporary files, and in no project."""
+    if not path.startswith((f"{gettempdir()}/", IN_MEMORY)):
+        return False
+    return not any(_is_in(path, entry) for entry in sys.path if entry)
+
+
+def physical(path: str) -> str:
+    """Return an absolute path whose `..` mean what they do where links are followed."""
+    name = os.path.abspath(path)
+    if ".." not in path.split("/"):
+        return name
+    before, _, after = path.rpartition("../")
+    if not after or after == path:
+        return os.path.realpath(path)
+    real = os.path.join(os.path.realpath(f"{before}.."), after)
+    return name if _is_same(name, real) else os.path.abspath(real)
+
+
+def _is_same(path: str, other: str) -> bool:
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return False
 
 
 def source_of(path: str) -> str:
@@ -100,14 +151,27 @@ def stat_of(path: str) -> Stat | None:
     return seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino
 
 
-def names_digest(folder: str) -> str:
-    """Return the digest of the names in a folder; hidden ones do not count."""
+def names_digest(folder: str, without: Collection[str] = ()) -> str:
+    """Return the digest of the names in a folder.
+
+    Hidden ones do not count, nor tables and figures that this package has written.
+    """
     try:
         names = sorted(os.listdir(folder))
     except OSError:
         return ""
-    kept = [n for n in names if not n.startswith((".", "__pycache__"))]
+    kept = [
+        name
+        for name in names
+        if not name.startswith((".", "__pycache__"))
+        and name not in without
+        and not (name == RESULTS and _is_made_here(os.path.join(folder, name)))
+    ]
     return sha256("\0".join(kept).encode(errors="surrogateescape")).hexdigest()
+
+
+def _is_made_here(folder: str) -> bool:
+    return next(Path(folder).glob(f"*/{MANIFEST}"), None) is not None
 
 
 def value_digest(name: str, value: str | None) -> str:
@@ -153,23 +217,49 @@ def portable_name(path: str, folder: str) -> str:
     Relative to the study's folder; but from the home folder on, as `~/...`, where the
     way from one to the other would name it.
     """
-    home = str(Path.home())
+    home = _home()
     name = os.path.relpath(path, folder)
-    if _is_in(path, home) and not _is_in(os.path.commonpath([path, folder]), home):
-        name = f"~/{os.path.relpath(path, home)}"
-    user = os.path.basename(home)
-    parts = [USER if part == user else part for part in name.split("/")]
+    is_below = not name.startswith("../") and name != ".."
+    if home and _is_in(path, home) and not _is_in(_common(path, folder), home):
+        parts = ["~", *map(_escaped, os.path.relpath(path, home).split("/"))]
+    else:
+        parts = [_escaped(part) for part in name.split("/")]
+        parts[:1] = [".", "~"] if parts[0] == "~" else parts[:1]
+    if not is_below:
+        user = os.path.basename(home)
+        parts = [USER if part == user else part for part in parts]
     return "/".join(parts) + ("/" if path.endswith("/") else "")
 
 
 def path_of(name: str, folder: str) -> str:
     """Return the absolute path that a name in a store stands for."""
-    home = Path.home()
-    parts = [home.name if part == USER else part for part in name.split("/")]
+    home = _home()
+    parts = [
+        os.path.basename(home) if part == USER else _ESCAPED.sub(r"\1", part)
+        for part in name.split("/")
+    ]
     if parts[0] == "~":
-        parts[0] = str(home)
+        parts[0] = home or "~"
     path = os.path.normpath(os.path.join(folder, *parts))
     return f"{path}/" if name.endswith("/") else path
+
+
+# A folder that is named as what stands for the user has one sign more.
+_ESCAPED = re.compile(r"^\$(\$+USER)$")
+
+
+def _escaped(part: str) -> str:
+    return f"${part}" if re.fullmatch(r"\$+USER", part) else part
+
+
+def _common(path: str, folder: str) -> str:
+    return os.path.commonpath([path, folder])
+
+
+def _home() -> str:
+    """Return the user's folder; empty if the system knows none."""
+    home = os.path.expanduser("~")
+    return "" if home == "~" else home.rstrip("/")
 
 
 def _is_in(path: str, folder: str) -> bool:

@@ -1,51 +1,60 @@
-"""Windows: what a user's code read in one call, and what its modules hold from before.
-
-A module is imported once per process, and a memo reads a file once. So what was read
-while a module was imported counts for whoever reaches it, and so does what was read by
-a call that left something in the module: a global bound again, a longer dictionary, a
-fuller `functools.cache`.
-"""
+"""Windows: what a user's code read in one call."""
 
 from __future__ import annotations
 
 import os
-import random
 import re
 import sys
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import _lru_cache_wrapper
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from types import FrameType, FunctionType, MethodType, ModuleType
-from typing import Any
-from zlib import crc32
+from types import FrameType
 
-import numpy as np
-
-from curvflow.flows.reads.hook import SOURCE, VARIABLE, Callers, looking, serves
+from curvflow.flows.reads import ledgers
+from curvflow.flows.reads.background import background
+from curvflow.flows.reads.chance import generators, moved
+from curvflow.flows.reads.hook import (
+    SOURCE,
+    VARIABLE,
+    Callers,
+    Importing,
+    loaded,
+    looking,
+)
+from curvflow.flows.reads.ledgers import (
+    CHANGING,
+    Assigned,
+    Sights,
+    assigned_now,
+    digested,
+    is_same,
+    link,
+    look,
+    merge,
+    source_file,
+    unseen,
+    with_parents,
+)
+from curvflow.flows.reads.memos import (
+    State,
+    changed_names,
+    state_of,
+    takes_nothing,
+)
 from curvflow.flows.reads.places import (
+    TICK,
     Sight,
-    Stat,
-    content_digest,
-    is_settled,
+    is_users,
     names_digest,
-    origin,
     path_of,
     portable_name,
     stat_of,
     value_digest,
 )
-
-Sights = Mapping[str, Sight]
-CHANGING = ""  # the digest of what did not stay the same while it was read
-
-# By module: what was read while it was imported, and what it may hold since a call.
-_imported: dict[str, dict[str, Sight]] = {}
-_held: defaultdict[str, dict[str, Sight]] = defaultdict(dict)
-_specs: dict[str, object] = {}  # of the imports that were seen
 
 
 class Window:
@@ -60,62 +69,179 @@ class Window:
         """Look for a call that reaches these modules."""
         self.frames, self.thread = frozenset(_stack()), threading.get_ident()
         self._modules = set(modules)
+        self._begun = time.time_ns()
+        self._loaded, self._threads = dict(sys.modules), set(threading.enumerate())
         self._seen: dict[str, Sight] = {}
-        self._own: set[str] = set()  # written by the call itself
+        self._own: dict[str, Sight] = {}  # written by the call itself, as it was before
         self._changed: set[str] = set()  # opened to be changed in place
+        self._set: dict[str, Sight] = {}  # variables, as they were before
+        self._reached: dict[str, bool] = {}  # imported; whether by a statement
+        self._reached_by: defaultdict[str, dict[str, bool]] = defaultdict(dict)
         self._while_importing: defaultdict[str, set[str]] = defaultdict(set)
-        self._before: dict[str, object] = {}
+        self._before: dict[str, State] = {}
         self._read_by: defaultdict[str, set[str]] = defaultdict(set)
+        self._faults: set[str] = set()
 
     def note(self, name: str, sight: Sight, callers: Callers) -> None:
         """Take down what was read, as it was at the first look."""
-        if name in self._own:
+        if name in self._own or name in self._set:
             return
-        for module in (self._modules | callers.modules) - self._before.keys():
-            self._before[module] = state_of(sys.modules.get(module))
+        self._look_at(callers.modules)
+        if name.startswith(VARIABLE) and (known := assigned_now(name)):
+            sight = known.before
+            merge(self._seen, known.reads)
         first = self._seen.setdefault(name, sight)
-        if first != sight and name not in self._changed:
+        if name not in self._changed and not is_same(name, first, sight):
             self._seen[name] = Sight(first.stat, CHANGING)
+        elif first.digest is None:
+            self._seen[name] = Sight(first.stat, sight.digest)
         for module in callers.importing:
             self._while_importing[module].add(name)
         for module in callers.modules:
             self._read_by[module].add(name)
 
-    def written(self, path: str, *, anew: bool) -> None:
-        """Take down a file that is written: the call's own, unless it was read."""
-        if path not in self._seen or self._seen[path].stat is None:
-            if anew:
-                self._own.add(path)
-                self._seen.pop(path, None)
-        else:
-            self._changed.add(path)
+    def _look_at(self, modules: Collection[str]) -> None:
+        """Keep the state of the modules that may hold something later."""
+        mine = {*self._modules, *self._reached, *modules}
+        for module in mine - self._before.keys():
+            self._before[module] = state_of(sys.modules.get(module))
+
+    def written(self, name: str, before: Sight, *, anew: bool) -> None:
+        """Take down what is written: the call's own, unless it was read."""
+        seen = self._seen.get(name)
+        if name.startswith(VARIABLE):
+            self._set.setdefault(name, before)
+        elif seen is not None and seen.stat is not None:
+            self._changed.add(name)
+        elif anew:
+            self._own.setdefault(name, before)
+            self._seen.pop(name, None)
+
+    def imported(self, modules: list[str], how: Importing, callers: Callers) -> None:
+        """Take down modules of a user's that are imported, loaded before or not."""
+        if how.importer and not how.is_computed:
+            ledgers.stated[how.importer].update(modules)
+            return
+        followed = set[str]() if how.is_computed else with_parents(self._modules)
+        names = dict.fromkeys(set(modules) - followed, not how.is_computed)
+        for module in callers.importing:
+            link(ledgers.linked[module], names)
+        if callers.modules:
+            link(self._reached, names)
+            for module in callers.modules:
+                link(self._reached_by[module], names)
+            self._look_at(callers.modules)
+
+    def failed(self, error: Exception) -> None:
+        """Take down that something could not be taken down."""
+        self._faults.add(f"something that could not be recorded: {error!r}")
+
+    def remember_imports(self) -> None:
+        """Take modules that were loaded since for new; what they held before is gone.
+
+        What their bodies import by statements is known already.
+        """
+        for name in self._new_modules():
+            ledgers.specs[name] = getattr(sys.modules.get(name), "__spec__", None)
+            for known in (ledgers.imported, ledgers.held):
+                known.pop(name, None)
+
+    def _new_modules(self) -> list[str]:
+        modules = list(sys.modules.items())
+        return [name for name, m in modules if self._loaded.get(name) is not m]
 
     def pass_on(self) -> None:
         """Leave what was read to the modules that were imported, or that hold it."""
         for module, names in self._while_importing.items():
-            held = _imported.setdefault(module, {})
+            held = ledgers.imported.setdefault(module, {})
             held.update({n: self._seen[n] for n in names if n in self._seen})
-        for module, before in self._before.items():
-            if state_of(sys.modules.get(module)) != before:
-                # What no function of it has read, another has put there.
-                names = self._read_by.get(module) or set(self._seen)
-                _held[module].update({n: self._seen[n] for n in names & {*self._seen}})
+        for module, state in self._before.items():
+            after = state_of(sys.modules.get(module))
+            if changed := changed_names(state, after):
+                self._leave_to(module, changed)
+        for name, before in self._set.items():
+            self._leave_variable(name, before)
+        names = self._modules | {n for n in self._new_modules() if is_users(n)}
+        background.follow(names, set(threading.enumerate()) - self._threads)
+
+    def _leave_variable(self, name: str, before: Sight) -> None:
+        """Remember a variable as it was before this process has set it."""
+        variable = name.removeprefix(VARIABLE)
+        known = ledgers.assigned.get(name)
+        if known is not None and known.after == before.digest:
+            before = known.before
+        after = value_digest(variable, os.environ.get(variable))
+        ledgers.assigned[name] = Assigned(before, after, dict(self._seen))
+
+    def _leave_to(self, module: str, changed: Collection[str]) -> None:
+        """Let a module hold what may be in its names that have changed."""
+        names: Collection[str] = self._read_by.get(module, ())
+        links = self._reached_by.get(module, {})
+        if not (names or links) or not takes_nothing(module, changed):
+            names, links = self._seen.keys(), self._reached
+        kept = {name: self._seen[name] for name in names if name in self._seen}
+        ledgers.held[module].update(kept)
+        link(ledgers.linked[module], links)
 
     def keep_all(self) -> None:
         """Let the modules hold what was read, whatever their state says."""
         for module in self._modules:
-            _held[module].update(self._seen)
+            ledgers.held[module].update(self._seen)
 
     def sights(self) -> dict[str, Sight]:
         """Return what the call stands on, with the digests of all files."""
         seen = {n: s for n, s in self._seen.items() if not self._is_own(n, s)}
-        for module in with_parents(self._modules):
-            for source in (_imported.get(module, {}), _held.get(module, {})):
-                for name, sight in source.items():
-                    other = seen.setdefault(name, sight)
-                    if digested(name, other)[1] != digested(name, sight)[1]:
-                        seen[name] = Sight(other.stat, CHANGING)
+        seen = {name: self._listing(name, sight) for name, sight in seen.items()}
+        outside = self._outside()
+        for module in outside:
+            if file := source_file(module):
+                seen.setdefault(file, loaded.get(file) or Sight(stat_of(file)))
+        for module in with_parents(self._modules) | outside.keys():
+            for ledger in (ledgers.imported, ledgers.held):
+                kept = ledger.get(module, {})
+                # Once for all calls, which may be many more than the files are.
+                kept.update((n, digested(n, s)) for n, s in kept.items())
+                merge(seen, kept)
         return {name: digested(name, sight) for name, sight in seen.items()}
+
+    def _statements(self) -> dict[str, str]:
+        outside = self._outside().items()
+        return {
+            file: name
+            for name, is_stated in outside
+            if is_stated and (file := source_file(name))
+        }
+
+    def _outside(self) -> dict[str, bool]:
+        """Return the modules that no text leads to, with all that they import.
+
+        The value tells whether import statements do, in functions.
+        """
+        pending, found = list(self._reached.items()), dict[str, bool]()
+        for module in with_parents(self._modules):
+            pending += ledgers.linked.get(module, {}).items()
+        while pending:
+            module, is_stated = pending.pop()
+            if module in found and found[module] <= is_stated:
+                continue
+            found[module] = is_stated and found.get(module, True)
+            more = with_parents([module]) - {module}
+            more |= ledgers.stated.get(module, set())
+            pending += dict.fromkeys(more, found[module]).items()
+            links = ledgers.linked.get(module, {})
+            pending += [(name, found[module] and links[name]) for name in links]
+        return found
+
+    def _listing(self, name: str, sight: Sight) -> Sight:
+        """Return a folder's names with those of the call's own, if these alone came."""
+        new = {
+            os.path.basename(path)
+            for path, before in self._own.items()
+            if before.stat is None and f"{os.path.dirname(path)}/" == name
+        }
+        if not new or names_digest(name, without=new) != sight.digest:
+            return sight
+        return Sight(sight.stat, names_digest(name))
 
     def goes_on_from(self, name: str, digest: str | None) -> bool:
         """Return whether a kept state may be used that stands on a file or variable.
@@ -134,15 +260,17 @@ class Window:
         if {f"{VARIABLE}{name}" for name in os.environ} <= sights.keys():
             # Who copies all of them uses none, as far as can be told.
             sights = {n: s for n, s in sights.items() if not n.startswith(VARIABLE)}
-        return Observed(sights, tuple(unseen(self._modules)))
+        hidden = (*unseen(self._modules), *sorted(self._faults))
+        return Observed(sights, hidden, self._statements())
 
     def _is_own(self, name: str, sight: Sight) -> bool:
-        """Return whether the call has changed a file that it also read."""
-        return name in self._changed and stat_of(name) != sight.stat
-
-
-# A stat that no file has: its content will be compared.
-UNTRUSTED: Stat = (-1, -1, -1, -1)
+        """Return whether the call has changed, or made, what it also read."""
+        if name.startswith(VARIABLE) or sight.stat is None:
+            return False
+        now = stat_of(name)
+        if name in self._changed:
+            return now != sight.stat
+        return now is None and sight.stat[2] >= self._begun - TICK
 
 
 def _stack() -> Iterator[FrameType]:
@@ -159,31 +287,12 @@ class Observed:
     Attributes:
         sights: by absolute path, or name of the variable or source.
         unseen: modules that were imported before anybody looked.
+        stated: modules that import statements in functions lead to, by their files.
     """
 
     sights: Sights
     unseen: tuple[str, ...] = ()
-
-
-def digested(name: str, sight: Sight) -> Sight:
-    """Return a sight with the digest of the file, if it is one that is there."""
-    if sight.stat is None or sight.digest is not None:
-        return sight
-    digest = content_digest(name, sight.stat)
-    if digest is None:
-        return Sight(sight.stat, CHANGING)
-    return Sight(sight.stat if is_settled(sight.stat) else UNTRUSTED, digest)
-
-
-def look(name: str) -> Sight:
-    """Return a file, folder or variable as it is now."""
-    if name.startswith(VARIABLE):
-        variable = name.removeprefix(VARIABLE)
-        return Sight(None, value_digest(variable, os.environ.get(variable)))
-    if not name.startswith("/"):
-        return Sight()
-    digest = names_digest(name) if name.endswith("/") else None
-    return digested(name, Sight(stat_of(name), digest))
+    stated: Mapping[str, str] = field(default_factory=dict)
 
 
 # `module:name`, as nothing else in a study has a colon before a letter.
@@ -205,13 +314,12 @@ def importing(*, is_likely: bool = True) -> Iterator[None]:
     if not is_likely:
         yield
         return
-    known = len(sys.modules)
     window = Window()
     with looking(window):
         try:
             yield
         finally:
-            _remember_imports(known)
+            window.remember_imports()
             window.pass_on()
 
 
@@ -226,168 +334,18 @@ def calling(
     if not modules:
         yield None
         return
-    known = len(sys.modules)
     window = Window(modules)
-    before = _generators()
+    before = generators()
     try:
         with looking(window):
             yield window
-            for name in _moved(before):
+            for name in moved(before):
                 window.note(f"{SOURCE}{name}", Sight(), Callers())
     finally:
-        _remember_imports(known)
+        window.remember_imports()
         window.pass_on()
         if is_held:
             window.keep_all()
-
-
-def _remember_imports(known: int) -> None:
-    """Note the imports since there were so many modules; new ones come last."""
-    for name in list(sys.modules)[known:] if len(sys.modules) > known else ():
-        _specs[name] = getattr(sys.modules.get(name), "__spec__", None)
-        _imported.pop(name, None)
-        _held.pop(name, None)
-
-
-def forget_imports(modules: Iterable[str]) -> None:
-    """Count modules as imported unseen, since a call of theirs was not looked at."""
-    for name in modules:
-        _specs.pop(name, None)
-
-
-def unseen(modules: Iterable[str]) -> list[str]:
-    """Return the modules of a user's that were imported before anybody looked."""
-    return [
-        name
-        for name in sorted(with_parents(modules))
-        if _is_users(name)
-        and _specs.get(name, _specs) is not getattr(sys.modules[name], "__spec__", None)
-    ]
-
-
-def source_files(modules: Iterable[str]) -> set[str]:
-    """Return the files of modules that are loaded."""
-    files = (getattr(sys.modules.get(name), "__file__", None) for name in modules)
-    return {os.path.abspath(file) for file in files if file}
-
-
-def _is_users(module: str) -> bool:
-    """Return whether a module is loaded, from a file of a user's."""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return file is not None and origin(file) == "user"
-
-
-def with_parents(modules: Iterable[str]) -> set[str]:
-    """Return modules with the packages that they are in."""
-    parts = [name.split(".") for name in modules]
-    return {".".join(p[: n + 1]) for p in parts for n in range(len(p))}
-
-
-DEPTH = 4
-MANY = 10_000  # entries of a container that are looked at one by one
-SMALL = 1 << 20  # bytes of an array whose content is compared
-PLAIN = (str, int, float, bool, bytes, complex, type(None), ModuleType)
-
-
-def state_of(module: ModuleType | None) -> object:
-    """Return what tells that a module holds something else: its values, by identity."""
-    if module is None:
-        return None
-    values = [v for k, v in list(vars(module).items()) if not k.startswith("__")]
-    return [_state(value, DEPTH) for value in values]
-
-
-def _state(value: object, depth: int) -> object:
-    if isinstance(value, PLAIN) or not depth:
-        return id(value)
-    if isinstance(value, np.ndarray):
-        is_small = value.nbytes <= SMALL and not value.dtype.hasobject
-        return id(value), crc32(value.tobytes()) if is_small else 0
-    if isinstance(value, _lru_cache_wrapper):
-        return id(value), _filled(value.cache_info())
-    if type(value).__module__.partition(".")[0] == "torch":
-        return id(value), getattr(value, "_version", 0)  # moves in place
-    return id(value), [_state(item, depth - 1) for item in _inner(value)]
-
-
-def _filled(info: Any) -> object:
-    """Return what tells that a memo has another entry; nothing does of a full one."""
-    is_full = info.maxsize is not None and info.currsize >= info.maxsize > 0
-    return object() if is_full else info.currsize
-
-
-def _inner(value: object) -> list[object]:
-    """Return what hangs on a value: entries, attributes, what a function holds."""
-    if isinstance(value, dict):
-        return [*list(dict.values(value))[:MANY], len(value)]
-    if isinstance(value, list | set | tuple):
-        return [*list(value)[:MANY], len(value)]
-    if isinstance(value, FunctionType) and (
-        value.__closure__ or _is_users(value.__module__)
-    ):
-        return [*(value.__defaults__ or ()), *_cells(value), value.__dict__]
-    if isinstance(value, MethodType):
-        return [value.__self__]
-    kind = value if isinstance(value, type) else type(value)
-    if _is_users(kind.__module__):
-        attributes = getattr(value, "__dict__", {}).items()
-        return [item for name, item in attributes if not name.startswith("__")]
-    return []
-
-
-def _cells(function: FunctionType) -> Iterator[object]:
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # not bound yet
-            continue
-
-
-def _generators() -> dict[str, Any]:
-    """Return the states of the generators that all code of a process shares."""
-    states: dict[str, Any] = {"random": random.getstate()[1]}
-    state: Any = np.random.get_state(legacy=False)  # noqa: NPY002 # a user's may be it
-    if state["bit_generator"] == "MT19937":
-        words, place = state["state"]["key"], state["state"]["pos"]
-        states["numpy.random"] = words.tobytes(), place
-    if torch := sys.modules.get("torch"):
-        bits = torch.get_rng_state().numpy().tobytes()
-        states["torch"] = torch.initial_seed(), bits
-    return states
-
-
-MOST_TWISTS = 64
-
-
-def _moved(before: Mapping[str, Any]) -> Iterator[str]:
-    """Name the generators that were drawn from without being seeded since."""
-    after = _generators()
-    for name in before.keys() & after.keys():
-        then, now = before[name], after[name]
-        if now == then:
-            continue
-        if name == "numpy.random":
-            then, now = _words(*then), _words(*now)
-        drawn = now[0] == then[0] if name == "torch" else _goes_on(then, now)
-        # Threads of Dask and Prefect draw from `random` whatever a user's code does.
-        if drawn and not (name == "random" and serves()):
-            yield f"{name} without a seed"
-
-
-def _words(key: bytes, place: int) -> tuple[int, ...]:
-    return (*np.frombuffer(key, dtype=np.uint32).tolist(), place)
-
-
-def _goes_on(then: tuple[int, ...], now: tuple[int, ...]) -> bool:
-    """Return whether a Mersenne twister comes to a state by drawing from another."""
-    twister = random.Random()
-    twister.setstate((3, then, None))
-    for _ in range(MOST_TWISTS):
-        if twister.getstate()[1][:-1] == now[:-1]:
-            return True
-        twister.setstate((3, (*twister.getstate()[1][:-1], 624), None))
-        twister.getrandbits(32)
-    return False
 
 
 def stored_name(name: str, folder: str) -> str:

@@ -24,7 +24,8 @@ from curvflow.flows.graph.tiles import (
     width_for,
 )
 from curvflow.flows.plan.resume import ShorterResults
-from curvflow.flows.reads.windows import calling, forget_imports
+from curvflow.flows.reads.ledgers import forget_imports
+from curvflow.flows.reads.windows import calling
 from curvflow.flows.run.compute import estimated, failure
 from curvflow.flows.run.context import Journal, RunContext
 from curvflow.flows.run.retry import TileInFlight

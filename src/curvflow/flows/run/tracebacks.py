@@ -7,6 +7,7 @@ import re
 import sys
 import sysconfig
 import traceback
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -37,7 +38,9 @@ def portable_traceback(error: BaseException) -> str:
 def _roots() -> set[str]:
     """Return the folders that modules are imported from, each with its last slash."""
     named = [Path(entry) for entry in sys.path if Path(entry).is_absolute()]
-    named += [Path.cwd(), Path(sysconfig.get_paths()["stdlib"])]
+    named.append(Path(sysconfig.get_paths()["stdlib"]))
+    with suppress(FileNotFoundError):  # the folder may be removed
+        named.append(Path.cwd())
     # The roots of disks and of users are no such folders.
     return {f"{path}/" for path in named if len(path.parts) > 2}
 
@@ -45,7 +48,7 @@ def _roots() -> set[str]:
 def _shortened(found: re.Match[str]) -> str:
     """Return the last name of an absolute path, and `~` for a user's own folder."""
     path = Path(found[0])
-    if path == Path.home() or path.name == _user():
+    if path == _home() or path.name == _user():
         return "~"
     if len(path.parts) < 3 or not _is_here(path.parts[1]):
         return found[0]
@@ -55,6 +58,13 @@ def _shortened(found: re.Match[str]) -> str:
 @cache
 def _is_here(top: str) -> bool:
     return Path("/", top).is_dir()
+
+
+def _home() -> Path | None:
+    try:
+        return Path.home()
+    except RuntimeError:  # the system knows none
+        return None
 
 
 @cache

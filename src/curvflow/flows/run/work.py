@@ -15,7 +15,8 @@ from curvflow.flows.graph.graph import Node, diverged_inputs, input_digests, loo
 from curvflow.flows.graph.tiles import Computed, Failed
 from curvflow.flows.plan.plan import Plan
 from curvflow.flows.reads.current import warnings
-from curvflow.flows.reads.windows import Observed, source_files
+from curvflow.flows.reads.ledgers import source_files
+from curvflow.flows.reads.windows import Observed
 from curvflow.flows.run.context import Journal, RunContext
 from curvflow.flows.run.queue import Queue
 from curvflow.flows.run.retry import Repair, TileInFlight
@@ -54,7 +55,9 @@ class Work:
             ClusterError: the runner is lost, or has no worker left.
             StoreError: results cannot be written, or not be read again and again.
             Stopped: the run was asked to end.
+            StudyError: a stage to be computed declares files that are not there.
         """
+        self._begin()
         self._repair.retire_outdated(self._context.plan.graph)
         self._repair.retire_lost()
         self._restart()
@@ -75,6 +78,13 @@ class Work:
         done = all(node.state == "cached" for node in self._context.plan.graph)
         assert done or self._context.counts.failures, "nodes are left without a reason"
         self._shared.sweep()
+
+    def _begin(self) -> None:
+        """Look at the files that are declared for what is to be computed."""
+        plan = self._context.plan
+        stages = {node.stage for node in plan.graph if node.state != "cached"}
+        plan.reads.check(sorted(stages))
+        plan.reads.begin(sorted(stages))
 
     def _restart(self) -> None:
         """Go through the plan anew: what was done may not be any more."""
@@ -284,7 +294,11 @@ class Publisher:
             return {"observed": False} if modules else None
         # A fingerprint follows these, and the store is read by this package alone.
         apart = {*source_files(modules), str(Path(self._store.location).absolute())}
-        reads = plan.reads.record(stages, seen or Observed({}), apart)
+        observed = seen or Observed({})
+        if observed.stated:
+            followed = plan.codes.files()
+            apart |= {f for f, name in observed.stated.items() if followed.get(name)}
+        reads = plan.reads.record(stages, observed, apart)
         if modules and seen is None:
             reads["observed"] = False
         for warning in warnings(reads):

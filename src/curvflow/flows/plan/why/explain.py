@@ -162,9 +162,10 @@ class Answer:
         name = node_name(self)
         if self.state == "cached":
             diverged = f", diverged: {self.reason}" if self.reason else ""
-            if self.code:
-                return f"{name}: done, but its code has changed: {'; '.join(self.code)}"
             done = f"{name}: done, key {(self.key or '')[:12]}{diverged}"
+            if self.code:
+                moved = "; ".join(self.code)
+                done = f"{name}: done, but its code has changed: {moved}"
             return "\n".join([done, *(f"  {line}" for line in self.reads)])
         lines = [f"{name}: {self.state}: {'; '.join(self.causes)}"]
         if self.nearest and self.causes == ("new",):
