@@ -117,8 +117,8 @@ def run(study: Path, how: str) -> None:
     if how == "timed":
         for holder, names in (
             (hook, ("_quietly",)),
-            (windows, ("_stack", "_generators", "_remember_imports")),
-            (windows.Window, ("pass_on", "observed")),
+            (windows, ("_stack", "generators")),
+            (windows.Window, ("remember_imports", "pass_on", "observed")),
             (Publisher, ("_reads",)),
         ):
             for name in names:

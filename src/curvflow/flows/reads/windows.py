@@ -147,6 +147,8 @@ class Window:
                 known.pop(name, None)
 
     def _new_modules(self) -> list[str]:
+        if sys.modules == self._loaded:  # told in a tenth of the time
+            return []
         modules = list(sys.modules.items())
         return [name for name, m in modules if self._loaded.get(name) is not m]
 
