@@ -1,5 +1,6 @@
 """A run that is asked to end keeps what it has; the next goes on from there."""
 
+import multiprocessing
 import os
 import pty
 import select
@@ -121,6 +122,26 @@ def test_a_service_that_ends_all_its_processes_asks_once():
         for _ in range(3):  # the parent passes on what its child was told already
             signal.raise_signal(signal.SIGTERM)
     assert stop.signal == signal.SIGTERM
+
+
+def _wait(ready):
+    ready.set()
+    time.sleep(PATIENCE)
+
+
+def test_a_process_that_a_users_code_forks_ends_as_its_parent_asks():
+    stop, fork = Stopping(), multiprocessing.get_context("fork")
+    with stopping(stop):
+        ready = fork.Event()
+        forked = fork.Process(target=_wait, args=(ready,))
+        forked.start()
+        assert ready.wait(PATIENCE)
+        forked.terminate()  # as a pool ends its workers
+        forked.join(PATIENCE / 4)
+        code = forked.exitcode
+        forked.kill()
+    assert code == -signal.SIGTERM
+    assert stop.signal is None
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ def stopping(stop: Stopping) -> Iterator[None]:
     to ignore it.
     """
     before: dict[int, Any] = {}
-    since = 0.0
+    since, owner = 0.0, os.getpid()
 
     def restore() -> None:
         for number, handler in before.items():
@@ -59,7 +59,10 @@ def stopping(stop: Stopping) -> Iterator[None]:
 
     def asked(number: int, _frame: FrameType | None) -> None:
         nonlocal since
-        if stop.signal is None:
+        if os.getpid() != owner:  # a pool's child, which its parent ends by SIGTERM
+            restore()
+            signal.raise_signal(number)
+        elif stop.signal is None:
             stop.signal, since = number, time.monotonic()
             os.write(2, ASKED)  # a handler may not wait for the lock of a stream
         elif number != signal.SIGTERM or time.monotonic() - since > SAME_WISH:
