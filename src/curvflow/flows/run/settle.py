@@ -164,7 +164,7 @@ def refuse(drifts: Sequence[Drift]) -> None:
 def _of_functions(drift: Drift) -> bool:
     """Return whether a user's function has moved that a kind of curvflow calls."""
     is_users = any(not move.name.startswith("curvflow.") for move in drift.moves)
-    return is_users and not any(node.kind.home for node in drift.nodes[:1])
+    return is_users and not drift.nodes[0].kind.home
 
 
 def _checked(plan: Plan, answer: Answer) -> Answer:
