@@ -10,10 +10,12 @@ import gc
 import json
 import os
 import shutil
+import sys
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 TESTS = Path(__file__).parent
 DURATIONS = TESTS / "durations.json"
@@ -21,6 +23,7 @@ MEMORY = Path("/dev/shm")
 ENOUGH = 4 * 2**30  # bytes in memory for what tests write
 UNKNOWN = 5.0  # seconds of a file that was not measured
 UNKNOWN_SERVER = 60.0  # and of one whose tests start servers
+TEXTS = 64  # of YAML whose nodes are kept
 SERVERS = ("prefect", "cluster")  # markers whose tests share servers
 
 
@@ -77,6 +80,31 @@ def pytest_collection_modifyitems(items):
     items.clear()
     for name in sorted(groups, key=lambda name: -seconds[name]):
         items += groups[name]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def composed():
+    """Compose a text of YAML once: many tests open the same studies."""
+    compose, kept = YAML.compose, {}
+
+    def once(self, text):
+        if text not in kept:
+            kept[text] = compose(self, text)
+            if len(kept) > TEXTS:
+                del kept[next(iter(kept))]
+        return kept[text]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(YAML, "compose", once)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def import_path():
+    """Take off what a study that was opened put on the path, which all would search."""
+    before = sys.path[:]
+    yield
+    sys.path[:] = before
 
 
 def group(item):

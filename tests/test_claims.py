@@ -2,6 +2,7 @@
 
 import random
 import re
+from functools import cache
 
 import pytest
 
@@ -43,6 +44,7 @@ def test_claims_are_not_of_measurements_by_hand(page):
     assert not re.search(by_hand, text_of(page))
 
 
+@cache
 def found():
     """Return all claims, each with its page."""
     return [(page, claim) for page in PAGES for claim in claims(text_of(page))]

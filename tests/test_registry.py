@@ -80,6 +80,7 @@ def every_kind(name):
             params["num_train"] = 20  # the published images here are few
         if "num_steps_bw_draws" in fields[stage]:
             params["num_steps_bw_draws"] = 2  # equal at each step, or soon nowhere
+            params["num_draws"] = min(params.get("num_draws", 50), 50)
     if "axes" not in study and not find_kind(name).reduces:
         target = next(s for s, stage in stages.items() if stage["use"] == name)
         study["stages"] = {s: stages[s] for s in stages if s in needed(stages, target)}

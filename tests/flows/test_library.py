@@ -113,7 +113,7 @@ def stages():
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     store = tmp_path_factory.mktemp("library") / "store"
-    return curvflow.run(curvflow.Study(stages=stages()), store=store)
+    return curvflow.run(curvflow.Study(stages=stages()), store=store, workers=1)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
-"""Twenty seconds of `make fuzz`: any text is planned, or refused on one line."""
+"""Some rounds of `make fuzz`: any text is planned, or refused on one line."""
 
 import random
-import time
 
 import pytest
 
@@ -41,10 +40,8 @@ def test_the_study_that_is_edited_is_planned():
 
 @pytest.mark.slow
 def test_no_text_ends_in_a_traceback_or_does_not_end():
-    begin, rounds = time.monotonic(), 0
-    while time.monotonic() - begin < 15:
-        fuzz_round(1_000_000 + rounds, check, by_grammar=40, at_random=200)
-        rounds += 1
+    for seed in range(1_000_000, 1_000_005):
+        fuzz_round(seed, check, by_grammar=40, at_random=200)
 
 
 def test_random_texts_are_those_of_their_seed():

@@ -6,6 +6,7 @@ import platform
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -139,6 +140,7 @@ def _ended(context: RunContext, record: RunRecord, seconds: float) -> RunRecord:
     )
 
 
+@cache
 def environment() -> Mapping[str, str]:
     """Return the platform, and versions of Python and libraries; not part of keys."""
     versions = {"python": platform.python_version(), "platform": platform.platform()}

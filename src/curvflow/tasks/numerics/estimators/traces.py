@@ -83,20 +83,16 @@ def random_vectors(
 def _draw(
     seed: int, size: int, rows: range, distribution: str, dtype: torch.dtype
 ) -> Tensor:
-    vectors = torch.empty(len(rows), size, dtype=dtype)
-    for vector, row in zip(vectors, rows, strict=True):
-        generator = stream(seed, f"probe:{distribution}:{row}")
-        if distribution == "gaussian":
-            # Other numbers are drawn in another precision.
-            drawn = torch.empty(size, dtype=torch.float64).normal_(generator=generator)
-            vector.copy_(drawn)
-        else:
-            vector.copy_(_signs(size, generator))
-    return vectors.T
-
-
-def _signs(size: int, generator: torch.Generator) -> Tensor:
-    """Draw -1 or 1, eight by one number; a number each would cost half a product."""
-    octets = torch.empty(-(-size // 8), dtype=torch.uint8).random_(generator=generator)
-    bits = torch.from_numpy(np.unpackbits(octets.numpy(), count=size))
-    return bits.view(torch.int8).mul_(2).sub_(1)
+    streams = (stream(seed, f"probe:{distribution}:{row}") for row in rows)
+    if distribution == "gaussian":
+        # Other numbers are drawn in another precision.
+        drawn = torch.empty(len(rows), size, dtype=torch.float64)
+        for vector, generator in zip(drawn, streams, strict=True):
+            vector.normal_(generator=generator)
+        return drawn.to(dtype).T
+    # Eight signs by one number; a number each would cost half a product.
+    octets = torch.empty(len(rows), -(-size // 8), dtype=torch.uint8)
+    for eighth, generator in zip(octets, streams, strict=True):
+        eighth.random_(generator=generator)
+    bits = torch.from_numpy(np.unpackbits(octets.numpy(), axis=1, count=size))
+    return bits.view(torch.int8).mul_(2).sub_(1).to(dtype).T
