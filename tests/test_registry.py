@@ -78,6 +78,8 @@ def every_kind(name):
             params["dtype"] = "float64"  # results are compared closely
         if hasattr(find_kind(params["use"]).params, "original"):
             params["num_train"] = 20  # the published images here are few
+        if "rel_sem" in params:
+            params["rel_sem"] = 0.3  # a few doublings, as of a smaller one
         if "num_steps_bw_draws" in fields[stage]:
             params["num_steps_bw_draws"] = 2  # equal at each step, or soon nowhere
             params["num_draws"] = min(params.get("num_draws", 50), 50)
