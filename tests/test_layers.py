@@ -39,6 +39,7 @@ OWNERS = {
     "jinja2": {"flows"},
     "prefect": {"flows"},
     "matplotlib": {"tasks"},
+    "safetensors": {"tasks"},
     "scipy": {"tasks"},
     "sklearn": {"tasks"},
     "torch": {"tasks", "testing"},

@@ -68,5 +68,7 @@ def test_what_a_file_holds_is_refused_while_planning(store, folder, arrays, mess
 def test_a_file_of_another_kind_is_refused(store, folder):
     (folder / "mine.npz").write_text("not an archive")
     o = opened(store, text=STUDY, folder=folder)
-    with pytest.raises(StudyError, match=r"expected a .npy or .npz file"):
+    with pytest.raises(
+        StudyError, match=r"expected a file of numbers, .npy, .npz, .pt"
+    ):
         make_plan(o.study, o.store, o.files)

@@ -132,7 +132,7 @@ def test_arrays_that_are_not_the_networks_are_refused(change, says):
 @pytest.mark.parametrize(
     ("arrays", "names", "says"),
     [
-        ({"array": np.zeros(3)}, {}, "expected a .npz file of named arrays"),
+        ({"array": np.zeros(3)}, {}, "expected a file of named arrays, got a single"),
         ({"w": np.array([1.0, np.nan])}, {}, "got others in the array 'w'"),
         ({"w": np.array(["a"])}, {}, "got others in the array 'w'"),
         (
@@ -202,3 +202,64 @@ def test_statistics_that_the_file_lacks_are_refused():
     arrays.pop("1.running_var")
     with pytest.raises(InputError, match=r"expected an array '1.running_var' of shape"):
         imported(arrays, model=OWN)
+
+
+def random_nest(draw, arrays):
+    """Return named arrays somewhere in nested dictionaries, and what precedes them."""
+    nested, prefix = dict(arrays), ""
+    for _ in range(draw.integers(0, 4)):
+        key = str(draw.choice(["state_dict", "model", "module", "net", "0"]))
+        if draw.random() < 0.5:  # as DataParallel and Lightning name them
+            nested = {f"{key}.{name}": array for name, array in nested.items()}
+        else:
+            others = {"epoch": 3, "optimizer": {"state": {"0": np.ones(4)}}, "lr": 0.1}
+            nested = {**others, key: nested}
+        prefix = f"{key}.{prefix}"
+    return nested, prefix
+
+
+def flat(nested, start=""):
+    """Return arrays by dotted names, as the files' reader does."""
+    found = {}
+    for key, value in nested.items():
+        if isinstance(value, dict):
+            found |= flat(value, f"{start}{key}.")
+        elif isinstance(value, np.ndarray):
+            found[start + key] = value
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_network_is_found_wherever_it_lies_in_a_checkpoint(seed):
+    nested, prefix = random_nest(np.random.default_rng(seed), named_as_ours())
+    expected = imported(named_as_ours()).arrays["weights"]
+    arrays = flat(nested)
+    for given_prefix in (None, prefix):
+        found = imported(arrays, prefix=given_prefix).arrays["weights"]
+        assert np.array_equal(found, expected)
+    check(given(prefix=prefix), {"path": arrays})
+
+
+def test_two_networks_in_a_file_are_told_apart_by_their_prefix():
+    ours, zeros = named_as_ours(), {n: 0 * a for n, a in named_as_ours().items()}
+    both = flat({"model": ours, "ema": zeros})
+    with pytest.raises(InputError, match=r"once, got it below model\., ema\.\. Choose"):
+        imported(both)
+    assert not imported(both, prefix="ema.").arrays["weights"].any()
+    with pytest.raises(InputError, match=r"prefix: .*names such as model\.layer1"):
+        check(given(prefix="best."), {"path": both})
+
+
+def test_what_lies_beside_a_network_below_its_prefix_is_refused():
+    more = named_as_ours() | {"layer4.weight": np.zeros((3, 3))}
+    with pytest.raises(InputError, match=r"got 'layer4.weight' too"):
+        imported(flat({"model": more, "optimizer": {"0": np.ones(3)}}))
+
+
+def test_numbers_that_are_not_finite_count_only_below_the_prefix():
+    arrays = flat({"model": named_as_ours(), "old": {"x": np.array([np.nan])}})
+    check(given(prefix="model."), {"path": arrays})
+    with pytest.raises(
+        InputError, match="finite numbers, got others in the array 'old"
+    ):
+        check(given(), {"path": arrays})

@@ -25,6 +25,10 @@ from curvflow.schemas.study.yaml_source import MAX_CHARACTERS
 from curvflow.stores.base import Store
 from curvflow.stores.open import open_store
 
+# Suffixes of files that torch.save or safetensors writes.
+TENSOR_FILES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
+FORMS = ".npy, .npz, .pt, .pth, .ckpt, .bin or .safetensors"
+
 
 def read_text(file: Path, *, what: str, remedy: str) -> str:
     """Read a text file.
@@ -156,12 +160,12 @@ class SourceFiles:
     ) -> dict[str, Mapping[str, Array]]:
         """Read the arrays of all files that parameters name, by field and name.
 
-        An .npy holds `array`, an .mtx `bytes`; published files are under `originals`,
-        read only when used.
+        An .npy holds `array`, an .mtx `bytes`, a file of PyTorch's or a .safetensors
+        its tensors; published files are under `originals`, read only when used.
 
         Raises:
             InputError: a file has changed or vanished since it was planned with, is
-                neither .npy, .npz nor .mtx, or holds Python objects.
+                of none of these forms, or holds Python objects.
         """
         if isinstance(params, ImageParams):
             return {"originals": published_arrays(params, self.folder)}
@@ -211,12 +215,17 @@ def _arrays(name: str, path: Path, digest: str) -> dict[str, Array]:
         )
     if path.suffix == ".mtx":  # text, which the task reads
         return {"bytes": np.frombuffer(content, dtype=np.uint8)}
+    if path.suffix in TENSOR_FILES:
+        # Loaded here, for PyTorch takes a second.
+        from curvflow.tasks.weights.state_dicts import read_tensors
+
+        return read_tensors(content, path.name)
     try:
         loaded = np.load(io.BytesIO(content), allow_pickle=False)
         # An archive finds objects only when it is unpacked.
         return {"array": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(
-            f"{name}: expected a .npy or .npz file of numbers, got {path.name}, which "
-            "is none"
+            f"{name}: expected a file of numbers, {FORMS}, got {path.name}, which is "
+            "none"
         ) from error

@@ -1,8 +1,8 @@
-"""Import of weights trained elsewhere, from a file of named arrays."""
+"""Import of weights trained elsewhere, from a file of named arrays or tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -37,7 +37,9 @@ def import_(member: Member, machine: Machine) -> Outcome:
     data = member.one("data")
     problem = pose(params.model, params.loss, data)
     layouts = problem.network.layout, problem.network.statistics
-    arrays = _renamed(params, member.files["path"])
+    names = [name for layout in layouts for name in layout.names]
+    wanted = [params.names.get(name, name) for name in names]
+    arrays = _renamed(params, _below_prefix(params, member.files["path"], wanted))
     _check_names(layouts, arrays)
     weights_W = np.concatenate([_vector(layout, arrays) for layout in layouts])
     return Outcome(
@@ -49,6 +51,31 @@ def import_(member: Member, machine: Machine) -> Outcome:
             "network": np.array(problem.text),
         }
     )
+
+
+def _below_prefix(
+    params: ImportParams, arrays: Mapping[str, Array], wanted: Sequence[str]
+) -> dict[str, Array]:
+    """Return the arrays of the network, without what all their names begin with."""
+    prefix = params.prefix
+    if prefix is None:
+        first = wanted[0]
+        found = [
+            start
+            for start in (n.removesuffix(first) for n in arrays if n.endswith(first))
+            if all(start + name in arrays for name in wanted)
+        ]
+        if len(found) > 1 and "" not in found:
+            raise InputError(
+                f"path: expected the network once, got it below {', '.join(found)}. "
+                "Choose one by `prefix`."
+            )
+        prefix = "" if "" in found or not found else found[0]
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
 
 
 def _renamed(params: ImportParams, arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -92,7 +119,7 @@ def _vector(layout: Layout, arrays: Mapping[str, Array]) -> Array:
 
 
 def _loss(problem: Problem, weights_W: Array, data: NodeData, prefix: str) -> Array:
-    samples = load_samples([data], prefix, "cpu", torch.float64)
+    samples = load_samples(problem, [data], prefix, "cpu", torch.float64)
     if not samples.count:
         return np.array(np.nan)
     weights_MW = torch.as_tensor(weights_W)[None]

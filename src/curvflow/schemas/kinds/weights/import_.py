@@ -14,14 +14,15 @@ from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.kinds.train import Loss
 from curvflow.schemas.models import ModelSpec
 from curvflow.schemas.nodes import Array, Data, Weights
-from curvflow.schemas.params import Params, SourceFile
+from curvflow.schemas.params import Neutral, Params, SourceFile
 
 
 class ImportParams(Params):
     """The file, the network that its arrays belong to, and what they are called."""
 
     path: Annotated[str, SourceFile()] = Field(
-        description=".npz file of named arrays, such as a state_dict"
+        description="file of named arrays, such as a state_dict: .npz, .safetensors, "
+        "or .pt, .pth, .ckpt, .bin of torch.save"
     )
     model: ModelSpec = Field(description="the network: a kind, or a factory's module")
     loss: Loss = Field(
@@ -32,6 +33,11 @@ class ImportParams(Params):
     names: dict[str, str] = Field(
         default_factory=dict,
         description="of a tensor of the network, that of its array, where they differ",
+    )
+    prefix: Annotated[str | None, Neutral(None)] = Field(
+        None,
+        description="what the names of its arrays begin with, such as "
+        "state_dict.model.; null takes the one under which the network is found",
     )
 
 
@@ -49,16 +55,28 @@ def check(params: ImportParams, files: Mapping[str, Mapping[str, Array]]) -> Non
     arrays = files["path"]
     if set(arrays) == {"array"} and "array" not in params.names.values():
         raise InputError(
-            "path: expected a .npz file of named arrays, got a single array. Write it "
-            "by np.savez, a name for each tensor."
+            "path: expected a file of named arrays, got a single array. Write it by "
+            "np.savez, a name for each tensor."
+        )
+    prefix = params.prefix or ""
+    if not any(name.startswith(prefix) for name in arrays):
+        raise InputError(
+            f"prefix: expected the beginning of names such as {next(iter(arrays))}, "
+            f"got '{prefix}'"
         )
     for name, array in arrays.items():
+        if not name.startswith(prefix):
+            continue
         if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
             raise InputError(
                 f"path: expected finite numbers, got others in the array '{name}'"
             )
     for tensor, name in params.names.items():
-        if name not in arrays:
+        # Without a prefix the one that is found may precede it.
+        if not any(
+            other == prefix + name if prefix else other.endswith(name)
+            for other in arrays
+        ):
             raise InputError(
                 f"names.{tensor}: expected an array of the file, got '{name}'. "
                 f"{nearest(name, arrays)}"
@@ -68,7 +86,7 @@ def check(params: ImportParams, files: Mapping[str, Mapping[str, Array]]) -> Non
 KIND = Kind(
     name="weights.import",
     version=1,
-    summary="Weights trained elsewhere, from a .npz file with an array per tensor.",
+    summary="Weights trained elsewhere, from a file with an array per tensor.",
     params=ImportParams,
     returns=Weights,
     outputs=(

@@ -1,0 +1,81 @@
+"""Files of tensors as PyTorch programs write them, read without running any code."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from safetensors.torch import load as load_safetensors
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.schemas.nodes import Array
+
+SAFETENSORS = ".safetensors"
+
+
+def read_tensors(content: bytes, name: str) -> dict[str, Array]:
+    """Return the tensors of a file by dotted names, those of nested dictionaries too.
+
+    Args:
+        content: of a file that `torch.save` or `safetensors` wrote.
+        name: of the file; its suffix says which.
+
+    Returns:
+        Arrays as `state_dict.layer.weight`; half precisions as float32. Numbers, texts
+        and the like beside them, such as an epoch, are left out.
+
+    Raises:
+        InputError: it is no such file, or holds objects that only code could make.
+    """
+    try:
+        loaded = (
+            load_safetensors(content)
+            if name.endswith(SAFETENSORS)
+            else torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        )
+    # Either library raises what it likes of a file that is none of its own.
+    except Exception as error:
+        raise InputError(_refusal(name, str(error))) from error
+    found = dict(_tensors(loaded, ""))
+    if not found:
+        raise InputError(
+            f"path: expected tensors in {name}, got none. Save a state_dict."
+        )
+    return {key: _array(tensor) for key, tensor in found.items()}
+
+
+def _refusal(name: str, said: str) -> str:
+    if other := re.search(r"GLOBAL (\S+)", said):
+        return (
+            f"path: expected tensors alone in {name}, got an object of "
+            f"{other[1]}, which only code could make. Write "
+            "torch.save(module.state_dict(), path)."
+        )
+    written_by = "safetensors" if name.endswith(SAFETENSORS) else "torch.save"
+    return (
+        f"path: expected a file that {written_by} wrote, got {name}, which is none. "
+        "Write torch.save(module.state_dict(), path)."
+    )
+
+
+def _tensors(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        yield path.removesuffix(".") or "tensor", value
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _tensors(part, f"{path}{key}.")
+    elif isinstance(value, list | tuple):
+        for number, part in enumerate(value):
+            yield from _tensors(part, f"{path}{number}.")
+
+
+def _array(tensor: Tensor) -> Array:
+    plain = tensor.detach().to_dense() if tensor.is_sparse else tensor.detach()
+    if plain.is_floating_point() and plain.dtype not in (torch.float32, torch.float64):
+        plain = plain.float()
+    array: Array = plain.numpy()
+    return array
