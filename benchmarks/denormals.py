@@ -94,7 +94,7 @@ def hessian_product(
     problem: Problem, data: Data, weights_MD: Tensor
 ) -> Callable[[], Tensor]:
     """Return what multiplies columns by the Hessians at some weights."""
-    samples = load_samples([data], "", "cpu", weights_MD.dtype)
+    samples = load_samples(problem, [data], "", "cpu", weights_MD.dtype)
     operator = BatchedHessian(
         problem.losses, weights_MD, samples.inputs, samples.targets
     )

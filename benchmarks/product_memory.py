@@ -73,7 +73,7 @@ def operator_of(name: str, what: str, samples: int = 0) -> tuple[Averaged, int]:
     size = problem.network.num_parameters
     weights_MD = 0.05 * torch.randn(models, size, dtype=torch.float64)
     statistics_MS = problem.network.first_statistics().expand(models, -1)
-    loaded = load_samples([data], "", "cpu", torch.float64)
+    loaded = load_samples(problem, [data], "", "cpu", torch.float64)
     if what == "ggn":
         return (
             BatchedGaussNewton(

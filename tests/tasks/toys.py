@@ -104,7 +104,8 @@ def assert_declared(kind: str, outcome: Outcome) -> None:
     for variable in outputs:
         array = outcome.arrays[variable.name]
         is_text = variable.dtype == "str"
-        assert array.dtype.kind == "U" if is_text else array.dtype == variable.dtype
+        dtypes = (variable.dtype, variable.or_dtype or variable.dtype)
+        assert array.dtype.kind == "U" if is_text else array.dtype in dtypes
         dims = [dim for dim in variable.dims if dim != "..."]
         assert array.ndim == len(dims) or "..." in variable.dims, variable.name
         for dim, size in zip(dims, array.shape, strict=False):
@@ -202,19 +203,42 @@ def make_weight_norm() -> nn.Module:
 
 
 class Recurrent(nn.Module):
-    """An LSTM over the features."""
+    """A recurrent layer, or a loop of its cells, over the features."""
 
-    def __init__(self) -> None:
+    def __init__(self, layer: str = "LSTM") -> None:
         super().__init__()
-        self.lstm = nn.LSTM(1, 4, batch_first=True)
+        given = {} if layer.endswith("Cell") else {"batch_first": True}
+        self.layer = getattr(nn, layer)(1, 4, **given)
         self.out = nn.Linear(4, 3)
 
     def forward(self, x):
-        return self.out(self.lstm(x.unsqueeze(-1))[0][:, -1])
+        if isinstance(self.layer, nn.RNNBase):
+            return self.out(self.layer(x.unsqueeze(-1))[0][:, -1])
+        state = None
+        for feature in x.unsqueeze(-1).unbind(1):
+            state = self.layer(feature, state)
+        return self.out(state[0] if isinstance(state, tuple) else state)
 
 
-def make_recurrent() -> nn.Module:
-    return Recurrent()
+def make_recurrent(layer: str = "LSTM") -> nn.Module:
+    return Recurrent(layer)
+
+
+class Branching(nn.Module):
+    """Takes one of two ways, by the weights' values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        hidden = self.first(x)
+        way = torch.tanh if self.first.bias.sum() > 0 else torch.sin
+        return self.last(way(hidden))
+
+
+def make_branching() -> nn.Module:
+    return Branching()
 
 
 class Attention(nn.Module):
@@ -232,6 +256,51 @@ class Attention(nn.Module):
 
 def make_attention() -> nn.Module:
     return Attention()
+
+
+class Decoder(nn.Module):
+    """A small language model: embeddings, causal attention and a tied head."""
+
+    def __init__(self, vocabulary: int, length: int, width: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, width)
+        self.places = nn.Embedding(length, width)
+        self.norm = nn.LayerNorm(width)
+        self.mix = nn.Linear(width, 3 * width)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        assert ids.dtype == torch.int64
+        length = ids.shape[-1]
+        x = self.tokens(ids) + self.places.weight[:length]
+        query, key, value = self.mix(self.norm(x)).chunk(3, dim=-1)
+        scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+        later = torch.ones(length, length, dtype=torch.bool).triu(1)
+        x = x + scores.masked_fill(later, -1e9).softmax(-1) @ value
+        return x @ self.tokens.weight.T
+
+
+def make_decoder(vocabulary: int = 5, length: int = 4, width: int = 3) -> nn.Module:
+    return Decoder(vocabulary, length, width)
+
+
+class Bag(nn.Module):
+    """The mean of embeddings, with a head."""
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, 3)
+        self.head = nn.Linear(3, vocabulary)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(self.tokens(ids).mean(1))
+
+
+def make_bag(vocabulary: int = 5) -> nn.Module:
+    return Bag(vocabulary)
+
+
+def make_linear(inputs: int) -> nn.Module:
+    return nn.Linear(inputs, 2)
 
 
 class Scaled(nn.Module):

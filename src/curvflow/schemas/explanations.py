@@ -58,6 +58,7 @@ UNITS = {
     "k": "eigenvalue",
     "max_passes": "pass",
     "mc_samples": "label",
+    "num_classes": "class",
     "num_batches": "batch",
     "num_blocks": "block",
     "num_chains": "chain",

@@ -22,6 +22,7 @@ class Variable:
         description: what it is, for `curvflow kinds` and the attributes of exports.
         dims: dimensions within one node; a last `...` stands for any further ones.
         dtype: NumPy's name, or `str`.
+        or_dtype: another that some results have, such as whole numbers that stay so.
         units: `1` for pure numbers, else such as `loss / parameter^2`.
         bulk: too large for tables (weights, images); read only on request.
         series: runs along training or draws; figures take it by name, tables do not.
@@ -50,6 +51,7 @@ class Variable:
     file: str | None = None
     judged_by: str | None = None
     rests_on: str | None = None
+    or_dtype: str | None = None
 
     @property
     def tabular(self) -> bool:
@@ -65,11 +67,13 @@ class Samples:
         shape: of the inputs of one sample.
         targets: labels of classes, or values.
         outputs: number of classes, or of the values of one target.
+        tokens: labels of one sample, T; None of one label alone.
     """
 
     shape: tuple[int, ...] | None = None
     targets: Literal["labels", "values"] | None = None
     outputs: int | None = None
+    tokens: int | None = None
 
 
 # Kinds of the stages taken, by input and stage.

@@ -120,6 +120,8 @@ def _train_together(
     )
     members = [members[number] for number in order]
     fit = _fit(members, machine)
+    if note := fit.problem.network.note:
+        machine.partial.record(note)
     for line in fit.updates.notes:
         machine.partial.tell(line)
     if not snapshots.begin_group(_name(members), fit) and resumable_epoch(
@@ -156,9 +158,11 @@ def _fit(members: Sequence[Member], machine: Machine) -> Fit:
     weights_MD, statistics_MS = problem.network.split(weights_MW)
     seeds = [_params(m).seed for m in members]
     training, validation = split_validation(
-        load_samples(data, "", device, dtype), seeds, params.validation_fraction
+        load_samples(problem, data, "", device, dtype),
+        seeds,
+        params.validation_fraction,
     )
-    testing = load_samples(data, "test_", device, dtype)
+    testing = load_samples(problem, data, "test_", device, dtype)
     sets = {"train": training, "validation": validation, "test": testing}
     classes = int(data[0]["num_classes"])
     curves = Curves(

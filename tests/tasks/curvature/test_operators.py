@@ -58,7 +58,7 @@ def parts(member):
     flat = torch.as_tensor(weights["weights"], dtype=torch.float64)
     inputs = torch.as_tensor(member.one("data")["inputs"], dtype=torch.float64)
     data = [member.one("data")]
-    targets = load_samples(data, "", "cpu", torch.float64).targets[0]
+    targets = load_samples(problem, data, "", "cpu", torch.float64).targets[0]
 
     def outputs(at):
         return problem.network.outputs(at[None], inputs[None])[0]

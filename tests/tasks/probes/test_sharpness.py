@@ -148,7 +148,7 @@ def test_the_critical_rate_is_where_the_loss_is_that_of_no_step():
         assert result["critical_converged"]
         w = torch.as_tensor(weights["weights"]).requires_grad_()
         problem = read(str(weights["network"]))
-        samples = load_samples([data], "", "cpu", torch.float64)
+        samples = load_samples(problem, [data], "", "cpu", torch.float64)
 
         def loss(at, problem=problem, samples=samples):
             return problem.losses(at[None], samples.inputs, samples.targets).mean()
@@ -173,7 +173,7 @@ def test_on_a_quadratic_the_critical_sharpness_is_a_rayleigh_quotient():
     result = compute("probe.sharpness", [probed, probed])[0].arrays
     H = dense_of(probed)
     problem = read(str(probed.one("weights")["network"]))
-    samples = load_samples([data], "", "cpu", torch.float64)
+    samples = load_samples(problem, [data], "", "cpu", torch.float64)
     w = torch.as_tensor(probed.one("weights")["weights"]).requires_grad_()
     mean = problem.losses(w[None], samples.inputs, samples.targets).mean()
     (g,) = torch.autograd.grad(mean, w)

@@ -41,7 +41,7 @@ def trained_on(data, model, rules, epochs, loss="auto", start=None):
         The weights after each step, and the problem.
     """
     problem = pose(parse_model(model), loss, data)
-    samples = load_samples([data], "", "cpu", torch.float64)
+    samples = load_samples(problem, [data], "", "cpu", torch.float64)
     weights = started(len(rules), problem.network.num_parameters)
     weights = weights if start is None else start
     updates = Updates(rules, weights, problem)

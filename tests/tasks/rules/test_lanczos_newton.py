@@ -23,13 +23,14 @@ TINY = {"kind": "mlp", "hidden": [2], "activation": "tanh"}
 
 def posed(loss):
     data = blobs(num_samples=12) if loss == "cross_entropy" else waves(num_samples=12)
-    return data, load_samples([data], "", "cpu", torch.float64)
+    problem = pose(parse_model(TINY), loss, data)
+    return data, load_samples(problem, [data], "", "cpu", torch.float64)
 
 
 def parts(data, loss, start):
     """Return gradients and Hessians of the loss that is minimised."""
     problem = pose(parse_model(TINY), loss, data)
-    samples = load_samples([data], "", "cpu", torch.float64)
+    samples = load_samples(problem, [data], "", "cpu", torch.float64)
     share = samples.count if loss == "sse" else 1
 
     def mean(weights):

@@ -31,7 +31,7 @@ LOSSES = ["cross_entropy", "mse", "sse"]
 def posed(loss, model=NET):
     data = blobs() if loss == "cross_entropy" else waves()
     problem = pose(parse_model(model), loss, data)
-    return problem, load_samples([data], "", "cpu", torch.float64)
+    return problem, load_samples(problem, [data], "", "cpu", torch.float64)
 
 
 def stepped(rules, problem, samples, gradient, weights):

@@ -35,7 +35,7 @@ def regression(loss="mse"):
     arrays["inputs"] = arrays["inputs"] * [3.0, 1.0, 0.3]
     data = as_data(arrays, "stretched")
     problem = pose(parse_model(LINEAR), loss, data)
-    samples = load_samples([data], "", "cpu", torch.float64)
+    samples = load_samples(problem, [data], "", "cpu", torch.float64)
     start = started(1, problem.network.num_parameters)[0]
     share = samples.count if loss == "sse" else 1
     H = share * dense_hessian(
@@ -56,7 +56,7 @@ def test_the_rates_are_those_of_the_dense_spectrum(form, loss):
     data, problem, H, _ = regression(loss)
     spectral = rule(rule="spectral_sgd", momentum=form, bulk_above=1.0, matrix="ggn")
     values = torch.linalg.eigvalsh(H)
-    samples = load_samples([data], "", "cpu", torch.float64)
+    samples = load_samples(problem, [data], "", "cpu", torch.float64)
     weights = started(2, problem.network.num_parameters)
     updates = Updates([spectral, spectral], weights, problem)
     now = step_at(0, 2, batch=samples, problem=problem)
@@ -140,7 +140,7 @@ def test_a_schedule_multiplies_what_was_chosen():
 def test_a_spectrum_without_positive_values_changes_nothing():
     data, problem, _, _ = regression()
     spectral = rule(rule="spectral_sgd", lr=0.3)
-    samples = load_samples([data], "", "cpu", torch.float64)
+    samples = load_samples(problem, [data], "", "cpu", torch.float64)
     weights = torch.full((2, problem.network.num_parameters), torch.nan).double()
     updates = Updates([spectral, spectral], weights, problem)
     now = step_at(STEPS_PER_EPOCH * 20, 2, batch=samples, problem=problem)

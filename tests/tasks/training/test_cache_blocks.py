@@ -24,7 +24,7 @@ def test_passes_over_few_models_give_what_one_pass_gives(monkeypatch):
         5, problem.network.num_parameters, generator=stream(0, "t"), dtype=torch.float64
     )
     for stacked in (data, data[:1]):
-        samples = load_samples(stacked, "", "cpu", torch.float64)
+        samples = load_samples(problem, stacked, "", "cpu", torch.float64)
         whole = derived(problem, weights, samples)
         with monkeypatch.context() as patch:
             patch.setattr(
@@ -38,7 +38,7 @@ def test_passes_over_few_models_give_what_one_pass_gives(monkeypatch):
 def test_no_pass_is_of_a_single_model(monkeypatch, fit):
     data = [blobs(seed=seed) for seed in range(5)]
     problem = pose(parse_model(TANH_NET), "auto", data[0])
-    samples = load_samples(data, "", "cpu", torch.float64)
+    samples = load_samples(problem, data, "", "cpu", torch.float64)
     seen = []
 
     def counted(models):
@@ -60,7 +60,7 @@ def test_no_pass_is_of_a_single_model(monkeypatch, fit):
 def test_models_are_numbered_as_all_models_are(monkeypatch):
     data = [blobs(seed=0)]
     problem = pose(parse_model(TANH_NET), "auto", data[0])
-    samples = load_samples(data, "", "cpu", torch.float64)
+    samples = load_samples(problem, data, "", "cpu", torch.float64)
     monkeypatch.setattr(cache_blocks, "CPU_PASS_BYTES", 1)
     weights = torch.arange(9, dtype=torch.float64)
     asked = []

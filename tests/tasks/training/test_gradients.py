@@ -18,7 +18,7 @@ DEPTH = 3
 def derived(data, model, loss="auto", models=3, without=0):
     """Derive the loss over all data at random weights."""
     problem = pose(parse_model(model), loss, data)
-    samples = load_samples([data], "", "cpu", torch.float64)
+    samples = load_samples(problem, [data], "", "cpu", torch.float64)
     size = problem.network.num_parameters
     drawn = torch.randn(models, size, generator=stream(0, "t"), dtype=torch.float64)
     noise = Noise(range(models), 0, "dropout", drawn)

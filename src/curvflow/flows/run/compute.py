@@ -340,7 +340,8 @@ def _check_type(kind: str, variable: Variable, array: Array) -> None:
         got = type(array).__name__
         raise InputError(f"{kind}: expected {variable.name} as an array, got {got}")
     is_text = array.dtype.kind in "UOT"
-    fits = is_text if variable.dtype == "str" else array.dtype == variable.dtype
+    dtypes = (variable.dtype, variable.or_dtype or variable.dtype)
+    fits = is_text if variable.dtype == "str" else array.dtype in dtypes
     if not fits:
         expected = f"{variable.name} of {variable.dtype}"
         raise InputError(f"{kind}: expected {expected}, got {array.dtype}")

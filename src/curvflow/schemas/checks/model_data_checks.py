@@ -165,7 +165,7 @@ def _model_problems(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
     """Yield mismatches between the data and a stage's model or loss."""
     model, loss = params.model, getattr(params, "loss", "auto")
     if loss == "auto" and model.fits_values and input_form(model) != "image":
-        return  # any data are allowed
+        return  # any data are allowed, or else refused when the stage runs
     targets, shape = data.samples.targets, data.samples.shape
     if input_form(model) == "image" and shape is not None and len(shape) != 3:
         message = (
@@ -174,6 +174,12 @@ def _model_problems(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
         )
         hint = "Take images that are not flattened, or a dense model."
         yield ("model",), message, hint
+    if data.samples.tokens is not None and model_name(model) != "factory":
+        message = (
+            f"expected a module of your own for the labels of {data.samples.tokens} "
+            f"tokens a sample of {data.name}, got {model_name(model)}"
+        )
+        yield ("model",), message, "Take a factory, or one label for each sample."
     if targets == "values" and not model.fits_values:
         message = (
             f"expected targets that are labels for {model_name(model)}, got the "

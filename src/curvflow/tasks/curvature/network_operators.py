@@ -157,7 +157,7 @@ def _source(
     weights_MW = stacked_weights(members, machine, dtype=dtype)
     weights_MD, statistics_MS = problem.network.split(weights_MW)
     data = [member.one("data") for member in members]
-    samples = load_samples(data, "", machine.device, weights_MD.dtype)
+    samples = load_samples(problem, data, "", machine.device, weights_MD.dtype)
     on_cpu = weights_MD.device.type == "cpu"
     most = problem.models_per_pass(samples.count, columns) if on_cpu else len(members)
     inputs = OperatorInputs(

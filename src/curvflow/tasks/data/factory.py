@@ -9,7 +9,7 @@ import numpy as np
 
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.kinds.data.factory import FactoryDataParams
-from curvflow.schemas.kinds.shared.datasets import dataset
+from curvflow.schemas.kinds.shared.datasets import dataset_of
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.registry import Machine, computes_each
 
@@ -31,7 +31,8 @@ def factory(member: Member, machine: Machine) -> Outcome:
         InputError: the function cannot be called, or returns no data set.
     """
     params = cast("FactoryDataParams", member.params)
-    return Outcome(dataset(**_named(params.factory, params.call())))
+    arrays = _named(params.factory, params.call())
+    return Outcome(dataset_of(np.float64, params.num_classes, **arrays))
 
 
 def _named(name: str, made: object) -> dict[str, Array]:

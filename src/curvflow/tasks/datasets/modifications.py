@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.shared.datasets import Floats, dataset_of
+from curvflow.schemas.kinds.shared.datasets import Floats, dataset_of, has_labels
 from curvflow.schemas.kinds.shared.modifications import Modifications
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.datasets.pixels import cropped, flattened, permuted, scaled
@@ -162,13 +162,15 @@ def _with_inputs(arrays: Arrays, params: Modifications, dtype: Floats) -> Arrays
 
 
 def _refuse_values(arrays: Arrays, params: Modifications) -> None:
-    if arrays["targets"].ndim == 1:
+    targets = arrays["targets"]
+    if targets.ndim == 1:
         return
+    got = "labels of tokens" if has_labels(targets) else "values"
     for name in ("classes", "label_noise"):
         if getattr(params, name):
-            raise InputError(f"{name}: expected labels, got values as targets")
+            raise InputError(f"{name}: expected labels, got {got} as targets")
     if params.labels == "one_hot":
-        raise InputError("labels: expected labels, got values as targets")
+        raise InputError(f"labels: expected labels, got {got} as targets")
 
 
 def _chosen(arrays: Arrays, classes: Sequence[int], num_classes: int) -> Arrays:
@@ -209,21 +211,22 @@ def _with_targets(
     dtype: Floats,
 ) -> Arrays:
     """Write the targets as asked, and hold the whole to what a data set must be."""
+    # Of values there may be none, or two, written as signs: that the data tell.
+    are_values = not has_labels(arrays["targets"])
     for name in ("targets", "test_targets"):
         labels = arrays[name]
         if params.labels == "one_hot":
             arrays[name] = one_hot(labels, num_classes)
-        elif labels.ndim == 1:
+        elif has_labels(labels):
             arrays[name] = labels.astype(np.int64)
-    # Of values there may be none, or two, written as signs: that the data tell.
-    are_values = labels.ndim == 2
     return dataset_of(dtype, None if are_values else num_classes, **arrays)
 
 
 def _of_themselves(arrays: Arrays, dtype: Floats) -> Arrays:
     """Take the inputs for their own targets: regression, whatever their values."""
     rows = {
-        f"{prefix}targets": flattened(arrays[f"{prefix}inputs"]) for _, prefix in SETS
+        f"{prefix}targets": flattened(arrays[f"{prefix}inputs"]).astype(np.float64)
+        for _, prefix in SETS
     }
     return dataset_of(dtype, 0, **{**arrays, **rows})
 

@@ -78,12 +78,14 @@ def scaled(
         train: bytes, whose range is 0 to 255 whatever occurs, or other numbers.
         test: the like.
         to: see `Modifications.normalise`.
-        dtype: of the results.
+        dtype: of the results; whole numbers that are not scaled stay so.
 
     Returns:
         The training and test inputs.
     """
     if to == "none":
+        if train.dtype == np.int64:  # such as tokens
+            return train, test
         return train.astype(dtype), test.astype(dtype)
     if to == "standard":
         shift, width = _moments(train)

@@ -59,7 +59,7 @@ def member_targets(members: Sequence[Member], machine: Machine) -> ChainTargets:
     return problem_targets(
         ProblemAt(
             problem,
-            load_samples(data, "", machine.device, weights_MW.dtype),
+            load_samples(problem, data, "", machine.device, weights_MW.dtype),
             *(part.contiguous() for part in problem.network.split(weights_MW)),
         ),
         [params_of(member).seed for member in members],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,17 +16,34 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from curvflow.errors import InputError
 from curvflow.schemas.models.factory import FactoryModel
-from curvflow.tasks.networks.checks import check_network
+from curvflow.tasks.networks.checks import (
+    check_network,
+    first_line,
+    output_shape,
+    trial_inputs,
+)
 from curvflow.tasks.networks.network import ForwardPass, Layout, Network
 
+# What is told of a module that vmap cannot hold.
+APART = "networks are computed one after another, for vmap cannot hold them"
 
-def build(spec: FactoryModel, input_shape: Sequence[int], num_outputs: int) -> Network:
+
+def build(
+    spec: FactoryModel,
+    input_shape: Sequence[int],
+    num_outputs: int,
+    tokens: int | None = None,
+    *,
+    takes_integers: bool = False,
+) -> Network:
     """Build the network that the user's function returns.
 
     Args:
         spec: the function and its arguments.
         input_shape: of one sample.
-        num_outputs: outputs expected per sample, C.
+        num_outputs: outputs expected per sample, or per token, C.
+        tokens: outputs expected are (T, C); None for (C,).
+        takes_integers: inputs are whole numbers.
 
     Returns:
         The network. Buffers are those of a fixed seed, the same for every model, and
@@ -35,6 +54,9 @@ def build(spec: FactoryModel, input_shape: Sequence[int], num_outputs: int) -> N
         InputError: it is no module, has frozen parameters, computes other shapes,
             depends on chance or on the other samples of a batch, or has no second
             derivatives.
+
+    What cannot be computed for many models at once, such as a recurrent layer or a
+    branch on values, is computed for one after another, as the network's note says.
     """
     module = _make(spec, torch.Generator().manual_seed(0))
     _check_layers(module)
@@ -51,19 +73,29 @@ def build(spec: FactoryModel, input_shape: Sequence[int], num_outputs: int) -> N
         output: Tensor = functional_call(module, held, (inputs,))
         return output
 
-    def forward(forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
+    def together(forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
         tensors = dict(forward_pass.tensors)
         shared = inputs.shape[0] == 1
         batched = vmap(call_one, in_dims=(0, None if shared else 0))
         outputs: Tensor = batched(tensors, inputs[0] if shared else inputs)
         return outputs
 
+    def apart(forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
+        stacked = dict(forward_pass.tensors)
+        parts = zip(*stacked.values(), strict=True)
+        models = [dict(zip(stacked, part, strict=True)) for part in parts]
+        each = inputs.expand(len(models), *inputs.shape[1:])
+        with _with_own_kernels(module):
+            return torch.stack(
+                [call_one(m, x) for m, x in zip(models, each, strict=True)]
+            )
+
     def initial(generator: torch.Generator) -> Tensor:
         return _flat(_make(spec, generator))
 
     network = Network(
         _layout(parameters),
-        forward,
+        together,
         1,
         initial,
         statistics=_layout(statistics),
@@ -72,16 +104,41 @@ def build(spec: FactoryModel, input_shape: Sequence[int], num_outputs: int) -> N
         has_paths=False,
     )
     first_W = torch.cat([_flat(module), network.first_statistics()])
-    check_network(
-        network,
-        first_W,
+    x = trial_inputs(input_shape, takes_integers=takes_integers)
+    check = partial(
+        check_network,
+        first_W=first_W,
+        x=x,
         name=spec.factory,
-        input_shape=input_shape,
-        num_outputs=num_outputs,
+        output_shape=output_shape(num_outputs, tokens),
     )
+    try:
+        check(network)
+    except InputError as error:
+        if (cause := error.__cause__) is None:
+            raise
+        note = f"{spec.factory}: {APART} ({type(cause).__name__}: {first_line(cause)})"
+        network = replace(network, forward=apart, note=note)
+        check(network)
     hooked = partial(network.outputs, first_W[None].float())
-    width = _count_activations(module, hooked, input_shape)
+    width = _count_activations(module, hooked, torch.zeros_like(x[:, :1]))
     return replace(network, width=width)
+
+
+@contextmanager
+def _with_own_kernels(module: nn.Module) -> Iterator[None]:
+    """Take PyTorch's own kernels of recurrent layers: others lack derivatives."""
+    is_recurrent = any(isinstance(layer, nn.RNNBase) for layer in module.modules())
+    both: list[Any] = [torch.backends.mkldnn, torch.backends.cudnn]
+    backends = both if is_recurrent else []
+    before = [backend.enabled for backend in backends]
+    for backend in backends:
+        backend.enabled = False
+    try:
+        yield
+    finally:
+        for backend, enabled in zip(backends, before, strict=True):
+            backend.enabled = enabled
 
 
 def _make(spec: FactoryModel, generator: torch.Generator) -> nn.Module:
@@ -145,7 +202,7 @@ def _check_parameters(module: nn.Module) -> None:
 
 
 def _count_activations(
-    module: nn.Module, call: Callable[[Tensor], Tensor], input_shape: Sequence[int]
+    module: nn.Module, call: Callable[[Tensor], Tensor], x: Tensor
 ) -> int:
     count = 0
 
@@ -155,7 +212,7 @@ def _count_activations(
 
     hooks = [layer.register_forward_hook(add) for layer in module.modules()]
     with torch.no_grad():
-        call(torch.zeros(1, 1, *input_shape))
+        call(x)
     for hook in hooks:
         hook.remove()
     return max(1, count)

@@ -17,51 +17,66 @@ from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 MODELS, SAMPLES = 2, 4
 
 
+def trial_inputs(input_shape: Sequence[int], *, takes_integers: bool) -> Tensor:
+    """Return inputs to try a network on, (1, N, ...), where no data are at hand."""
+    if takes_integers:
+        return torch.zeros(1, SAMPLES, *input_shape, dtype=torch.int64)
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(1, SAMPLES, *input_shape, generator=generator)
+
+
+def output_shape(num_outputs: int, tokens: int | None) -> tuple[int, ...]:
+    """Return the shape of a sample's outputs, (C,) or (T, C)."""
+    return (num_outputs,) if tokens is None else (tokens, num_outputs)
+
+
 def check_network(
     network: Network,
     first_W: Tensor,
+    x: Tensor,
     *,
     name: str,
-    input_shape: Sequence[int],
-    num_outputs: int,
+    output_shape: Sequence[int],
 ) -> None:
     """Call a network, and multiply by its Hessian once, as training and probes would.
 
     Args:
         network: the network of the user's module.
         first_W: parameters near which it is called, and statistics, (D + S,).
+        x: the inputs, (1, N, ...).
         name: name of the user's function, for messages.
-        input_shape: shape of one sample.
-        num_outputs: outputs expected per sample, C.
+        output_shape: outputs expected per sample, (C,) or (T, C).
 
     Raises:
         InputError: a call fails, outputs have another shape or depend on random
             numbers, earlier calls or other samples, or second derivatives are missing.
     """
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(1, SAMPLES, *input_shape, generator=generator)
+    if not x.is_floating_point() and x.numel():
+        name = f"{name} on integers from {int(x.min())} to {int(x.max())}"
     # Weights that start at zero would hide the effect of the others.
     noise_MD = torch.randn(MODELS, network.num_parameters, generator=generator)
     parameters_D, statistics_S = network.split(first_W.float())
     statistics_MS = statistics_S.expand(MODELS, -1)
     weights_MW = torch.cat([parameters_D + 0.1 * noise_MD, statistics_MS], dim=1)
     with torch.random.fork_rng(devices=[]):
-        with _refused(name, "computes under vmap"), torch.no_grad():
+        with _refused(name, "computes"), torch.no_grad():
             outputs = network.outputs(weights_MW, x)
-        _check_shape(outputs[0], input_shape, num_outputs)
+        _check_shape(outputs[0], x[0], output_shape)
         with _refused(name, "takes a single sample"), torch.no_grad():
             again = network.outputs(weights_MW, x)
             alone = network.outputs(weights_MW, x[:, :1])
         _check_sameness(outputs, again, alone)
-        with _refused(name, "has second derivatives under vmap"):
+        with _refused(name, "has second derivatives"):
             _product(network, weights_MW, x)
 
 
 def _product(network: Network, weights_MW: Tensor, x: Tensor) -> Tensor:
     def losses(weights_MW: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
-        return (network.outputs(weights_MW, inputs) - targets).square().mean(-1)
+        outputs = network.outputs(weights_MW, inputs).flatten(2)
+        return (outputs - targets).square().mean(-1)
 
-    targets = x.new_zeros(1, SAMPLES, 1)
+    targets = weights_MW.new_zeros(1, x.shape[1], 1)
     weights_MD, fixed_MS = network.split(weights_MW)
     operator = BatchedHessian(losses, weights_MD, x, targets, fixed_MS=fixed_MS)
     return operator @ torch.ones_like(weights_MD)
@@ -76,21 +91,24 @@ def _refused(name: str, does: str) -> Iterator[None]:
             yield
     # User code raises whatever it likes.
     except Exception as error:
-        cause = (str(error).strip() or "no message").splitlines()[0]
         raise InputError(
             f"model: expected a module that {does}, got {name} with "
-            f"{type(error).__name__}: {cause}"
+            f"{type(error).__name__}: {first_line(error)}"
         ) from error
 
 
-def _check_shape(
-    outputs_NC: Tensor, input_shape: Sequence[int], num_outputs: int
-) -> None:
-    if outputs_NC.shape != (SAMPLES, num_outputs):
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says."""
+    return (str(error).strip() or "no message").splitlines()[0]
+
+
+def _check_shape(outputs: Tensor, x: Tensor, output_shape: Sequence[int]) -> None:
+    samples = len(x)
+    expected = (samples, *output_shape)
+    if outputs.shape != expected:
         raise InputError(
-            f"model: expected outputs of shape ({SAMPLES}, {num_outputs}) for "
-            f"{SAMPLES} samples of shape {tuple(input_shape)}, got "
-            f"{tuple(outputs_NC.shape)}"
+            f"model: expected outputs of shape {expected} for {samples} samples of "
+            f"shape {tuple(x.shape[1:])}, got {tuple(outputs.shape)}"
         )
 
 

@@ -107,6 +107,7 @@ class Network:
             they stay, as the buffers of a user's module do.
         has_paths: outputs are sums over paths of products of weights, so that a path
             norm is defined.
+        note: how it is computed, where that is slower than users may expect.
     """
 
     layout: Layout
@@ -117,6 +118,7 @@ class Network:
     start: Mapping[str, float | Tensor] = field(default_factory=dict)
     moves_statistics: bool = True
     has_paths: bool = True
+    note: str = ""
 
     @property
     def num_parameters(self) -> int:

@@ -7,15 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
-from typing import TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.schemas.kinds.shared.datasets import has_tokens
 from curvflow.schemas.models import AnyModel, model_name, parse_model
-from curvflow.schemas.nodes import Member, NodeData
+from curvflow.schemas.models.factory import FactoryModel
+from curvflow.schemas.nodes import Array, Member, NodeData
+from curvflow.tasks.networks.checks import check_network, output_shape
 from curvflow.tasks.networks.network import Layout, Network
 from curvflow.tasks.numerics.derivatives.batches import sample_losses
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
@@ -27,6 +30,9 @@ T = TypeVar("T")
 CountBytes = Callable[[str, int, int, int], int]
 
 DATA_ARRAYS = ("inputs", "targets", "test_inputs", "test_targets")
+
+# Rows of integers that a module is tried on.
+TRIAL_ROWS = 4
 
 # Bytes that the activations of one model may take in one pass over the data.
 PASS_BYTES = 1 << 25
@@ -48,12 +54,17 @@ class Problem:
         loss: `cross_entropy`, `mse` or `sse`.
         text: canonical JSON that describes both.
         input_shape: shape of one sample.
+        tokens: labels of one sample, T, of which its loss is the mean; None of one
+            label or of values.
+        takes_integers: inputs are whole numbers, such as tokens, and stay so.
     """
 
     network: Network
     loss: str
     text: str
     input_shape: tuple[int, ...]
+    tokens: int | None = None
+    takes_integers: bool = False
 
     def losses(self, weights_MW: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of each sample, (M, N), when not in training.
@@ -61,7 +72,7 @@ class Problem:
         Args:
             weights_MW: parameters and statistics, (M, D + S).
             inputs: shape (M or 1, N, ...).
-            targets: shape (M or 1, N) or (M or 1, N, C).
+            targets: shape (M or 1, N), (M or 1, N, T) or (M or 1, N, C).
         """
         return sample_losses(self.loss)(
             self.network.outputs(weights_MW, inputs), targets
@@ -131,7 +142,7 @@ def pose(model: AnyModel, loss: str, data: NodeData) -> Problem:
     Args:
         model: specification of the model.
         loss: name of the loss; `auto` takes cross_entropy for labels, mse for values.
-        data: labels have shape (N,), values (N, C).
+        data: labels have shape (N,), those of tokens (N, T), values (N, C).
 
     Returns:
         The problem.
@@ -139,7 +150,16 @@ def pose(model: AnyModel, loss: str, data: NodeData) -> Problem:
     Raises:
         InputError: the loss or the model does not fit the targets.
     """
-    has_labels = data["targets"].ndim == 1
+    targets = data["targets"]
+    is_own = isinstance(model, FactoryModel)
+    tokens = targets.shape[1] if has_tokens(targets) else None
+    if tokens is not None and not is_own:
+        raise InputError(
+            f"model: expected a module of your own for the labels of {tokens} tokens a "
+            f"sample, got {model_name(model)}. Take a factory, or one label for each "
+            "sample."
+        )
+    has_labels = targets.ndim == 1 or tokens is not None
     if not (has_labels or model.fits_values):
         raise InputError(
             f"model: expected targets that are labels for {model_name(model)}, got "
@@ -152,9 +172,46 @@ def pose(model: AnyModel, loss: str, data: NodeData) -> Problem:
         raise InputError(
             f"loss: expected a loss for {kind}, got {loss}. Use {other} or auto."
         )
-    num_outputs = int(data["num_classes"]) if has_labels else data["targets"].shape[1]
-    plain = model.model_dump(mode="json", exclude={"init"})
-    return _build(_encode(plain), loss, data["inputs"].shape[1:], num_outputs)
+    num_outputs = int(data["num_classes"]) if has_labels else targets.shape[1]
+    plain = _encode(model.model_dump(mode="json", exclude={"init"}))
+    shapes = data["inputs"].shape[1:], num_outputs, tokens
+    if not is_own or data["inputs"].dtype.kind != "i":
+        return _build(plain, loss, *shapes)
+    return _of_integers(plain, loss, shapes, data["inputs"])
+
+
+Shapes = tuple[tuple[int, ...], int, int | None]
+
+
+def _of_integers(model: str, loss: str, shapes: Shapes, inputs: Array) -> Problem:
+    """Return the problem of a module that takes integers, or else wants numbers."""
+    try:
+        problem = _build(model, loss, *shapes, takes_integers=True)
+        rows = np.ascontiguousarray(inputs[:TRIAL_ROWS])
+        _check_rows(problem.text, rows.shape, rows.tobytes())
+    except InputError as error:
+        try:
+            return _build(model, loss, *shapes)
+        except InputError:
+            raise error from None
+    return problem
+
+
+@lru_cache(maxsize=64)
+def _check_rows(text: str, shape: tuple[int, ...], rows: bytes) -> None:
+    """Try a module on rows of its data; InputError if it fails there."""
+    problem = read(text)
+    network = problem.network
+    assert network.draw_initial is not None
+    first_D = network.draw_initial(torch.Generator().manual_seed(0))
+    plain = json.loads(text)
+    check_network(
+        network,
+        torch.cat([first_D, network.first_statistics()]),
+        torch.frombuffer(bytearray(rows), dtype=torch.int64).reshape(1, *shape),
+        name=plain["model"]["factory"],
+        output_shape=output_shape(plain["num_outputs"], problem.tokens),
+    )
 
 
 def read(text: str) -> Problem:
@@ -175,6 +232,8 @@ def read(text: str) -> Problem:
         plain["loss"],
         tuple(plain["input_shape"]),
         plain["num_outputs"],
+        plain.get("tokens"),
+        takes_integers=plain.get("takes_integers", False),
     )
     if "statistics" not in plain and not problem.network.moves_statistics:
         problem = _with_constants(problem)
@@ -223,7 +282,10 @@ def meta_inputs(
         dtype: precision of weights, inputs and target values.
     """
     has_labels = problem.loss == "cross_entropy"
-    values = () if has_labels else (json.loads(problem.text)["num_outputs"],)
+    values: tuple[int, ...] = () if problem.tokens is None else (problem.tokens,)
+    if not has_labels:
+        values = (json.loads(problem.text)["num_outputs"],)
+    input_type = torch.int64 if problem.takes_integers else dtype
     sizes = (problem.network.num_parameters, problem.network.statistics.size)
     with torch.device("meta"):
         weights_MD, statistics_MS = (
@@ -231,7 +293,7 @@ def meta_inputs(
         )
         return OperatorInputs(
             weights_MD=weights_MD,
-            inputs=torch.empty(1, samples, *problem.input_shape, dtype=dtype),
+            inputs=torch.empty(1, samples, *problem.input_shape, dtype=input_type),
             targets=torch.empty(
                 1, samples, *values, dtype=torch.int64 if has_labels else dtype
             ),
@@ -251,21 +313,32 @@ def _pass_bytes(text: str, rows: int, samples: int, columns: int) -> int:
 
 @lru_cache(maxsize=64)
 def _build(
-    model: str, loss: str, input_shape: tuple[int, ...], num_outputs: int
+    model: str,
+    loss: str,
+    input_shape: tuple[int, ...],
+    num_outputs: int,
+    tokens: int | None = None,
+    *,
+    takes_integers: bool = False,
 ) -> Problem:
     spec = parse_model(json.loads(model))
     builder = import_module(f"curvflow.tasks.models.{model_name(spec)}")
-    network: Network = builder.build(spec, input_shape, num_outputs)
+    # Only a module of the user's own takes tokens, or has labels for them.
+    own: dict[str, Any] = {"tokens": tokens} if tokens is not None else {}
+    if takes_integers:
+        own["takes_integers"] = True
+    network: Network = builder.build(spec, input_shape, num_outputs, **own)
     plain = {
         "model": json.loads(model),
         "loss": loss,
         "input_shape": input_shape,
         "num_outputs": num_outputs,
         "parameters": _listed(network.layout),
+        **own,
     }
     if network.statistics.names:
         plain["statistics"] = _listed(network.statistics)
-    return Problem(network, loss, _encode(plain), input_shape)
+    return Problem(network, loss, _encode(plain), input_shape, **own)
 
 
 def forget() -> None:
@@ -334,15 +407,21 @@ def probed_bytes(member: Member) -> int:
 
 
 def load_samples(
-    data: Sequence[NodeData], prefix: str, device: str, dtype: torch.dtype
+    problem: Problem,
+    data: Sequence[NodeData],
+    prefix: str,
+    device: str,
+    dtype: torch.dtype,
 ) -> Samples:
     """Bring data sets to the device; a set that all models share is loaded once.
 
     Args:
+        problem: whose samples they are.
         data: one per model, of equal shapes.
         prefix: empty, or `test_`.
         device: device to load to.
-        dtype: precision of inputs and target values; labels become int64.
+        dtype: precision of inputs and target values; labels and the tokens of a
+            network that takes integers become int64.
 
     Returns:
         The samples.
@@ -353,9 +432,11 @@ def load_samples(
         stacked = np.stack([node[prefix + name] for node in different])
         return torch.as_tensor(stacked, dtype=loaded_type, device=device)
 
-    has_labels = data[0]["targets"].ndim == 1
-    target_type = torch.int64 if has_labels else dtype
-    return Samples(load("inputs", dtype), load("targets", target_type))
+    has_labels = problem.loss == "cross_entropy"
+    return Samples(
+        load("inputs", torch.int64 if problem.takes_integers else dtype),
+        load("targets", torch.int64 if has_labels else dtype),
+    )
 
 
 def grouped(

@@ -76,7 +76,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     weights_MW = stacked_weights(members, machine, dtype=params.dtype)
     weights_MD, statistics_MS = problem.network.split(weights_MW)
     data = [member.one("data") for member in members]
-    samples = load_samples(data, "", machine.device, weights_MD.dtype)
+    samples = load_samples(problem, data, "", machine.device, weights_MD.dtype)
     rows_Mn = torch.stack([_rows(_params(m).seed, count, used) for m in members])
     taken = samples.taken(rows_Mn.to(samples.device))
     result = gradient_variance(

@@ -110,7 +110,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     )
     data = [member.one("data") for member in members]
     sets = {
-        name: load_samples(data, prefix, machine.device, weights_MD.dtype)
+        name: load_samples(problem, data, prefix, machine.device, weights_MD.dtype)
         for name, prefix in SETS.items()
     }
     slice_directions = directions(members, hessian, problem, weights_MD)

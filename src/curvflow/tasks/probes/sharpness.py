@@ -231,7 +231,7 @@ def _full_data_loss(members: Sequence[Member], machine: Machine) -> LossOverData
     problem = problem_of(members[0])
     weights_MW = stacked_weights(members, machine, dtype=_params(members[0]).dtype)
     data = [member.one("data") for member in members]
-    samples = load_samples(data, "", machine.device, weights_MW.dtype)
+    samples = load_samples(problem, data, "", machine.device, weights_MW.dtype)
     return LossOverData(problem, weights_MW, samples)
 
 

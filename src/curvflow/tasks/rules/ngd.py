@@ -80,6 +80,11 @@ def _solved(
 ) -> Tensor:
     """Return (F + kappa I)^-1 g in double precision, some models at a time."""
     rule, problem, count = hyper.rule, context.problem, context.batch.count
+    if problem.tokens is not None:
+        raise InputError(
+            "rule: ngd cannot be combined with labels of tokens. Take data with one "
+            "label for each sample, or another rule."
+        )
     outputs = json.loads(problem.text)["num_outputs"]
     batch = _chosen(context, rule.fisher_batch)
     uniform = None

@@ -112,7 +112,8 @@ class Evaluation:
 
     def _right(self, outputs_MNC: Tensor, targets: Tensor) -> Tensor | None:
         if self._has_labels:
-            return outputs_MNC.argmax(-1) == targets
+            right = (outputs_MNC.argmax(-1) == targets).to(outputs_MNC.dtype)
+            return right if right.ndim == 2 else right.flatten(2).mean(2)
         if self._is_one_hot:
             return outputs_MNC.argmax(-1) == targets.argmax(-1)
         if not self._has_signs:

@@ -46,13 +46,13 @@ def test_every_array_is_float64_whatever_was_given():
         ((X, LABELS[:4]), "targets: expected 6 rows as its inputs, got 4"),
         ((X[:1], X[:1]), "inputs: expected at least 2 samples, got 1"),
         ((X, LABELS + 1), "targets: expected integer labels 0..2 without gaps, got 1, "
-         "2, 3. Relabel them, or give floats for regression."),
+         "2, 3. Give num_classes, relabel them, or give floats for regression."),
         ((X, 2 * LABELS), "targets: expected integer labels 0..2 without gaps, got 0, "
-         "2, 4. Relabel them, or give floats for regression."),
+         "2, 4. Give num_classes, relabel them, or give floats for regression."),
         ((X, LABELS - 1), "targets: expected integer labels 0..2 without gaps, got "
-         "-1, 0, 1. Relabel them, or give floats for regression."),
-        ((X, LABELS[:, None]), "targets: expected integer labels of shape (samples,), "
-         "or floats, got int64 of shape (6, 1)"),
+         "-1, 0, 1. Give num_classes, relabel them, or give floats for regression."),
+        ((X, LABELS[:, None]), "targets: expected integer labels of shape (samples,) "
+         "or (samples, tokens), or floats, got int64 of shape (6, 1)"),
         ((X, np.ones((6, 2, 2))), "targets: expected shape (samples,) or (samples, "
          "outputs), got (6, 2, 2)"),
         ((X, LABELS, X[:, :1], LABELS), "test_inputs: expected rows of shape (2,) as "

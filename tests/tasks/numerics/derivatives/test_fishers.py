@@ -24,7 +24,7 @@ def posed(loss, num_samples=7):
     data = blobs(num_samples) if loss == "cross_entropy" else waves(num_samples)
     problem = pose(parse_model(NET), loss, data)
     weights = started(MODELS, problem.network.num_parameters)
-    return problem, weights, load_samples([data], "", "cpu", torch.float64)
+    return problem, weights, load_samples(problem, [data], "", "cpu", torch.float64)
 
 
 def uniform(loss, samples, num_samples, seed=0):

@@ -33,7 +33,7 @@ CASES = [
 
 def posed(data, loss, models=3, model=TANH_NET):
     problem = pose(parse_model(model), loss, data)
-    samples = load_samples([data], "", "cpu", torch.float64)
+    samples = load_samples(problem, [data], "", "cpu", torch.float64)
     init = parse_model(model).init
     drawn = [
         initial_weights(problem.network, stream(s, "init"), init) for s in range(models)

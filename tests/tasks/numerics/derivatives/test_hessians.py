@@ -27,7 +27,7 @@ CASES = [
 
 def posed(model, data, loss, models=2):
     problem = pose(parse_model(model), loss, data)
-    samples = load_samples([data] * models, "", "cpu", torch.float64)
+    samples = load_samples(problem, [data] * models, "", "cpu", torch.float64)
     weights = [
         initial_weights(problem.network, stream(seed, "init"), parse_model(model).init)
         for seed in range(models)
@@ -80,7 +80,7 @@ def test_unequal_micro_batches_are_weighted(batch_size):
 def test_passes_over_some_models_at_a_time_change_nothing(width, shared):
     data = [blobs(seed=0 if shared else seed) for seed in range(5)]
     problem, weights, _ = posed(TANH_NET, data[0], "cross_entropy", models=5)
-    samples = load_samples(data, "", "cpu", torch.float64)
+    samples = load_samples(problem, data, "", "cpu", torch.float64)
     x, y = samples.inputs, samples.targets
     seen = []
 
@@ -100,7 +100,7 @@ def test_passes_over_some_models_at_a_time_change_nothing(width, shared):
 def test_models_with_data_of_their_own_are_selected_with_them():
     data = [blobs(seed=seed) for seed in range(3)]
     problem, weights, _ = posed(TANH_NET, data[0], "cross_entropy", models=3)
-    samples = load_samples(data, "", "cpu", torch.float64)
+    samples = load_samples(problem, data, "", "cpu", torch.float64)
     operator = BatchedHessian(problem.losses, weights, samples.inputs, samples.targets)
     v = torch.ones_like(weights)
     subset = operator.select(torch.tensor([2, 0])) @ v[:2]

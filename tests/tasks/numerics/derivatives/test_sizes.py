@@ -46,7 +46,7 @@ def test_what_a_graph_keeps_is_counted():
 def test_the_estimate_is_what_the_product_takes(order):
     data = blobs(200)
     problem = pose(parse_model(TANH_NET), "cross_entropy", data)
-    samples = load_samples([data], "", "cpu", torch.float64)
+    samples = load_samples(problem, [data], "", "cpu", torch.float64)
     weights = torch.ones(4, problem.network.num_parameters, dtype=torch.float64)
 
     def made():
@@ -92,7 +92,7 @@ def test_a_member_is_charged_what_it_takes_among_two():
     problem, data = image_problem()
     rows = problem.rows_per_pass(4)
     assert rows < 40
-    samples = load_samples([data], "", "cpu", torch.float64)
+    samples = load_samples(problem, [data], "", "cpu", torch.float64)
     weights = 0.01 * torch.ones(2, problem.network.num_parameters, dtype=torch.float64)
     operator = BatchedHessian(
         problem.losses, weights, samples.inputs, samples.targets, batch_size=rows

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Kind, Samples
-from curvflow.schemas.kinds.shared.datasets import OUTPUTS, dataset
+from curvflow.schemas.kinds.shared.datasets import OUTPUTS, dataset_of, has_labels
 from curvflow.schemas.nodes import Array, Data
-from curvflow.schemas.params import Params, SourceFile
+from curvflow.schemas.params import Neutral, Params, SourceFile
 
 # The name under which the single array of a `.npy` file arrives.
 WHOLE = "array"
@@ -22,7 +23,8 @@ class ArrayParams(Params):
     """Files and names of the arrays, and their split."""
 
     path: Annotated[str, SourceFile()] = Field(
-        description=".npz file with named arrays, or .npy file of the inputs"
+        description="file with named arrays, .npz, .pt or .safetensors, or .npy file "
+        "of the inputs"
     )
     targets_path: Annotated[str | None, SourceFile()] = Field(
         None, description=".npy file of the targets, with a .npy file of inputs"
@@ -35,6 +37,12 @@ class ArrayParams(Params):
         0.0, ge=0, lt=1, description="share held out where there are no test arrays"
     )
     seed: int = Field(0, ge=0, description="seed of the split")
+    num_classes: Annotated[int | None, Neutral(None)] = Field(
+        None,
+        ge=2,
+        description="C of labels 0..C-1, such as the size of a vocabulary; null takes "
+        "those that occur, which may have no gaps",
+    )
 
     @model_validator(mode="after")
     def _one_test_set(self) -> ArrayParams:
@@ -108,7 +116,7 @@ def check(params: ArrayParams, files: Mapping[str, Mapping[str, Array]]) -> None
     Raises:
         InputError: an array is missing, or shapes, types or labels do not fit.
     """
-    arrays = dataset(**select(params, files))
+    arrays = dataset_of(np.float64, params.num_classes, **select(params, files))
     held_out = round(params.test_fraction * len(arrays["inputs"]))
     if len(arrays["inputs"]) - held_out < 2:
         raise InputError(
@@ -129,10 +137,11 @@ def samples_of(
     Raises:
         InputError: they are no data set.
     """
-    arrays = dataset(**select(params, files))
+    arrays = dataset_of(np.float64, params.num_classes, **select(params, files))
     shape, targets = arrays["inputs"].shape[1:], arrays["targets"]
-    if targets.ndim == 1:
-        return Samples(shape, "labels", int(arrays["num_classes"]))
+    if has_labels(targets):
+        tokens = targets.shape[1] if targets.ndim == 2 else None
+        return Samples(shape, "labels", int(arrays["num_classes"]), tokens)
     return Samples(shape, "values", targets.shape[1])
 
 

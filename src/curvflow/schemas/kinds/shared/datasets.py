@@ -14,20 +14,33 @@ from curvflow.schemas.nodes import Array
 Floats = type[np.floating[Any]]
 OUTPUTS = (
     Variable(
-        "inputs", "training inputs, one row per sample", ("sample", "..."), bulk=True
+        "inputs",
+        "training inputs, one row per sample",
+        ("sample", "..."),
+        bulk=True,
+        or_dtype="int64",
     ),
     Variable(
         "targets",
-        "training targets: labels 0..C-1 (sample,), or values (sample, output)",
+        "training targets: labels 0..C-1 (sample,) or of each token (sample, token), "
+        "or values (sample, output)",
         ("sample", "..."),
         bulk=True,
+        or_dtype="int64",
     ),
-    Variable("test_inputs", "test inputs", ("test_sample", "..."), bulk=True),
+    Variable(
+        "test_inputs",
+        "test inputs",
+        ("test_sample", "..."),
+        bulk=True,
+        or_dtype="int64",
+    ),
     Variable(
         "test_targets",
         "test targets, like the training targets",
         ("test_sample", "..."),
         bulk=True,
+        or_dtype="int64",
     ),
     Variable(
         "num_classes",
@@ -47,13 +60,14 @@ def dataset(
 
     Args:
         inputs: shape (N, ...), numbers.
-        targets: integer labels (N,), or floats (N,) or (N, C).
+        targets: integer labels (N,) or of tokens (N, T), or floats (N,) or (N, C).
         test_inputs: like the inputs, or None.
         test_targets: like the targets, or None.
 
     Returns:
-        The variables of `OUTPUTS`: inputs, and labels (N,) or values (N, C), float64;
-        the test arrays have no rows if there are none.
+        The variables of `OUTPUTS`: inputs, whole numbers (int64) or float64; labels
+        (N,) or values (N, C), float64, or labels of tokens, int64; the test arrays have
+        no rows if there are none.
 
     Raises:
         InputError: shapes, types, NaN or labels do not fit.
@@ -73,11 +87,11 @@ def dataset_of(
     """Do as `dataset`, with inputs of a precision of their own, and known classes.
 
     Args:
-        dtype: of the inputs; images take float32, half the room.
+        dtype: of inputs that are no whole numbers; images take float32, half the room.
         num_classes: that the samples are of, though some may not occur; if None, what
             occurs says it.
         inputs: shape (N, ...), numbers.
-        targets: integer labels (N,), or floats (N,) or (N, C).
+        targets: integer labels (N,) or of tokens (N, T), or floats (N,) or (N, C).
         test_inputs: like the inputs, or None.
         test_targets: like the targets, or None.
 
@@ -96,8 +110,7 @@ def dataset_of(
         _check_lengths("test_targets", x_test, y_test, least=0)
         _check_alike("test_inputs", x_test, x)
         _check_alike("test_targets", y_test, y)
-    if num_classes is None:
-        num_classes = _num_classes(y, y_test)
+    num_classes = _num_classes(y, y_test, num_classes)
     return {
         "inputs": x,
         "targets": y,
@@ -113,7 +126,15 @@ def _inputs(name: str, array: Array, dtype: Floats) -> Array:
             f"{name}: expected shape (samples, ...), got {array.shape}. "
             "Reshape a single feature to (samples, 1)."
         )
-    return _finite(name, array, dtype)
+    # Whole numbers may be tokens, which floats would not be.
+    whole = array.dtype.kind in "iu" and array.dtype.itemsize > 1
+    return _integers(name, array) if whole else _finite(name, array, dtype)
+
+
+def _integers(name: str, array: Array) -> Array:
+    if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+        raise InputError(f"{name}: expected integers below 2^63, got {array.max()}")
+    return np.ascontiguousarray(array, dtype=np.int64)
 
 
 def _finite(name: str, array: Array, dtype: Floats = np.float64) -> Array:
@@ -130,12 +151,12 @@ def _finite(name: str, array: Array, dtype: Floats = np.float64) -> Array:
 
 def _targets(name: str, array: Array) -> Array:
     if array.dtype.kind in "iub":
-        if array.ndim != 1:
+        if array.ndim not in (1, 2) or (array.ndim == 2 and array.shape[1] < 2):
             raise InputError(
-                f"{name}: expected integer labels of shape (samples,), or floats, "
-                f"got {array.dtype} of shape {array.shape}"
+                f"{name}: expected integer labels of shape (samples,) or (samples, "
+                f"tokens), or floats, got {array.dtype} of shape {array.shape}"
             )
-        return np.ascontiguousarray(array, dtype=np.float64)
+        return np.ascontiguousarray(array, np.float64 if array.ndim == 1 else np.int64)
     plain = _finite(name, array)
     if plain.ndim not in (1, 2):
         raise InputError(
@@ -160,17 +181,39 @@ def _check_alike(name: str, test: Array, train: Array) -> None:
         )
 
 
-def _num_classes(y: Array, y_test: Array) -> int:
-    if y.ndim == 2:
+def has_tokens(targets: Array) -> bool:
+    """Return whether targets are labels of tokens, (N, T)."""
+    # NumPy's name of the type, which tensors have too.
+    return targets.ndim == 2 and str(targets.dtype).endswith("int64")
+
+
+def has_labels(targets: Array) -> bool:
+    """Return whether targets are labels, of samples or of tokens, and no values."""
+    return targets.ndim == 1 or has_tokens(targets)
+
+
+def _num_classes(y: Array, y_test: Array, given: int | None) -> int:
+    if not has_labels(y):
+        if given is not None:
+            return given
         return 2 if y.shape[1] == 1 and set(np.unique(y)) == {-1.0, 1.0} else 0
     labels = np.union1d(y, y_test).astype(np.int64)
+    if given is not None:
+        if len(labels) and not 0 <= labels[0] <= labels[-1] < given:
+            wrong = labels[0] if labels[0] < 0 else labels[-1]
+            raise InputError(
+                f"targets: expected integer labels 0..{given - 1}, got {wrong}. Raise "
+                "num_classes, or relabel them."
+            )
+        return given
     if labels[0] != 0 or labels[-1] != len(labels) - 1:
         listed = ", ".join(map(str, labels[:12])) + (
             ", ..." if len(labels) > 12 else ""
         )
         raise InputError(
             f"targets: expected integer labels 0..{len(labels) - 1} without gaps, "
-            f"got {listed}. Relabel them, or give floats for regression."
+            f"got {listed}. Give num_classes, relabel them, or give floats for "
+            "regression."
         )
     return len(labels)
 

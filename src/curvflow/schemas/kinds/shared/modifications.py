@@ -97,4 +97,5 @@ def known_samples(params: Modifications, taken: Samples) -> Samples:
     if params.classes is not None:
         outputs = len(params.classes)
     targets = taken.targets if params.labels == "index" else "values"
-    return Samples(shape, targets, outputs)
+    tokens = taken.tokens if targets == "labels" else None
+    return Samples(shape, targets, outputs, tokens)

@@ -57,7 +57,8 @@ SampleLoss = Callable[[Tensor, Tensor], Tensor]
 def _cross_entropy(outputs_MNC: Tensor, targets: Tensor) -> Tensor:
     logs_MNC = torch.log_softmax(outputs_MNC, dim=-1)
     targets_MN = targets.expand(outputs_MNC.shape[:-1])
-    return -logs_MNC.gather(-1, targets_MN.unsqueeze(-1)).squeeze(-1)
+    losses = -logs_MNC.gather(-1, targets_MN.unsqueeze(-1)).squeeze(-1)
+    return losses if losses.ndim == 2 else losses.flatten(2).mean(2)
 
 
 def _squared(outputs_MNC: Tensor, targets: Tensor) -> Tensor:
@@ -80,7 +81,8 @@ def sample_losses(name: str) -> SampleLoss:
 
     Returns:
         A function of outputs (M, N, C) and targets, labels (M or 1, N) or values
-        (M or 1, N, C), that returns losses (M, N).
+        (M or 1, N, C), that returns losses (M, N); of outputs (M, N, T, C) and labels
+        of tokens (M or 1, N, T) the mean over the tokens.
 
     Examples:
         >>> from curvflow.tasks.numerics import sample_losses

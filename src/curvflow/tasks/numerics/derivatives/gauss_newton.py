@@ -15,6 +15,7 @@ column, the small matrix B of each sample, and a derivative back.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Literal, Self, get_args
 
@@ -209,11 +210,19 @@ class BatchedGaussNewton(Averaged):
         return lambda weights: self._output_losses(computed(weights), part.targets)
 
     def _scores(self, part: Part, outputs_MNC: Tensor) -> Tensor:
+        terms = outputs_MNC.shape[2:-1]  # of each sample: none, or its tokens
         if self._uniform is None:
             shape = fisher_draws(self._loss, outputs_MNC.shape[-1], self._draws)
-            self._uniform = self._drawn((self.num_samples, *shape))
+            self._uniform = self._drawn((self.num_samples, *terms, *shape))
         uniform = self._uniform[part.models, part.rows].to(outputs_MNC.device)
-        return fisher_roots("sampled", self._loss, outputs_MNC, part.targets, uniform)
+        given = [outputs_MNC, part.targets, uniform]
+        if not terms:
+            return fisher_roots("sampled", self._loss, *given)
+        # Each term has a label of its own; the loss is the mean over them.
+        flat = [tensor.flatten(1, 2) for tensor in given]
+        scores = fisher_roots("sampled", self._loss, *flat)
+        of_terms = (len(scores), *outputs_MNC.shape[1:3], *scores.shape[2:])
+        return scores.reshape(of_terms) / math.sqrt(terms[0])
 
     def _drawn(self, shape: tuple[int, ...]) -> Tensor:
         drawn = {
