@@ -100,3 +100,7 @@ def test_every_public_function_has_an_example_that_holds():
         if runner.run(example, out=said.append).failed:
             faults.append("".join(said))
     assert not faults, "\n".join(faults)
+
+
+def test_completion_shows_the_public_names_alone():
+    assert dir(curvflow) == sorted(curvflow.__all__)

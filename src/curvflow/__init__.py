@@ -76,6 +76,11 @@ _HOMES = {
 __all__ = ["__version__", *_HOMES]
 
 
+def __dir__() -> list[str]:
+    """Name what is public, which completion in a notebook shows."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> object:
     """Load a public name when it is first used, so that the import is cheap."""
     if name not in _HOMES:

@@ -325,6 +325,20 @@ def test_a_rerun_without_changes_takes_all_results_of_the_kind(lab):
     assert lab.executed(answer=rerun("lab.measure", "lab.measure")) == {"measure": 3}
 
 
+def test_all_that_has_changed_runs_again_by_one_answer(edited):
+    edited.edit('data["inputs"].sum()', 'data["inputs"].max()', "lab_kinds.py")
+    with pytest.raises(ChangedCodeError, match=r"or with --rerun changed\.$"):
+        edited.run()
+    assert edited.executed(answer=rerun("changed")) == {"measure": 3, "other": 1}
+    assert edited.executed(answer=rerun("changed")) == {}
+
+
+def test_what_is_accepted_does_not_run_again_with_all_that_has_changed(edited):
+    edited.edit('data["inputs"].sum()', 'data["inputs"].max()', "lab_kinds.py")
+    answer = Answer(accept=["lab.measure"], rerun=["changed"], reason="the same sum")
+    assert edited.executed(answer=answer) == {"other": 1}
+
+
 def test_a_rerun_of_what_was_never_run_is_a_run(lab):
     assert lab.executed(answer=rerun("lab.measure"))["measure"] == 3
 

@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from curvflow.schemas.records.compare import (
@@ -17,6 +17,8 @@ NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 
 
 @given(NUMBERS, NUMBERS)
+@example(0.0, 5e-324)
+@example(-1.7e308, 1.7e308)
 def test_distances_are_symmetric_and_zero_for_equals_alone(left, right):
     there, back = (
         elementwise_differences(np.array(left), np.array(right)),

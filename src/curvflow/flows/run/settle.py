@@ -24,14 +24,15 @@ from curvflow.stores.base import Store
 from curvflow.tasks.registry import Machine
 
 SHOWN = 3  # definitions per kind
+CHANGED = "changed"  # in place of a kind: all whose code has changed
 REMEDY = (
     "If the results mean something else now, raise the version of the kind. If not, "
     'run again with --accept-code {kind} --reason "..." (--verify 2% compares a '
-    "sample first), or with --rerun {kind}."
+    "sample first), or with --rerun {rerun}."
 )
 # Nobody who writes a model or a data set has the version of the kind that calls it.
 FUNCTION_REMEDY = (
-    "If the results mean something else now, run again with --rerun {kind}. If not, "
+    "If the results mean something else now, run again with --rerun {rerun}. If not, "
     'with --accept-code {kind} --reason "..." (--verify 2% compares a sample first).'
 )
 
@@ -42,7 +43,8 @@ class Answer:
 
     Attributes:
         accept: kinds whose results mean the same as before.
-        rerun: kinds whose results are to be computed again.
+        rerun: kinds whose results are to be computed again; `changed` stands for all
+            whose code has changed and that are not accepted.
         reason: why; needed to accept.
         verify: share of the results concerned, above 0 and at most 1, that is computed
             again and compared before they are accepted; None for none.
@@ -157,8 +159,10 @@ def refuse(drifts: Sequence[Drift]) -> None:
     if drifts:
         what = [drift_text(drift) for drift in drifts]
         kind = drifts[0].kind if len(drifts) == 1 else "KIND"
+        rerun = kind if len(drifts) == 1 else CHANGED
         remedy = FUNCTION_REMEDY if all(map(_of_functions, drifts)) else REMEDY
-        raise ChangedCodeError("\n".join([*what, remedy.format(kind=kind)]))
+        told = remedy.format(kind=kind, rerun=rerun)
+        raise ChangedCodeError("\n".join([*what, told]))
 
 
 def _of_functions(drift: Drift) -> bool:
@@ -170,7 +174,15 @@ def _of_functions(drift: Drift) -> bool:
 def _checked(plan: Plan, answer: Answer) -> Answer:
     """Return the answer with kinds by their names, once it makes sense."""
     accept = [_kind(plan, "--accept-code", name) for name in answer.accept]
-    rerun = [_kind(plan, "--rerun", name) for name in answer.rerun]
+    rerun = [
+        kind
+        for name in answer.rerun
+        for kind in (
+            [drift.kind for drift in plan.drifts if drift.kind not in accept]
+            if name == CHANGED
+            else [_kind(plan, "--rerun", name)]
+        )
+    ]
     if both := sorted({*accept} & {*rerun}):
         raise RequestError(
             f"{both[0]}: --accept-code cannot be combined with --rerun. Results that "

@@ -59,15 +59,15 @@ def elementwise_differences(old: Array, new: Array) -> tuple[Array, Array]:
     equal = (before == after) | (np.isnan(before) & np.isnan(after))
     finite = np.isfinite(before) & np.isfinite(after)
     safe = finite & ~equal
-    absolute = np.where(equal, 0.0, np.inf)
-    relative = absolute.copy()
-    # Halved, so that the difference of two huge numbers stays finite.
-    half = np.abs(np.where(safe, after, 0) / 2 - np.where(safe, before, 0) / 2)
+    otherwise = np.where(equal, 0.0, np.inf)
+    left, right = np.where(safe, before, 0), np.where(safe, after, 0)
     scale = np.where(safe, np.maximum(np.abs(before), np.abs(after)), 1)
     with np.errstate(over="ignore"):
-        absolute = np.where(safe, 2 * half, absolute)
-    relative = np.where(safe, 2 * (half / scale), relative)
-    return absolute, relative
+        apart = np.abs(right - left)
+    # Of two huge numbers, whose difference is no number; tiny ones have no half.
+    halved = 2 * (np.abs(right / 2 - left / 2) / scale)
+    relative = np.where(np.isfinite(apart), apart / scale, halved)
+    return np.where(safe, apart, otherwise), np.where(safe, relative, otherwise)
 
 
 def largest_differences(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-import numpy as np
-
 from curvflow.schemas.kinds.data.array import ArrayParams, select
-from curvflow.schemas.kinds.shared.datasets import dataset_of, split
+from curvflow.schemas.kinds.shared.datasets import dataset_as, split
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.datasets.images import shuffled
 from curvflow.tasks.registry import Machine, computes_each
@@ -29,7 +27,7 @@ def array(member: Member, machine: Machine) -> Outcome:
     """
     params = cast("ArrayParams", member.params)
     arrays = select(params, member.files)
-    whole = dataset_of(np.float64, params.num_classes, **arrays)
+    whole = dataset_as(params, arrays)
     if num_test := round(params.test_fraction * len(whole["inputs"])):
         order = shuffled(len(whole["inputs"]), params.seed)
         parts = split(whole, order, num_test)

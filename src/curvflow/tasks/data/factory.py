@@ -9,7 +9,7 @@ import numpy as np
 
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.kinds.data.factory import FactoryDataParams
-from curvflow.schemas.kinds.shared.datasets import dataset_of
+from curvflow.schemas.kinds.shared.datasets import dataset_as
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.registry import Machine, computes_each
 
@@ -32,7 +32,7 @@ def factory(member: Member, machine: Machine) -> Outcome:
     """
     params = cast("FactoryDataParams", member.params)
     arrays = _named(params.factory, params.call())
-    return Outcome(dataset_of(np.float64, params.num_classes, **arrays))
+    return Outcome(dataset_as(params, arrays))
 
 
 def _named(name: str, made: object) -> dict[str, Array]:

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.shared.datasets import dataset, split
+from curvflow.schemas.kinds.shared.datasets import (
+    TargetParams,
+    dataset,
+    dataset_as,
+    split,
+)
 
 X = np.arange(12.0).reshape(6, 2)
 LABELS = np.array([0, 1, 2, 0, 1, 2])
@@ -74,3 +79,45 @@ def test_a_split_holds_out_the_first_in_order():
     assert parts["test_targets"].tolist() == [2, 1]
     assert parts["targets"].tolist() == [0, 2, 1, 0]
     assert np.array_equal(parts["inputs"], X[[3, 2, 1, 0]])
+
+
+def asked(targets, **params):
+    return dataset_as(TargetParams(**params), {"inputs": X, "targets": targets})
+
+
+AS_FLOATS = np.array([0.0, 1.0, 2.0, 1.0, 0.0, 2.0])
+
+
+def test_whole_numbers_as_floats_are_asked_about():
+    with pytest.raises(
+        InputError, match=r"got the whole numbers 0\.\.2 as floats\. Give"
+    ):
+        asked(AS_FLOATS)
+    labels, values = (
+        asked(AS_FLOATS, targets_as=what) for what in ("labels", "values")
+    )
+    assert (labels["targets"].shape, labels["num_classes"]) == ((6,), 3)
+    assert (values["targets"].shape, values["num_classes"]) == ((6, 1), 0)
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0]),
+        np.array([-1.0, 1.0, 1.0, -1.0, 1.0, 1.0]),
+        np.array([0.0, 2.0, 2.0, 0.0, 2.0, 0.0]),
+        np.array([0.0, 1.0, 0.5, 0.0, 1.0, 1.0]),
+        np.zeros(6),
+        AS_FLOATS[:, None],
+    ],
+)
+def test_values_that_do_not_look_like_labels_are_taken_as_they_are(targets):
+    assert asked(targets)["targets"].shape == (6, 1)
+
+
+def test_integers_may_be_values_and_others_no_labels():
+    assert asked(np.arange(6), targets_as="values")["targets"].shape == (6, 1)
+    with pytest.raises(
+        InputError, match="expected whole numbers as labels, got others"
+    ):
+        asked(AS_FLOATS / 2, targets_as="labels")

@@ -103,9 +103,23 @@ def test_what_is_allowed_must_be_a_cause():
 
 def test_a_shuffled_loader_that_is_allowed_changes_no_mean():
     shuffled = DataLoader(SET, 3, shuffle=True)
-    result = ggn(net(), "cross_entropy", shuffled, allow=["shuffle", "changing_data"])
+    result = ggn(net(), "cross_entropy", shuffled, allow=["shuffle"])
     v = torch.ones(result.shape[0], dtype=torch.float64)
     torch.testing.assert_close(result @ v, ggn(net(), "cross_entropy", (X, Y)) @ v)
+
+
+class Augmented(TensorDataset):
+    """Samples with noise of their own at every reading."""
+
+    def __getitem__(self, row):
+        x, y = super().__getitem__(row)
+        return x + 0.1 * torch.randn_like(x), y
+
+
+def test_augmented_samples_are_noticed_though_their_order_is_allowed_to_change():
+    shuffled = DataLoader(Augmented(X, Y), 3, shuffle=True)
+    with pytest.raises(InputError, match=r"data \(changing_data\).*augmentation"):
+        ggn(net(), "cross_entropy", shuffled, allow=["shuffle"])
 
 
 def test_dropout_that_is_allowed_keeps_its_mask():

@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Kind, Samples
-from curvflow.schemas.kinds.shared.datasets import OUTPUTS, dataset_of, has_labels
+from curvflow.schemas.kinds.shared.datasets import (
+    OUTPUTS,
+    TargetParams,
+    dataset_as,
+    has_labels,
+)
 from curvflow.schemas.nodes import Array, Data
-from curvflow.schemas.params import Neutral, Params, SourceFile
+from curvflow.schemas.params import SourceFile
 
 # The name under which the single array of a `.npy` file arrives.
 WHOLE = "array"
 
 
-class ArrayParams(Params):
+class ArrayParams(TargetParams):
     """Files and names of the arrays, and their split."""
 
     path: Annotated[str, SourceFile()] = Field(
@@ -37,12 +41,6 @@ class ArrayParams(Params):
         0.0, ge=0, lt=1, description="share held out where there are no test arrays"
     )
     seed: int = Field(0, ge=0, description="seed of the split")
-    num_classes: Annotated[int | None, Neutral(None)] = Field(
-        None,
-        ge=2,
-        description="C of labels 0..C-1, such as the size of a vocabulary; null takes "
-        "those that occur, which may have no gaps",
-    )
 
     @model_validator(mode="after")
     def _one_test_set(self) -> ArrayParams:
@@ -116,7 +114,7 @@ def check(params: ArrayParams, files: Mapping[str, Mapping[str, Array]]) -> None
     Raises:
         InputError: an array is missing, or shapes, types or labels do not fit.
     """
-    arrays = dataset_of(np.float64, params.num_classes, **select(params, files))
+    arrays = dataset_as(params, select(params, files))
     held_out = round(params.test_fraction * len(arrays["inputs"]))
     if len(arrays["inputs"]) - held_out < 2:
         raise InputError(
@@ -137,7 +135,7 @@ def samples_of(
     Raises:
         InputError: they are no data set.
     """
-    arrays = dataset_of(np.float64, params.num_classes, **select(params, files))
+    arrays = dataset_as(params, select(params, files))
     shape, targets = arrays["inputs"].shape[1:], arrays["targets"]
     if has_labels(targets):
         tokens = targets.shape[1] if targets.ndim == 2 else None

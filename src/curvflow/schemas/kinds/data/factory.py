@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
-
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Kind
-from curvflow.schemas.kinds.shared.datasets import OUTPUTS
+from curvflow.schemas.kinds.shared.datasets import OUTPUTS, TargetParams
 from curvflow.schemas.kinds.shared.networks import Factory
 from curvflow.schemas.nodes import Data
-from curvflow.schemas.params import Neutral
 
 
-class FactoryDataParams(Factory):
+class FactoryDataParams(Factory, TargetParams):
     """The function that makes the data set.
 
     It returns (inputs, targets), or these with (test_inputs, test_targets), as a tuple
     or as a mapping with these names.
     """
-
-    num_classes: Annotated[int | None, Neutral(None)] = Field(
-        None,
-        ge=2,
-        description="C of labels 0..C-1, such as the size of a vocabulary; null takes "
-        "those that occur, which may have no gaps",
-    )
 
 
 KIND = Kind(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from curvflow.errors import InputError
 from curvflow.schemas.kind import Variable
 from curvflow.schemas.nodes import Array
+from curvflow.schemas.params import Neutral, Params
 
 Floats = type[np.floating[Any]]
 OUTPUTS = (
@@ -48,6 +50,68 @@ OUTPUTS = (
         dtype="int64",
     ),
 )
+
+
+class TargetParams(Params):
+    """What the targets of the user's own arrays are."""
+
+    num_classes: Annotated[int | None, Neutral(None)] = Field(
+        None,
+        ge=2,
+        description="C of labels 0..C-1, such as the size of a vocabulary; null takes "
+        "those that occur, which may have no gaps",
+    )
+    targets_as: Annotated[Literal["labels", "values"] | None, Neutral(None)] = Field(
+        None,
+        description="what the targets are; null takes integers for labels and floats "
+        "for values, and asks where floats look like labels",
+    )
+
+
+def dataset_as(params: TargetParams, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Do as `dataset`, with the targets for what the parameters say.
+
+    Args:
+        params: what the targets are.
+        arrays: arguments of `dataset` by name.
+
+    Returns:
+        The variables of `OUTPUTS`.
+
+    Raises:
+        InputError: shapes, types, NaN or labels do not fit, or floats look like labels.
+    """
+    targets = {name: arrays[name] for name in arrays if name.endswith("targets")}
+    if params.targets_as is None and _look_like_labels(targets["targets"]):
+        most = int(targets["targets"].max())
+        raise InputError(
+            "targets: expected labels as integers, or values, got the whole numbers "
+            f"0..{most} as floats. Give integers, or say which they are by targets_as: "
+            "labels or values."
+        )
+    if params.targets_as is not None:
+        as_asked = _as_labels if params.targets_as == "labels" else _as_values
+        targets = {name: as_asked(name, array) for name, array in targets.items()}
+    return dataset_of(np.float64, params.num_classes, **{**arrays, **targets})
+
+
+def _look_like_labels(targets: Array) -> bool:
+    """Return whether floats are 0..C-1 without gaps, each several times on average."""
+    if targets.dtype.kind != "f" or targets.ndim != 1 or len(targets) < 4:
+        return False
+    found = np.unique(targets)
+    is_a_range = np.array_equal(found, np.arange(len(found)))
+    return len(found) > 1 and is_a_range and 2 * len(found) <= len(targets)
+
+
+def _as_labels(name: str, array: Array) -> Array:
+    if array.dtype.kind == "f" and not np.array_equal(array, np.rint(array)):
+        raise InputError(f"{name}: expected whole numbers as labels, got others")
+    return array.astype(np.int64)
+
+
+def _as_values(_name: str, array: Array) -> Array:
+    return array.astype(np.float64)
 
 
 def dataset(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -68,7 +68,7 @@ def _causes(
         "shuffle": lambda: _shuffle(batches),
         "dropout": lambda: _dropout(module),
         "batch_norm": lambda: _batch_norm(module),
-        "changing_data": lambda: _changing(batches),
+        "changing_data": lambda: _changing(batches, in_order="shuffle" in allow),
         "nondeterminism": lambda: _nondeterminism(batches, compute),
     }
     for cause, look in looks.items():
@@ -77,25 +77,43 @@ def _causes(
 
 
 def _shuffle(batches: Iterable[Any]) -> str:
-    if not isinstance(batches, DataLoader):
-        return ""
-    inner = getattr(batches.batch_sampler, "sampler", batches.sampler)
-    if not isinstance(inner, _SHUFFLING):
+    sampler = _shuffler(batches)
+    if sampler is None:
         return ""
     return (
         "data (shuffle): expected one order at every reading, got a DataLoader with a "
-        f"{type(inner).__name__}. Make it with shuffle=False."
+        f"{type(sampler).__name__}. Make it with shuffle=False."
     )
 
 
-def _changing(batches: Iterable[Any]) -> str:
-    first, second = (_tensors(next(iter(batches), None)) for _ in range(2))
+def _shuffler(batches: Iterable[Any]) -> object | None:
+    """Return what draws a loader's order, or None."""
+    if not isinstance(batches, DataLoader):
+        return None
+    inner = getattr(batches.batch_sampler, "sampler", batches.sampler)
+    return inner if isinstance(inner, _SHUFFLING) else None
+
+
+def _changing(batches: Iterable[Any], *, in_order: bool) -> str:
+    def read() -> object:
+        if in_order and _shuffler(batches) is not None:
+            return _first_rows(cast("DataLoader[Any]", batches))
+        return next(iter(batches), None)
+
+    first, second = (_tensors(read()) for _ in range(2))
     if len(first) == len(second) and all(map(_are_equal, first, second)):
         return ""
     return (
         "data (changing_data): expected the same first batch at every reading, got "
         "another at the second. Take away random augmentation and sampling."
     )
+
+
+def _first_rows(loader: DataLoader[Any]) -> object:
+    """Return a batch of the first samples of a loader that draws its order."""
+    data: Any = loader.dataset
+    size = min(len(data), loader.batch_size or 1)
+    return loader.collate_fn([data[row] for row in range(size)])
 
 
 def _are_equal(first: Tensor, second: Tensor) -> bool:
