@@ -91,7 +91,8 @@ Rerun = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KIND",
-        help="compute again its results whose code changed, or all; repeatable",
+        help="compute again its results whose code changed, or all; `changed` for "
+        "every kind whose code has; repeatable",
     ),
 ]
 

@@ -16,6 +16,7 @@ from curvflow.errors import (
 from curvflow.flows.graph.open_study import (
     OpenedStudy,
     make_importable,
+    namesakes,
     open_study,
     opened_in,
     with_max_nodes,
@@ -87,12 +88,28 @@ def run(
         "reanalyse": reanalyse,
         "observer": observer or notebook_observer(),
     }
+    if not isinstance(study, Study):
+        _tell_of_namesakes(Path(study), opened, asked["observer"])
     try:
         return _run(opened, answer=answer, **asked)
     except (CorruptPayloadError, RemovedPayloadError):
         # A table or figure was found unreadable while it was written out. It is struck
         # off by now, or collected since the plan: this time it is computed again.
         return _run(opened, **asked)
+
+
+def _tell_of_namesakes(
+    study: Path, opened: OpenedStudy, observer: Observer | None
+) -> None:
+    """Say so where another study of the folder has the name, and so the same files."""
+    name = opened.study.name
+    if others := namesakes(study, name):
+        tell = observer.tell if observer else logging.getLogger("curvflow").warning
+        tell(
+            f"expected one study of a name in a folder, got {name} in "
+            f"{' and '.join(others)} too, so that each overwrites the other's "
+            f"{opened.folder.parent.name}/{name}. Give each a name of its own."
+        )
 
 
 def _opened(

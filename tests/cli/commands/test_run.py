@@ -37,6 +37,25 @@ def test_run_names_the_files_it_leaves(curvflow, study):
         assert (study.parent / "results/tiny" / name).stat().st_size > 100
 
 
+@pytest.mark.parametrize("quote", ["", "'", '"'])
+def test_another_study_of_the_name_in_the_folder_is_told(curvflow, study, quote):
+    text = study.read_text()
+    other = study.with_name("other.yaml")
+    other.write_text(text.replace("study: tiny", f"study: {quote}tiny{quote} # mine"))
+    study.with_name("third.yaml").write_text(text.replace("study: tiny", "study: two"))
+    study.with_name("list.yaml").write_text("- study: tiny\n")
+    (told,) = (
+        line for line in curvflow("run", study).err.splitlines() if "one" in line
+    )
+    assert told == (
+        "curvflow: expected one study of a name in a folder, got tiny in other.yaml "
+        "too, so that each overwrites the other's results/tiny. Give each a name of its "
+        "own."
+    )
+    other.unlink()
+    assert "one study of a name" not in curvflow("run", study).err
+
+
 def test_a_deleted_figure_is_written_again_without_computing(curvflow, study):
     curvflow("run", study)
     figure = study.parent / "results/tiny/loss.png"

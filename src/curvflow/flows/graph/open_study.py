@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import sys
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ from curvflow.stores.open import open_store
 
 # Suffixes of files that torch.save or safetensors writes.
 TENSOR_FILES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
+HEAD = 8192  # characters of a file in which its name is looked for
 FORMS = ".npy, .npz, .pt, .pth, .ckpt, .bin or .safetensors"
 
 
@@ -85,6 +87,29 @@ def open_study(
     folder, resolved = _from_file(study, profile, overrides)
     bounded = with_max_nodes(resolved, max_nodes)
     return opened_in(folder, bounded, store=store, create=create)
+
+
+def namesakes(file: Path, name: str) -> list[str]:
+    """Return the other study files of a folder that have this name."""
+    others = [path for path in file.resolve().parent.glob("*.yaml") if path.is_file()]
+    return sorted(
+        other.name
+        for other in others
+        if other.name != file.name and _name_in(other) == name
+    )
+
+
+def _name_in(file: Path) -> str | None:
+    """Return what a file's first lines say under `study:`, where it is plain."""
+    try:
+        with file.open(encoding="utf-8") as lines:
+            head = lines.read(HEAD)
+    except (OSError, UnicodeDecodeError):
+        return None
+    named = re.search(
+        r"^study: *[\"']?([^\"'#\n]*?)[\"']? *(?:#.*)?$", head, re.MULTILINE
+    )
+    return named[1] if named else None
 
 
 def with_max_nodes(study: Study, max_nodes: int | None) -> Study:
