@@ -44,13 +44,12 @@ def test_another_study_of_the_name_in_the_folder_is_told(curvflow, study, quote)
     other.write_text(text.replace("study: tiny", f"study: {quote}tiny{quote} # mine"))
     study.with_name("third.yaml").write_text(text.replace("study: tiny", "study: two"))
     study.with_name("list.yaml").write_text("- study: tiny\n")
-    (told,) = (
-        line for line in curvflow("run", study).err.splitlines() if "one" in line
-    )
+    said = curvflow("run", study).err.splitlines()
+    (told,) = (line for line in said if "one study of a name" in line)
     assert told == (
         "curvflow: expected one study of a name in a folder, got tiny in other.yaml "
-        "too, so that each overwrites the other's results/tiny. Give each a name of its "
-        "own."
+        "too, so that each overwrites the other's results/tiny. Give each a name of "
+        "its own."
     )
     other.unlink()
     assert "one study of a name" not in curvflow("run", study).err

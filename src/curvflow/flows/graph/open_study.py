@@ -28,6 +28,7 @@ from curvflow.stores.open import open_store
 
 # Suffixes of files that torch.save or safetensors writes.
 TENSOR_FILES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
+NAME = re.compile(r"^study: *[\"']?([^\"'#\n]*?)[\"']? *(?:#.*)?$", re.MULTILINE)
 HEAD = 8192  # characters of a file in which its name is looked for
 FORMS = ".npy, .npz, .pt, .pth, .ckpt, .bin or .safetensors"
 
@@ -106,9 +107,7 @@ def _name_in(file: Path) -> str | None:
             head = lines.read(HEAD)
     except (OSError, UnicodeDecodeError):
         return None
-    named = re.search(
-        r"^study: *[\"']?([^\"'#\n]*?)[\"']? *(?:#.*)?$", head, re.MULTILINE
-    )
+    named = NAME.search(head)
     return named[1] if named else None
 
 
