@@ -263,3 +263,18 @@ def test_numbers_that_are_not_finite_count_only_below_the_prefix():
         InputError, match="finite numbers, got others in the array 'old"
     ):
         check(given(), {"path": arrays})
+
+
+def test_a_part_of_a_name_is_no_prefix():
+    """Of a Sequential of 13 layers `1` + `0.weight` is that of another layer."""
+    own = {"factory": "tests.tasks.toys:make_linear", "kwargs": {"inputs": 3}}
+    held = {"10.weight": np.ones((2, 3)), "10.bias": np.ones(2)}
+    wanted = {"weight": "0.weight", "bias": "0.bias"}
+    two = as_data(dataset(blobs()["inputs"], np.arange(30) % 2))
+    with pytest.raises(
+        InputError, match=r"expected an array 'weight' of shape \(2, 3\)"
+    ):
+        imported(held, two, model=own, names=wanted)
+    below = {"net.0.weight": held["10.weight"], "net.0.bias": held["10.bias"]}
+    found = imported(held | below, two, model=own, names=wanted)
+    assert found.arrays["weights"].tolist() == [1.0] * 8
