@@ -5,7 +5,13 @@ import math
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset
+from torch.utils.data import (
+    DataLoader,
+    RandomSampler,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import fisher, ggn, hessian
@@ -106,6 +112,31 @@ def test_a_shuffled_loader_that_is_allowed_changes_no_mean():
     result = ggn(net(), "cross_entropy", shuffled, allow=["shuffle"])
     v = torch.ones(result.shape[0], dtype=torch.float64)
     torch.testing.assert_close(result @ v, ggn(net(), "cross_entropy", (X, Y)) @ v)
+
+
+OTHER_SAMPLES = {
+    "with replacement": {"sampler": RandomSampler(SET, replacement=True)},
+    "a part of them": {"sampler": RandomSampler(SET, num_samples=3)},
+    "by weight": {"sampler": WeightedRandomSampler([1.0] * 8, 8)},
+    "the last dropped": {"shuffle": True, "drop_last": True},
+}
+
+
+@pytest.mark.parametrize("name", OTHER_SAMPLES)
+def test_an_order_that_is_allowed_lets_no_other_samples_through(name):
+    loader = DataLoader(SET, 3, **OTHER_SAMPLES[name])
+    assert len(SET) % 3
+    torch.manual_seed(0)
+    with pytest.raises(InputError, match=r"data \(changing_data\)"):
+        ggn(net(), "cross_entropy", loader, allow=["shuffle"])
+
+
+def test_a_shuffled_part_of_the_samples_is_the_same_part():
+    part = DataLoader(SET, 2, sampler=SubsetRandomSampler([1, 3, 4]))
+    result = ggn(net(), "cross_entropy", part, allow=["shuffle"])
+    v = torch.ones(result.shape[0], dtype=torch.float64)
+    chosen = ggn(net(), "cross_entropy", (X[[1, 3, 4]], Y[[1, 3, 4]]))
+    torch.testing.assert_close(result @ v, chosen @ v)
 
 
 class Augmented(TensorDataset):

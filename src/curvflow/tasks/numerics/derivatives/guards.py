@@ -94,9 +94,23 @@ def _shuffler(batches: Iterable[Any]) -> object | None:
     return inner if isinstance(inner, _SHUFFLING) else None
 
 
+def _permutes(batches: Iterable[Any]) -> bool:
+    """Return whether a loader reads the same samples each time, in another order."""
+    sampler: Any = _shuffler(batches)
+    loader = cast("DataLoader[Any]", batches)
+    if sampler is None or loader.batch_size is None:
+        return False
+    if loader.drop_last and len(sampler) % loader.batch_size:
+        return False
+    if isinstance(sampler, RandomSampler):
+        whole = len(cast("Any", sampler.data_source))
+        return not sampler.replacement and sampler.num_samples == whole
+    return isinstance(sampler, SubsetRandomSampler)
+
+
 def _changing(batches: Iterable[Any], *, in_order: bool) -> str:
     def read() -> object:
-        if in_order and _shuffler(batches) is not None:
+        if in_order and _permutes(batches):
             return _first_rows(cast("DataLoader[Any]", batches))
         return next(iter(batches), None)
 
@@ -112,8 +126,8 @@ def _changing(batches: Iterable[Any], *, in_order: bool) -> str:
 def _first_rows(loader: DataLoader[Any]) -> object:
     """Return a batch of the first samples of a loader that draws its order."""
     data: Any = loader.dataset
-    size = min(len(data), loader.batch_size or 1)
-    return loader.collate_fn([data[row] for row in range(size)])
+    rows = getattr(loader.sampler, "indices", range(len(data)))[: loader.batch_size]
+    return loader.collate_fn([data[row] for row in rows])
 
 
 def _are_equal(first: Tensor, second: Tensor) -> bool:
