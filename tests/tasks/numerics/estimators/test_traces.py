@@ -5,6 +5,7 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import BatchedDense, estimate, traces
+from curvflow.tasks.numerics.estimators import traces as module
 from curvflow.tasks.numerics.estimators.traces import random_vectors
 from tests.tasks.toys import random_symmetric
 
@@ -60,6 +61,15 @@ def test_draws_depend_on_neither_siblings_nor_blocks(law):
     together = draw(A_MDD, [0, 1, 2], law, num_probes=10, block=10)
     apart = draw(A_MDD[1:2], [1], law, num_probes=10, block=3)
     torch.testing.assert_close(together[1:2], apart, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_vectors_are_the_same_however_many_are_drawn_at_once(law, monkeypatch):
+    together = random_vectors([0, 1], 9, range(2, 9), law)
+    monkeypatch.setattr(module, "DRAWN", 20)
+    torch.testing.assert_close(
+        random_vectors([0, 1], 9, range(2, 9), law), together, rtol=0, atol=0
+    )
 
 
 def test_more_probes_continue_the_same_draws():

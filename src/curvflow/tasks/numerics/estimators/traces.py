@@ -51,6 +51,10 @@ def estimate(draws: Tensor) -> Estimate:
     return Estimate(draws, mean, sem, count, torch.full_like(mean, count - 1))
 
 
+# Entries that are drawn before they are written into vectors; more take more memory.
+DRAWN = 1 << 20
+
+
 def random_vectors(
     seeds: Sequence[int],
     size: int,
@@ -83,16 +87,28 @@ def random_vectors(
 def _draw(
     seed: int, size: int, rows: range, distribution: str, dtype: torch.dtype
 ) -> Tensor:
-    streams = (stream(seed, f"probe:{distribution}:{row}") for row in rows)
-    if distribution == "gaussian":
-        # Other numbers are drawn in another precision.
-        drawn = torch.empty(len(rows), size, dtype=torch.float64)
-        for vector, generator in zip(drawn, streams, strict=True):
-            vector.normal_(generator=generator)
-        return drawn.to(dtype).T
-    # Eight signs by one number; a number each would cost half a product.
-    octets = torch.empty(len(rows), -(-size // 8), dtype=torch.uint8)
-    for eighth, generator in zip(octets, streams, strict=True):
-        eighth.random_(generator=generator)
+    vectors = torch.empty(len(rows), size, dtype=dtype)
+    step = max(1, DRAWN // size)
+    for first in range(0, len(rows), step):
+        span = slice(first, first + step)
+        streams = [stream(seed, f"probe:{distribution}:{row}") for row in rows[span]]
+        draw = _normals if distribution == "gaussian" else _signs
+        vectors[span] = draw(size, streams)
+    return vectors.T
+
+
+def _normals(size: int, streams: Sequence[torch.Generator]) -> Tensor:
+    # Other numbers are drawn in another precision.
+    drawn = torch.empty(len(streams), size, dtype=torch.float64)
+    for vector, generator in zip(drawn, streams, strict=True):
+        vector.normal_(generator=generator)
+    return drawn
+
+
+def _signs(size: int, streams: Sequence[torch.Generator]) -> Tensor:
+    """Draw -1 or 1, eight by one number; a number each would cost half a product."""
+    octets = torch.empty(len(streams), -(-size // 8), dtype=torch.uint8)
+    for row, generator in zip(octets, streams, strict=True):
+        row.random_(generator=generator)
     bits = torch.from_numpy(np.unpackbits(octets.numpy(), axis=1, count=size))
-    return bits.view(torch.int8).mul_(2).sub_(1).to(dtype).T
+    return bits.view(torch.int8).mul_(2).sub_(1)
