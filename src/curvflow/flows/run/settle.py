@@ -158,8 +158,8 @@ def refuse(drifts: Sequence[Drift]) -> None:
     """Raise ChangedCodeError if there are drifts without an answer."""
     if drifts:
         what = [drift_text(drift) for drift in drifts]
-        kind = drifts[0].kind if len(drifts) == 1 else "KIND"
-        rerun = kind if len(drifts) == 1 else CHANGED
+        one = drifts[0].kind
+        kind, rerun = (one, one) if len(drifts) == 1 else ("KIND", CHANGED)
         remedy = FUNCTION_REMEDY if all(map(_of_functions, drifts)) else REMEDY
         told = remedy.format(kind=kind, rerun=rerun)
         raise ChangedCodeError("\n".join([*what, told]))
@@ -174,14 +174,11 @@ def _of_functions(drift: Drift) -> bool:
 def _checked(plan: Plan, answer: Answer) -> Answer:
     """Return the answer with kinds by their names, once it makes sense."""
     accept = [_kind(plan, "--accept-code", name) for name in answer.accept]
+    changed = [drift.kind for drift in plan.drifts if drift.kind not in accept]
     rerun = [
         kind
         for name in answer.rerun
-        for kind in (
-            [drift.kind for drift in plan.drifts if drift.kind not in accept]
-            if name == CHANGED
-            else [_kind(plan, "--rerun", name)]
-        )
+        for kind in (changed if name == CHANGED else [_kind(plan, "--rerun", name)])
     ]
     if both := sorted({*accept} & {*rerun}):
         raise RequestError(
