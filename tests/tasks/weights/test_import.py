@@ -132,6 +132,7 @@ def test_arrays_that_are_not_the_networks_are_refused(change, says):
 @pytest.mark.parametrize(
     ("arrays", "names", "says"),
     [
+        ({"w": np.zeros(3)}, {"a": "v.w"}, "names.a: expected an array"),
         ({"array": np.zeros(3)}, {}, "expected a file of named arrays, got a single"),
         ({"w": np.array([1.0, np.nan])}, {}, "got others in the array 'w'"),
         ({"w": np.array(["a"])}, {}, "got others in the array 'w'"),
@@ -278,3 +279,11 @@ def test_a_part_of_a_name_is_no_prefix():
     below = {"net.0.weight": held["10.weight"], "net.0.bias": held["10.bias"]}
     found = imported(held | below, two, model=own, names=wanted)
     assert found.arrays["weights"].tolist() == [1.0] * 8
+
+
+def test_a_file_without_arrays_lacks_those_of_the_network():
+    check(given(), {"path": {}})
+    with pytest.raises(InputError, match=r"names such as none, got 'net\.'"):
+        check(given(prefix="net."), {"path": {}})
+    with pytest.raises(InputError, match=r"expected an array 'layer1\.weight'"):
+        imported({})

@@ -41,7 +41,7 @@ def net():
 def test_a_state_dict_is_read_to_the_last_bit(suffix, dtype):
     state = net().to(dtype).state_dict()
     save = save_safetensors if suffix == ".safetensors" else written
-    found = read_tensors(save(state), f"net{suffix}")
+    found = read_tensors(save(state), f"net{suffix}", "path")
     assert list(found) == list(state) or suffix == ".safetensors"
     assert found.keys() == state.keys()
     for name, array in found.items():
@@ -56,7 +56,7 @@ def test_what_a_training_loop_keeps_is_read_by_dotted_names():
     optimizer.step()
     kept = {"epoch": 7, "lr": 0.1, "model": module.state_dict()}
     kept["optimizer"] = optimizer.state_dict()
-    found = read_tensors(written(kept), "last.ckpt")
+    found = read_tensors(written(kept), "last.ckpt", "path")
     assert {f"model.{name}" for name in module.state_dict()} <= set(found)
     assert "optimizer.state.0.exp_avg" in found
     assert "epoch" not in found
@@ -64,7 +64,7 @@ def test_what_a_training_loop_keeps_is_read_by_dotted_names():
 
 def test_sparse_tensors_and_parameters_are_arrays_too():
     held = {"sparse": torch.eye(3).to_sparse(), "own": nn.Parameter(torch.ones(2))}
-    found = read_tensors(written(held), "x.pt")
+    found = read_tensors(written(held), "x.pt", "path")
     np.testing.assert_array_equal(found["sparse"], np.eye(3))
     np.testing.assert_array_equal(found["own"], np.ones(2))
 
@@ -73,12 +73,14 @@ def test_no_object_is_made_and_its_class_is_named():
     with pytest.raises(
         InputError, match=r"tensors alone in x.pt, got an object of \S+"
     ):
-        read_tensors(written({"w": torch.ones(1), "planted": Planted()}), "x.pt")
+        read_tensors(
+            written({"w": torch.ones(1), "planted": Planted()}), "x.pt", "path"
+        )
     assert not Planted.made
     with pytest.raises(
         InputError, match=r"object of torch.nn.modules.*Sequential, which"
     ):
-        read_tensors(written(net()), "x.pt")
+        read_tensors(written(net()), "x.pt", "path")
 
 
 def zipped():
@@ -94,10 +96,18 @@ def zipped():
 )
 def test_what_is_no_such_file_is_refused_on_one_line(suffix, content):
     with pytest.raises(InputError, match="expected a file that") as it:
-        read_tensors(content, f"x{suffix}")
+        read_tensors(content, f"x{suffix}", "path")
     assert "\n" not in str(it.value)
 
 
 def test_a_file_without_tensors_is_refused():
     with pytest.raises(InputError, match=r"expected tensors in x\.pt, got none"):
-        read_tensors(written({"epoch": 3, "names": ["a"]}), "x.pt")
+        read_tensors(written({"epoch": 3, "names": ["a"]}), "x.pt", "path")
+
+
+def test_a_tensor_alone_is_an_array_and_messages_name_the_parameter():
+    assert list(read_tensors(written(torch.ones(3)), "x.pt", "path")) == ["array"]
+    with pytest.raises(
+        InputError, match=r"^targets_path: expected a file that torch\.save"
+    ):
+        read_tensors(b"", "x.pt", "targets_path")

@@ -243,7 +243,7 @@ def _arrays(name: str, path: Path, digest: str) -> dict[str, Array]:
         # Loaded here, for PyTorch takes a second.
         from curvflow.tasks.weights.state_dicts import read_tensors
 
-        return read_tensors(content, path.name)
+        return read_tensors(content, path.name, name)
     try:
         loaded = np.load(io.BytesIO(content), allow_pickle=False)
         # An archive finds objects only when it is unpacked.

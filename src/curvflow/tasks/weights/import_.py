@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from curvflow.errors import InputError, nearest
-from curvflow.schemas.kinds.weights.import_ import ImportParams
+from curvflow.schemas.kinds.weights.import_ import ImportParams, prefixes
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.networks.network import Layout
 from curvflow.tasks.networks.problems import Problem, load_samples, pose
@@ -59,7 +59,7 @@ def _below_prefix(
     """Return the arrays of the network, without what all their names begin with."""
     prefix = params.prefix
     if prefix is None:
-        found = _prefixes(arrays, wanted)
+        found = prefixes(arrays, wanted)
         if len(found) > 1 and "" not in found:
             raise InputError(
                 f"path: expected the network once, got it below {', '.join(found)}. "
@@ -71,18 +71,6 @@ def _below_prefix(
         for name, array in arrays.items()
         if name.startswith(prefix)
     }
-
-
-def _prefixes(arrays: Mapping[str, Array], wanted: Sequence[str]) -> list[str]:
-    """Return what precedes all of the network's names in a file, in whole parts."""
-    first = wanted[0]
-    starts = dict.fromkeys(n.removesuffix(first) for n in arrays if n.endswith(first))
-    return [
-        start
-        for start in starts
-        if (not start or start.endswith("."))
-        and all(start + name in arrays for name in wanted)
-    ]
 
 
 def _renamed(params: ImportParams, arrays: Mapping[str, Array]) -> dict[str, Array]:

@@ -17,16 +17,18 @@ from curvflow.schemas.nodes import Array
 SAFETENSORS = ".safetensors"
 
 
-def read_tensors(content: bytes, name: str) -> dict[str, Array]:
+def read_tensors(content: bytes, name: str, field: str) -> dict[str, Array]:
     """Return the tensors of a file by dotted names, those of nested dictionaries too.
 
     Args:
         content: of a file that `torch.save` or `safetensors` wrote.
         name: of the file; its suffix says which.
+        field: the parameter that names the file, for messages.
 
     Returns:
-        Arrays as `state_dict.layer.weight`; half precisions as float32. Numbers, texts
-        and the like beside them, such as an epoch, are left out.
+        Arrays as `state_dict.layer.weight`, a single tensor as `array`; half precisions
+        as float32. Numbers, texts and the like beside them, such as an epoch, are left
+        out.
 
     Raises:
         InputError: it is no such file, or holds objects that only code could make.
@@ -39,11 +41,11 @@ def read_tensors(content: bytes, name: str) -> dict[str, Array]:
         )
     # Either library raises what it likes of a file that is none of its own.
     except Exception as error:
-        raise InputError(_refusal(name, str(error))) from error
+        raise InputError(f"{field}: {_refusal(name, str(error))}") from error
     found = dict(_tensors(loaded, ""))
     if not found:
         raise InputError(
-            f"path: expected tensors in {name}, got none. Save a state_dict."
+            f"{field}: expected tensors in {name}, got none. Save a state_dict."
         )
     return {key: _array(tensor) for key, tensor in found.items()}
 
@@ -51,20 +53,20 @@ def read_tensors(content: bytes, name: str) -> dict[str, Array]:
 def _refusal(name: str, said: str) -> str:
     if other := re.search(r"GLOBAL (\S+)", said):
         return (
-            f"path: expected tensors alone in {name}, got an object of "
+            f"expected tensors alone in {name}, got an object of "
             f"{other[1]}, which only code could make. Write "
             "torch.save(module.state_dict(), path)."
         )
     written_by = "safetensors" if name.endswith(SAFETENSORS) else "torch.save"
     return (
-        f"path: expected a file that {written_by} wrote, got {name}, which is none. "
+        f"expected a file that {written_by} wrote, got {name}, which is none. "
         "Write torch.save(module.state_dict(), path)."
     )
 
 
 def _tensors(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:
     if isinstance(value, Tensor):
-        yield path.removesuffix(".") or "tensor", value
+        yield path.removesuffix(".") or "array", value
     elif isinstance(value, Mapping):
         for key, part in value.items():
             yield from _tensors(part, f"{path}{key}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import numpy as np
@@ -59,10 +59,10 @@ def check(params: ImportParams, files: Mapping[str, Mapping[str, Array]]) -> Non
             "np.savez, a name for each tensor."
         )
     prefix = params.prefix or ""
-    if not any(name.startswith(prefix) for name in arrays):
+    if prefix and not any(name.startswith(prefix) for name in arrays):
+        known = next(iter(arrays), "none")
         raise InputError(
-            f"prefix: expected the beginning of names such as {next(iter(arrays))}, "
-            f"got '{prefix}'"
+            f"prefix: expected the beginning of names such as {known}, got '{prefix}'"
         )
     for name, array in arrays.items():
         if not name.startswith(prefix):
@@ -72,15 +72,29 @@ def check(params: ImportParams, files: Mapping[str, Mapping[str, Array]]) -> Non
                 f"path: expected finite numbers, got others in the array '{name}'"
             )
     for tensor, name in params.names.items():
-        # Without a prefix the one that is found may precede it.
-        if not any(
-            other == prefix + name if prefix else other.endswith(name)
-            for other in arrays
-        ):
+        starts = prefixes(arrays, [name])
+        if not (starts if params.prefix is None else prefix in starts):
             raise InputError(
                 f"names.{tensor}: expected an array of the file, got '{name}'. "
                 f"{nearest(name, arrays)}"
             )
+
+
+def prefixes(arrays: Mapping[str, Array], names: Sequence[str]) -> list[str]:
+    """Return what precedes all of these names in a file, in whole parts.
+
+    Args:
+        arrays: of the file.
+        names: at least one.
+    """
+    first = names[0]
+    starts = dict.fromkeys(n.removesuffix(first) for n in arrays if n.endswith(first))
+    return [
+        start
+        for start in starts
+        if (not start or start.endswith("."))
+        and all(start + name in arrays for name in names)
+    ]
 
 
 KIND = Kind(
