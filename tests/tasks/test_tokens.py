@@ -14,7 +14,9 @@ from curvflow.schemas.models import parse_model
 from curvflow.tasks.curvature.network_operators import batched_operator
 from curvflow.tasks.curvature.network_operators import problem_of as problem_at
 from curvflow.tasks.machine import machine_for
-from curvflow.tasks.networks.problems import load_samples, pose, read
+from curvflow.tasks.networks.problems import forget, load_samples, pose, read
+from tests.tasks import toys
+from tests.tasks.rules.examples import EXAMPLES, SETTINGS
 from tests.tasks.toys import (
     as_data,
     assert_declared,
@@ -291,3 +293,46 @@ def test_a_model_of_numbers_is_refused_for_labels_of_tokens_while_planning(
 def test_a_model_that_takes_any_data_refuses_labels_of_tokens_when_it_runs():
     with pytest.raises(InputError, match=r"the labels of 4 tokens a sample, got mlp"):
         train_all([train_member(text(), epochs=1)] * 2)
+
+
+def test_integers_are_numbers_for_a_module_that_computes_with_them():
+    """Of integers, division makes the default type, whatever the weights have."""
+    rng = np.random.default_rng(0)
+    counts = as_data(dataset(rng.integers(0, 9, (10, 3)), np.arange(10) % 2))
+    divided = {"factory": "tests.tasks.toys:make_divided", "kwargs": {}}
+    assert not problem_of(counts, divided).takes_integers
+    (outcome, _) = train_all([train_member(counts, model=divided)] * 2)
+    probe = member("probe.trace", {}, weights=weights_of(outcome), data=counts)
+    assert np.isfinite(compute("probe.trace", [probe])[0].arrays["trace"])
+
+
+@pytest.mark.parametrize("name", ["make_decoder", "make_divided"])
+def test_a_module_is_tried_once_for_the_same_data(name, monkeypatch):
+    forget()
+    calls, made = [], getattr(toys, name)
+    monkeypatch.setattr(toys, name, lambda: calls.append(1) or made())
+    rng = np.random.default_rng(0)
+    counts = as_data(dataset(rng.integers(0, 9, (10, 3)), np.arange(10) % 2))
+    data = text() if name == "make_decoder" else counts
+    model = {"factory": f"tests.tasks.toys:{name}", "kwargs": {}}
+    first = problem_of(data, model)
+    tried = len(calls)
+    assert problem_of(data, model) is first
+    assert len(calls) == tried
+    forget()
+    problem_of(data, model)
+    assert len(calls) > tried
+    forget()
+
+
+# What has no form for tokens, and what wants a network of the package.
+REFUSING = {"ngd", "path_sgd"}
+
+
+@pytest.mark.parametrize("rule", [name for name in EXAMPLES if name not in REFUSING])
+def test_every_rule_trains_a_language_model(rule):
+    params = {"rule": rule, **EXAMPLES[rule][0]}
+    given = {"model": DECODER, "epochs": 2, "batch_size": 6, **SETTINGS[rule]}
+    (outcome, _) = train_all([train_member(text(), rule=params, **given)] * 2)
+    assert outcome.status == "ok"
+    assert np.isfinite(outcome.arrays["train_loss"]).all()

@@ -299,6 +299,21 @@ def make_bag(vocabulary: int = 5) -> nn.Module:
     return Bag(vocabulary)
 
 
+class Divided(nn.Module):
+    """Scales its inputs by a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.out(x / 9)
+
+
+def make_divided() -> nn.Module:
+    return Divided()
+
+
 def make_linear(inputs: int) -> nn.Module:
     return nn.Linear(inputs, 2)
 

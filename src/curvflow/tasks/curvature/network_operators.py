@@ -58,7 +58,7 @@ def problem_key(member: Member) -> object:
 def stacked_weights(
     members: Sequence[Member], machine: Machine, *, dtype: str
 ) -> Tensor:
-    """Bring the weights of all members to the device.
+    """Bring the weights of all members to the device; record how networks compute.
 
     Args:
         members: each with `weights` (D,).
@@ -77,6 +77,8 @@ def stacked_weights(
             "weights: expected finite numbers, got NaN or infinity. Probe weights of "
             "training that has not diverged."
         )
+    if note := problem_of(members[0]).network.note:
+        machine.partial.record(note)
     return torch.as_tensor(
         weights_MW, dtype=getattr(torch, dtype), device=machine.device
     )

@@ -62,40 +62,15 @@ def build(
     _check_layers(module)
     _check_parameters(module)
     parameters = dict(module.named_parameters())
-    buffers = dict(module.named_buffers())
-    statistics = {n: b for n, b in module.state_dict().items() if _is_real(n, buffers)}
-
-    def call_one(tensors: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
-        like = next(iter(tensors.values()))
-        # Copies, so that a module that changes its buffers does not change these.
-        held = {n: _moved(b, like) for n, b in buffers.items()} | dict(tensors)
-        held |= {n: held[n].detach().clone() for n in buffers}
-        output: Tensor = functional_call(module, held, (inputs,))
-        return output
-
-    def together(forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
-        tensors = dict(forward_pass.tensors)
-        shared = inputs.shape[0] == 1
-        batched = vmap(call_one, in_dims=(0, None if shared else 0))
-        outputs: Tensor = batched(tensors, inputs[0] if shared else inputs)
-        return outputs
-
-    def apart(forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
-        stacked = dict(forward_pass.tensors)
-        parts = zip(*stacked.values(), strict=True)
-        models = [dict(zip(stacked, part, strict=True)) for part in parts]
-        each = inputs.expand(len(models), *inputs.shape[1:])
-        with _with_own_kernels(module):
-            return torch.stack(
-                [call_one(m, x) for m, x in zip(models, each, strict=True)]
-            )
+    called = _Called(module)
+    statistics = called.statistics()
 
     def initial(generator: torch.Generator) -> Tensor:
         return _flat(_make(spec, generator))
 
     network = Network(
         _layout(parameters),
-        together,
+        called.together,
         1,
         initial,
         statistics=_layout(statistics),
@@ -105,24 +80,56 @@ def build(
     )
     first_W = torch.cat([_flat(module), network.first_statistics()])
     x = trial_inputs(input_shape, takes_integers=takes_integers)
-    check = partial(
-        check_network,
-        first_W=first_W,
-        x=x,
-        name=spec.factory,
-        output_shape=output_shape(num_outputs, tokens),
-    )
+    shape, name = output_shape(num_outputs, tokens), spec.factory
     try:
-        check(network)
+        check_network(network, first_W, x, name=name, output_shape=shape)
     except InputError as error:
         if (cause := error.__cause__) is None:
             raise
-        note = f"{spec.factory}: {APART} ({type(cause).__name__}: {first_line(cause)})"
-        network = replace(network, forward=apart, note=note)
-        check(network)
+        note = f"{name}: {APART} ({type(cause).__name__}: {first_line(cause)})"
+        network = replace(network, forward=called.apart, note=note)
+        check_network(network, first_W, x, name=name, output_shape=shape)
     hooked = partial(network.outputs, first_W[None].float())
     width = _count_activations(module, hooked, torch.zeros_like(x[:, :1]))
     return replace(network, width=width)
+
+
+class _Called:
+    """A module called with stacked tensors, for all models together or one by one."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._buffers = dict(module.named_buffers())
+
+    def statistics(self) -> dict[str, Tensor]:
+        """Return the buffers of real numbers that a `state_dict` holds."""
+        kept = self._module.state_dict()
+        return {n: kept[n] for n in kept if _is_real(n, self._buffers)}
+
+    def together(self, forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
+        """Return the outputs (M, N, ...) by vmap."""
+        tensors = dict(forward_pass.tensors)
+        shared = inputs.shape[0] == 1
+        batched = vmap(self._one, in_dims=(0, None if shared else 0))
+        outputs: Tensor = batched(tensors, inputs[0] if shared else inputs)
+        return outputs
+
+    def apart(self, forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
+        """Return the outputs (M, N, ...), of one model after another."""
+        stacked = dict(forward_pass.tensors)
+        parts = zip(*stacked.values(), strict=True)
+        models = [dict(zip(stacked, part, strict=True)) for part in parts]
+        each = inputs.expand(len(models), *inputs.shape[1:])
+        with _with_own_kernels(self._module):
+            return torch.stack(list(map(self._one, models, each)))
+
+    def _one(self, tensors: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+        like = next(iter(tensors.values()))
+        # Copies, so that a module that changes its buffers does not change these.
+        held = {n: _moved(b, like) for n, b in self._buffers.items()} | dict(tensors)
+        held |= {n: held[n].detach().clone() for n in self._buffers}
+        output: Tensor = functional_call(self._module, held, (inputs,))
+        return output
 
 
 @contextmanager

@@ -62,6 +62,8 @@ def check_network(
     with torch.random.fork_rng(devices=[]):
         with _refused(name, "computes"), torch.no_grad():
             outputs = network.outputs(weights_MW, x)
+            if not x.is_floating_point():  # from which results have a type of their own
+                network.outputs(weights_MW.double(), x)
         _check_shape(outputs[0], x[0], output_shape)
         with _refused(name, "takes a single sample"), torch.no_grad():
             again = network.outputs(weights_MW, x)

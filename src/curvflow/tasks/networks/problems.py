@@ -17,7 +17,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import has_tokens
 from curvflow.schemas.models import AnyModel, model_name, parse_model
 from curvflow.schemas.models.factory import FactoryModel
-from curvflow.schemas.nodes import Array, Member, NodeData
+from curvflow.schemas.nodes import Member, NodeData
 from curvflow.tasks.networks.checks import check_network, output_shape
 from curvflow.tasks.networks.network import Layout, Network
 from curvflow.tasks.numerics.derivatives.batches import sample_losses
@@ -177,18 +177,27 @@ def pose(model: AnyModel, loss: str, data: NodeData) -> Problem:
     shapes = data["inputs"].shape[1:], num_outputs, tokens
     if not is_own or data["inputs"].dtype.kind != "i":
         return _build(plain, loss, *shapes)
-    return _of_integers(plain, loss, shapes, data["inputs"])
+    rows = np.ascontiguousarray(data["inputs"][:TRIAL_ROWS])
+    return _of_integers(plain, loss, shapes, rows.shape, rows.tobytes())
 
 
+# Of inputs, number of outputs, and number of tokens.
 Shapes = tuple[tuple[int, ...], int, int | None]
 
 
-def _of_integers(model: str, loss: str, shapes: Shapes, inputs: Array) -> Problem:
-    """Return the problem of a module that takes integers, or else wants numbers."""
+@lru_cache(maxsize=64)
+def _of_integers(
+    model: str, loss: str, shapes: Shapes, rows_shape: tuple[int, ...], rows: bytes
+) -> Problem:
+    """Return the problem of a module that takes integers, or else wants numbers.
+
+    Raises:
+        InputError: it fails on rows of its data (int64), as they are and as numbers.
+    """
     try:
         problem = _build(model, loss, *shapes, takes_integers=True)
-        rows = np.ascontiguousarray(inputs[:TRIAL_ROWS])
-        _check_rows(problem.text, rows.shape, rows.tobytes())
+        x = torch.frombuffer(bytearray(rows), dtype=torch.int64)
+        _check_rows(problem, x.reshape(1, *rows_shape))
     except InputError as error:
         try:
             return _build(model, loss, *shapes)
@@ -197,18 +206,14 @@ def _of_integers(model: str, loss: str, shapes: Shapes, inputs: Array) -> Proble
     return problem
 
 
-@lru_cache(maxsize=64)
-def _check_rows(text: str, shape: tuple[int, ...], rows: bytes) -> None:
-    """Try a module on rows of its data; InputError if it fails there."""
-    problem = read(text)
-    network = problem.network
+def _check_rows(problem: Problem, x: Tensor) -> None:
+    network, plain = problem.network, json.loads(problem.text)
     assert network.draw_initial is not None
     first_D = network.draw_initial(torch.Generator().manual_seed(0))
-    plain = json.loads(text)
     check_network(
         network,
         torch.cat([first_D, network.first_statistics()]),
-        torch.frombuffer(bytearray(rows), dtype=torch.int64).reshape(1, *shape),
+        x,
         name=plain["model"]["factory"],
         output_shape=output_shape(plain["num_outputs"], problem.tokens),
     )
@@ -344,6 +349,7 @@ def _build(
 def forget() -> None:
     """Build all networks anew from now on, so that their factories are called."""
     _build.cache_clear()
+    _of_integers.cache_clear()
 
 
 def _listed(layout: Layout) -> list[tuple[str, tuple[int, ...]]]:
