@@ -55,6 +55,8 @@ MODELS = [
     {"kind": "quadratic_well", "eigenvalues": [2.0, 1.0]},
     {"kind": "normal_crossing", "powers": [[1, 2]]},
     {"kind": "deep_linear", "hidden": [3]},
+    {"kind": "transformer", "vocabulary": 5, "positions": "rotary", "tied": True},
+    {"kind": "attention_only", "context": 9, "norm": "none", "bias": False},
     {"factory": "a:b"},
 ]
 
@@ -96,6 +98,14 @@ def test_a_dump_parses_back():
          ("greater_than", ("vgg", "stages", 1, 0))),
         ({"kind": "preresnet", "depth": 18}, ("value_error", ("preresnet", "depth"))),
         ({"kind": "lenet5", "dropout": 1.0}, ("less_than", ("lenet5", "dropout"))),
+        ({"kind": "transformer", "width": 5, "heads": 2},
+         ("value_error", ("transformer",))),
+        ({"kind": "transformer", "width": 6, "heads": 2, "positions": "rotary"},
+         ("value_error", ("transformer",))),
+        ({"kind": "transformer", "positions": "none", "context": 4},
+         ("value_error", ("transformer",))),
+        ({"kind": "attention_only", "readout": "first"},
+         ("value_error", ("attention_only",))),
     ],
 )  # fmt: skip
 def test_what_is_no_model_gets_one_clean_error(value, expected):

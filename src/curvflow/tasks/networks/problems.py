@@ -16,8 +16,7 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import has_tokens
 from curvflow.schemas.models import AnyModel, model_name, parse_model
-from curvflow.schemas.models.factory import FactoryModel
-from curvflow.schemas.nodes import Member, NodeData
+from curvflow.schemas.nodes import Array, Member, NodeData
 from curvflow.tasks.networks.checks import check_network, output_shape
 from curvflow.tasks.networks.network import Layout, Network
 from curvflow.tasks.numerics.derivatives.batches import sample_losses
@@ -151,13 +150,12 @@ def pose(model: AnyModel, loss: str, data: NodeData) -> Problem:
         InputError: the loss or the model does not fit the targets.
     """
     targets = data["targets"]
-    is_own = isinstance(model, FactoryModel)
     tokens = targets.shape[1] if has_tokens(targets) else None
-    if tokens is not None and not is_own:
+    if tokens is not None and not model.takes_tokens:
         raise InputError(
-            f"model: expected a module of your own for the labels of {tokens} tokens a "
-            f"sample, got {model_name(model)}. Take a factory, or one label for each "
-            "sample."
+            f"model: expected a model of sequences for the labels of {tokens} tokens a "
+            f"sample, got {model_name(model)}. Take a transformer, lstm, gru or "
+            "factory, or one label for each sample."
         )
     has_labels = targets.ndim == 1 or tokens is not None
     if not (has_labels or model.fits_values):
@@ -175,8 +173,9 @@ def pose(model: AnyModel, loss: str, data: NodeData) -> Problem:
     num_outputs = int(data["num_classes"]) if has_labels else targets.shape[1]
     plain = _encode(model.model_dump(mode="json", exclude={"init"}))
     shapes = data["inputs"].shape[1:], num_outputs, tokens
-    if not is_own or data["inputs"].dtype.kind != "i":
-        return _build(plain, loss, *shapes)
+    takes_integers = model.takes_tokens and data["inputs"].dtype.kind == "i"
+    if not (takes_integers and model.is_tried):
+        return _build(plain, loss, *shapes, takes_integers=takes_integers)
     rows = np.ascontiguousarray(data["inputs"][:TRIAL_ROWS])
     return _of_integers(plain, loss, shapes, rows.shape, rows.tobytes())
 
@@ -328,7 +327,7 @@ def _build(
 ) -> Problem:
     spec = parse_model(json.loads(model))
     builder = import_module(f"curvflow.tasks.models.{model_name(spec)}")
-    # Only a module of the user's own takes tokens, or has labels for them.
+    # Only models of sequences take tokens, or have labels for them.
     own: dict[str, Any] = {"tokens": tokens} if tokens is not None else {}
     if takes_integers:
         own["takes_integers"] = True
@@ -433,6 +432,9 @@ def load_samples(
         The samples.
     """
     different = data if len({node.digest for node in data}) > 1 else data[:1]
+    if (vocabulary := problem.network.vocabulary) is not None:
+        for node in different:
+            _check_tokens(node[prefix + "inputs"], vocabulary)
 
     def load(name: str, loaded_type: torch.dtype) -> Tensor:
         stacked = np.stack([node[prefix + name] for node in different])
@@ -443,6 +445,21 @@ def load_samples(
         load("inputs", torch.int64 if problem.takes_integers else dtype),
         load("targets", torch.int64 if has_labels else dtype),
     )
+
+
+def _check_tokens(tokens: Array, vocabulary: int) -> None:
+    """Refuse tokens that have no embedding.
+
+    Raises:
+        InputError: one is negative, or beyond the vocabulary.
+    """
+    least, most = (int(f(initial=0)) for f in (tokens.min, tokens.max))
+    if least < 0 or most >= vocabulary:
+        raise InputError(
+            f"model: expected tokens from 0 to {vocabulary - 1}, got "
+            f"{least if least < 0 else most}. Set vocabulary to the number of "
+            "different tokens, or number them from 0."
+        )
 
 
 def grouped(

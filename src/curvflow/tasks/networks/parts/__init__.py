@@ -18,6 +18,12 @@ from curvflow.tasks.networks.parts.part import (
     network_of,
     residual,
 )
+from curvflow.tasks.networks.parts.sequence import (
+    layer_norm,
+    readout,
+    token_embedding,
+    tokenwise,
+)
 
 __all__ = [
     "BuiltPart",
@@ -30,7 +36,11 @@ __all__ = [
     "dense_part",
     "dropout_part",
     "flatten",
+    "layer_norm",
     "network_of",
     "pooling",
+    "readout",
     "residual",
+    "token_embedding",
+    "tokenwise",
 ]
