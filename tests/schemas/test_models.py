@@ -57,6 +57,8 @@ MODELS = [
     {"kind": "deep_linear", "hidden": [3]},
     {"kind": "transformer", "vocabulary": 5, "positions": "rotary", "tied": True},
     {"kind": "attention_only", "context": 9, "norm": "none", "bias": False},
+    {"kind": "lstm", "hidden": 3, "layers": 2, "dropout": 0.1},
+    {"kind": "gru", "hidden": 3, "embedding": 2, "vocabulary": 5},
     {"factory": "a:b"},
 ]
 
@@ -106,6 +108,8 @@ def test_a_dump_parses_back():
          ("value_error", ("transformer",))),
         ({"kind": "attention_only", "readout": "first"},
          ("value_error", ("attention_only",))),
+        ({"kind": "gru", "hidden": 3, "readout": "first"}, ("value_error", ("gru",))),
+        ({"kind": "lstm", "hidden": 3, "dropout": 0.1}, ("value_error", ("lstm",))),
     ],
 )  # fmt: skip
 def test_what_is_no_model_gets_one_clean_error(value, expected):

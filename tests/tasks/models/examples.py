@@ -264,6 +264,22 @@ class Read(nn.Module):
         return x[:, {"first": 0, "last": -1}[self.how]]
 
 
+class States(nn.Module):
+    """Recurrent layers of torch, which begin with zeros."""
+
+    def __init__(self, layers: nn.RNNBase) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, x: Tensor) -> Tensor:
+        backend, before = torch.backends.mkldnn, torch.backends.mkldnn.enabled
+        backend.enabled = False  # whose kernels have no second derivatives
+        try:
+            return self.layers(x)[0]
+        finally:
+            backend.enabled = before
+
+
 class Tied(nn.Module):
     """Layers between an embedding and its transpose."""
 
@@ -426,5 +442,43 @@ EXAMPLES = {
             Block("none", Attend(4, 1, False, False), 4), Read("first"),
             nn.Linear(4, 3),
         ),
+    ),
+    "lstm": Example(
+        {"kind": "lstm", "hidden": 3, "layers": 2},
+        (3, 2),
+        2,
+        sequential(
+            States(nn.LSTM(2, 3, 2, batch_first=True)), Read("last"), nn.Linear(3, 2)
+        ),
+    ),
+    "lstm-tokens": Example(
+        {"kind": "lstm", "hidden": 3, "embedding": 2},
+        (4,),
+        3,
+        sequential(
+            nn.Embedding(3, 2), States(nn.LSTM(2, 3, batch_first=True)),
+            nn.Linear(3, 3),
+        ),
+        vocabulary=3,
+        of_tokens=True,
+    ),
+    "gru": Example(
+        {"kind": "gru", "hidden": 3, "layers": 2},
+        (3, 2),
+        2,
+        sequential(
+            States(nn.GRU(2, 3, 2, batch_first=True)), Read("last"), nn.Linear(3, 2)
+        ),
+    ),
+    "gru-without-bias": Example(
+        {"kind": "gru", "hidden": 4, "vocabulary": 6, "readout": "mean",
+         "bias": False},
+        (3,),
+        2,
+        sequential(
+            nn.Embedding(6, 4), States(nn.GRU(4, 4, batch_first=True, bias=False)),
+            Read("mean"), nn.Linear(4, 2, bias=False),
+        ),
+        vocabulary=6,
     ),
 }  # fmt: skip

@@ -70,6 +70,7 @@ class SequenceModel(Model):
         description="what outputs are computed from: one token, the mean of all, or "
         "each by itself, for labels of tokens",
     )
+    bias: bool = Field(True, description="whether layers have a bias")
     dropout: float = Field(0.0, ge=0, lt=1, description="share left out at each step")
 
     @property

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from curvflow.schemas.models.attention_only import AttentionOnly
 from curvflow.tasks.networks.network import Network
-from curvflow.tasks.networks.parts.blocks import attention_network
+from curvflow.tasks.networks.parts.attention_network import attention_network
+from curvflow.tasks.networks.parts.sequence_network import SequenceData
 
 
 def build(
@@ -35,6 +36,5 @@ def build(
     Reference:
         Elhage et al. (2021), "A Mathematical Framework for Transformer Circuits".
     """
-    return attention_network(
-        spec, input_shape, num_outputs, tokens, takes_integers=takes_integers
-    )
+    data = SequenceData(input_shape, num_outputs, tokens, takes_integers)
+    return attention_network(spec, data)

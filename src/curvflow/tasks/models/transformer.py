@@ -8,7 +8,8 @@ from curvflow.schemas.models.transformer import Transformer
 from curvflow.tasks.networks.layers import ACTIVATIONS
 from curvflow.tasks.networks.network import Network
 from curvflow.tasks.networks.parts import Part, activation, chain, tokenwise
-from curvflow.tasks.networks.parts.blocks import attention_network
+from curvflow.tasks.networks.parts.attention_network import attention_network
+from curvflow.tasks.networks.parts.sequence_network import SequenceData
 
 
 def build(
@@ -47,11 +48,5 @@ def build(
             tokenwise(f"{name}.dense2", spec.width, bias=spec.bias),
         )
 
-    return attention_network(
-        spec,
-        input_shape,
-        num_outputs,
-        tokens,
-        takes_integers=takes_integers,
-        dense=dense,
-    )
+    data = SequenceData(input_shape, num_outputs, tokens, takes_integers)
+    return attention_network(spec, data, dense)
