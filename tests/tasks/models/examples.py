@@ -114,6 +114,54 @@ class Residual(nn.Module):
         return self.body(x) + self.shortcut(x)
 
 
+class Basic(nn.Module):
+    """A block that is activated after its sum."""
+
+    def __init__(self, before: int, width: int, stride: int, norm, padded) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            *normed(nn.Conv2d(before, width, 3, stride, 1), norm),
+            nn.ReLU(),
+            *normed(nn.Conv2d(width, width, 3, 1, 1), norm),
+        )
+        self.shortcut = nn.Sequential()
+        if padded:
+            self.shortcut = nn.Sequential(
+                nn.AvgPool2d(1, stride),
+                nn.ConstantPad3d((0, 0, 0, 0, 0, width - before), 0.0),
+            )
+        elif (before, stride) != (width, 1):
+            self.shortcut = nn.Sequential(
+                *normed(nn.Conv2d(before, width, 1, stride), norm)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.body(x) + self.shortcut(x))
+
+
+def normed(conv: nn.Conv2d, norm) -> list[nn.Module]:
+    """Return a convolution and its norm, in whose place it has a bias."""
+    if norm is None:
+        return [conv]
+    conv.bias = None
+    return [conv, norm(conv.out_channels)]
+
+
+def resnet(channels: int, blocks: tuple[int, ...], widths, norm, *, padded=False):
+    def make() -> nn.Module:
+        layers = [*normed(nn.Conv2d(channels, widths[0], 3, 1, 1), norm), nn.ReLU()]
+        before = widths[0]
+        for stage, (width, count) in enumerate(zip(widths, blocks, strict=True)):
+            for block in range(count):
+                stride = 2 if stage and not block else 1
+                layers.append(Basic(before, width, stride, norm, padded))
+                before = width
+        end = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 3)]
+        return nn.Sequential(*layers, *end).double()
+
+    return make
+
+
 def preresnet(channels: int, blocks: int, widths: tuple[int, ...], *, norm: bool):
     def make() -> nn.Module:
         layers: list[nn.Module] = [
@@ -480,5 +528,25 @@ EXAMPLES = {
             Read("mean"), nn.Linear(4, 2, bias=False),
         ),
         vocabulary=6,
+    ),
+    "resnet": Example(
+        {"kind": "resnet", "widths": [2, 3], "blocks": [1, 2]},
+        (1, 4, 4),
+        3,
+        resnet(1, (1, 2), (2, 3), nn.BatchNorm2d),
+    ),
+    "resnet-group": Example(
+        {"kind": "resnet", "widths": [4, 4], "blocks": [1, 1], "norm": "group",
+         "groups": 2},
+        (2, 5, 4),
+        3,
+        resnet(2, (1, 1), (4, 4), lambda width: nn.GroupNorm(2, width)),
+    ),
+    "resnet-plain": Example(
+        {"kind": "resnet", "widths": [2, 3], "blocks": [1, 1], "norm": "none",
+         "shortcut": "padding"},
+        (1, 5, 4),
+        3,
+        resnet(1, (1, 1), (2, 3), None, padded=True),
     ),
 }  # fmt: skip

@@ -165,7 +165,7 @@ def test_rotary_scores_are_those_of_a_plain_loop():
 
 
 def turned_product(q, k, place, other):
-    """Su et al. (2021), equations 12 and 34: only the distance counts."""
+    """Su et al. (2021), arXiv:2104.09864, section 3.2: only the distance counts."""
     total = 0.0
     for pair in range(2):
         turn = cmath.exp(1j * (place - other) * 10_000 ** (-2 * pair / 4))

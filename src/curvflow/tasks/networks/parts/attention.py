@@ -52,7 +52,7 @@ def attention(name: str, heads: Heads, asking: slice = slice(None)) -> Part:
 
     Reference:
         Vaswani et al. (2017), arXiv:1706.03762, section 3.2; rotary positions: Su et
-        al. (2021), arXiv:2104.09864, equation 34.
+        al. (2021), arXiv:2104.09864, section 3.4.2.
     """
 
     def build(shape: Shape) -> BuiltPart:
