@@ -11,9 +11,6 @@ from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.plan.plan import make_plan
 from curvflow.schemas.kinds.shared.datasets import dataset, dataset_of
 from curvflow.schemas.models import parse_model
-from curvflow.tasks.curvature.network_operators import batched_operator
-from curvflow.tasks.curvature.network_operators import problem_of as problem_at
-from curvflow.tasks.machine import machine_for
 from curvflow.tasks.networks.problems import forget, load_samples, pose, read
 from tests.tasks import toys
 from tests.tasks.rules.examples import EXAMPLES, SETTINGS
@@ -22,6 +19,7 @@ from tests.tasks.toys import (
     assert_declared,
     compute,
     make_decoder,
+    matrix_of,
     member,
     train_all,
     train_member,
@@ -106,20 +104,6 @@ def test_matrices_are_those_of_the_mean_over_all_tokens(trained, operator):
         exact = gauss_newton(net, flat_D, data)
     probe = member("probe.trace", {"operator": operator}, weights=weights, data=data)
     torch.testing.assert_close(matrix_of(probe), exact, rtol=1e-8, atol=1e-10)
-
-
-def matrix_of(probe):
-    """Return the matrix that a probe's member multiplies with."""
-    layout = problem_at(probe).network.layout
-    operator = batched_operator(
-        [probe] * 2,
-        machine_for("cpu", 1),
-        [probe.params] * 2,
-        names=layout.names,
-        columns=layout.size,
-    )
-    eye = torch.eye(layout.size, dtype=torch.float64)
-    return (operator @ eye.expand(2, -1, -1))[0]
 
 
 def gauss_newton(net, flat_D, data):

@@ -10,6 +10,7 @@ from torch import nn
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.nodes import Data, Member, NodeData, Outcome, Weights
+from curvflow.tasks.curvature.network_operators import batched_operator, problem_of
 from curvflow.tasks.networks.problems import read
 from curvflow.tasks.numerics import dense_hessian
 from curvflow.tasks.registry import Machine, find
@@ -32,6 +33,20 @@ def compute(kind: str, members) -> list[Outcome]:
 
 def as_data(arrays, digest="toy") -> Data:
     return Data("data", "data.array", {}, arrays, digest)
+
+
+def matrix_of(probe):
+    """Return the matrix that a probe's member multiplies with."""
+    layout = problem_of(probe).network.layout
+    operator = batched_operator(
+        [probe] * 2,
+        CPU,
+        [probe.params] * 2,
+        names=layout.names,
+        columns=layout.size,
+    )
+    eye = torch.eye(layout.size, dtype=torch.float64)
+    return (operator @ eye.expand(2, -1, -1))[0]
 
 
 def xor(labels="sign") -> Data:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import cast
 
@@ -13,10 +13,17 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.keys import sha256
-from curvflow.schemas.kinds.shared.trained import FINAL, PRECONDITIONER, RECORDED
+from curvflow.schemas.kinds.shared.trained import (
+    FINAL,
+    PERPLEXED,
+    PRECONDITIONER,
+    RECORDED,
+)
 from curvflow.schemas.kinds.train import TrainParams, kept_epochs, recorded_epochs
+from curvflow.schemas.losses import loss_name
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.networks.initialization import initial_weights
+from curvflow.tasks.networks.losses import parse_loss
 from curvflow.tasks.networks.problems import (
     Problem,
     data_set_bytes,
@@ -266,6 +273,7 @@ def _outcome(fit: Fit, number: int, params: TrainParams, state: Tensor) -> Outco
         "network": np.array(fit.problem.text),
         "rule_state": state.numpy(),
         **_optional_arrays(fit, number),
+        **_perplexities(fit.problem, measured),
     }
     if not params.rule.chooses_momentum:
         del arrays["chosen_momentum"]
@@ -276,6 +284,14 @@ def _outcome(fit: Fit, number: int, params: TrainParams, state: Tensor) -> Outco
     return Outcome(
         arrays, "diverged", f"{fit.divergence.cause(number)} at epoch {diverged}"
     )
+
+
+def _perplexities(problem: Problem, measured: Mapping[str, Array]) -> dict[str, Array]:
+    if problem.tokens is None or loss_name(parse_loss(problem.loss)) != "cross_entropy":
+        return {}
+    with np.errstate(over="ignore"):
+        each = {f"{of}_perplexity": np.exp(measured[f"{of}_loss"]) for of in PERPLEXED}
+    return each | {f"final_{n}": curve[-1:].reshape(()) for n, curve in each.items()}
 
 
 def _reached(fit: Fit, number: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from curvflow.schemas.models import AnyModel
 from curvflow.schemas.nodes import Label, Trajectory, Weights
 from curvflow.schemas.study.draft import parameter_names
 from curvflow.schemas.study.stage import Stage
@@ -110,9 +111,14 @@ def _check_carried(stage: Stage, name: str, producer: Stage) -> None:
         if path not in producer.kind.carries:
             continue
         for labels, other in _together(stage, producer):
-            consumer_fields, producer_fields = (
-                getattr(params, path).model_dump(exclude={"init"})
+            consumer, producing = (
+                getattr(params, path)
                 for params in (stage.params(labels), producer.params(other))
+            )
+            if not isinstance(consumer, AnyModel):
+                continue  # another loss may go on from there
+            consumer_fields, producer_fields = (
+                model.model_dump(exclude={"init"}) for model in (consumer, producing)
             )
             for key in {**producer_fields, **consumer_fields}:
                 if consumer_fields.get(key) == producer_fields.get(key):

@@ -19,6 +19,7 @@ from curvflow.schemas.checks.samples import (
     known_samples,
 )
 from curvflow.schemas.kind import Kind, ParamProblem, Samples
+from curvflow.schemas.losses import AnyLoss, loss_name, takes
 from curvflow.schemas.models import AnyModel, model_name
 from curvflow.schemas.models._base import SequenceModel
 from curvflow.schemas.nodes import Data, Label
@@ -164,7 +165,8 @@ def _network(
 
 def _model_problems(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
     """Yield mismatches between the data and a stage's model or loss."""
-    model, loss = params.model, getattr(params, "loss", "auto")
+    model = params.model
+    loss: AnyLoss = getattr(params, "loss", "auto")
     takes_any = input_form(model) not in ("image", "sequence")
     if loss == "auto" and model.fits_values and takes_any:
         return  # any data are allowed, or else refused when the stage runs
@@ -176,12 +178,17 @@ def _model_problems(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
             f"values of {data.name}"
         )
         yield ("model",), message, "Take data with labels, or model linear."
-    if targets == "labels" and loss not in ("auto", "cross_entropy"):
-        message = f"expected cross_entropy for the labels of {data.name}, got {loss}"
+    if targets == "labels" and takes(loss) == "values":
+        message = (
+            f"expected cross_entropy for the labels of {data.name}, got "
+            f"{loss_name(loss)}"
+        )
         hint = "Take cross_entropy or auto, or data.modify with labels: one_hot."
         yield ("loss",), message, hint
-    if targets == "values" and loss == "cross_entropy":
-        message = f"expected mse or sse for the values of {data.name}, got {loss}"
+    if targets == "values" and takes(loss) == "labels":
+        message = (
+            f"expected mse or sse for the values of {data.name}, got {loss_name(loss)}"
+        )
         yield ("loss",), message, "Take mse, sse or auto, or data with labels."
 
 

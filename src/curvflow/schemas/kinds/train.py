@@ -10,13 +10,12 @@ from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Continues, Input, Kind
 from curvflow.schemas.kinds.shared.networks import FanIn
 from curvflow.schemas.kinds.shared.trained import OUTPUTS, PRECONDITIONER, RECORDED
+from curvflow.schemas.losses import LOSS_UNITS, LossSpec
 from curvflow.schemas.models import ModelSpec, model_name
 from curvflow.schemas.nodes import Data, Preconditioned, Weights
 from curvflow.schemas.params import Neutral, Params
 from curvflow.schemas.rules import RuleSpec
 from curvflow.schemas.rules.averages import Averaging
-
-Loss = Literal["auto", "cross_entropy", "mse", "sse"]
 
 
 class Checkpoints(Params):
@@ -63,10 +62,12 @@ class TrainParams(Params):
         description="of targets -1 and 1: auto counts the right sign, nearest only "
         "outputs less than 1/2 from the target",
     )
-    loss: Loss = Field(
+    loss: LossSpec = Field(
         "auto",
         description="cross_entropy (mean), mse (mean over samples and outputs), sse "
-        "(sum over both); auto is cross_entropy for labels and mse for values",
+        "(sum over both), bce of logits, huber, poisson of logarithms of rates (means "
+        "over both); one of them with settings; or a factory, of outputs and targets; "
+        "auto is cross_entropy for labels and mse for values",
     )
     dtype: Literal["float32", "float64"] = Field(
         "float32", description="precision of training; results are float64"
@@ -182,7 +183,7 @@ KIND = Kind(
         "rule.inner.module": "curvflow.tasks.rules",
         "model.kind": "curvflow.tasks.models",
     },
-    carries=("model",),
+    carries=("model", "loss"),
     continues=Continues(
         "epochs",
         _may_continue,
@@ -225,5 +226,6 @@ stages:
     units={
         "checkpoints.every": "epoch",
         "until.train_loss": "loss",
+        **LOSS_UNITS,
     },
 )

@@ -26,7 +26,6 @@ from curvflow.tasks.networks.problems import (
     meta_inputs,
     read,
 )
-from curvflow.tasks.numerics.derivatives.batches import sample_losses
 from curvflow.tasks.numerics.derivatives.differentiation_modes import Trial, tried
 from curvflow.tasks.numerics.derivatives.gauss_newton import (
     BatchedGaussNewton,
@@ -194,7 +193,7 @@ def _residual(
     problem = source.problem
     return BatchedResidual(
         problem.network.outputs,
-        sample_losses(problem.loss),
+        problem.criterion.of_samples,
         **source.inputs,
         order=params[0].order,
     )
@@ -204,12 +203,15 @@ def _gauss_newton(
     kind: GaussNewton, source: _OperatorSource, params: Sequence[OperatorParams]
 ) -> BatchedOperator:
     problem = source.problem
+    criterion = problem.criterion
+    if kind == "type-2" and criterion.has_fisher:
+        kind = "ggn"
     return BatchedGaussNewton(
         problem.network.outputs,
-        sample_losses(problem.loss),
+        problem.criterion.of_samples,
         **source.inputs,
         kind=kind,
-        loss=problem.loss,
+        loss=criterion.likelihood or problem.loss,
         mc_samples=params[0].mc_samples,
         seeds=[member.seed for member in params],
     )

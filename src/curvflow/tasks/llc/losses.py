@@ -16,7 +16,6 @@ from curvflow.schemas.models.linear import Linear
 from curvflow.schemas.models.logistic import Logistic
 from curvflow.schemas.models.mlp import Mlp
 from curvflow.tasks.networks.problems import Problem, Samples
-from curvflow.tasks.numerics.derivatives.batches import sample_losses
 from curvflow.tasks.numerics.derivatives.dense_gradients import DenseForm
 from curvflow.tasks.numerics.derivatives.passes import spans
 from curvflow.tasks.numerics.sampling.dense_losses import CHAIN_BYTES, DenseLosses
@@ -83,7 +82,7 @@ class SampledLosses:
     def _dense(self) -> DenseLosses | None:
         """The same without autograd, where the network is dense layers alone."""
         form = dense_form(self.problem)
-        if form is None:
+        if form is None or not self.problem.criterion.likelihood:
             return None
         samples = self.samples
         return DenseLosses(
@@ -174,7 +173,7 @@ class SampledLosses:
         if statistics_CS.shape[1]:
             weights_CD = torch.cat([weights_CD, statistics_CS], dim=1)
         outputs_CNO = self.problem.network.outputs(weights_CD, samples.inputs)
-        return sample_losses(self.problem.loss)(outputs_CNO, samples.targets)
+        return self.problem.criterion.of_samples(outputs_CNO, samples.targets)
 
     def _taken(self, rows_CB: Tensor, chains: slice) -> Samples:
         samples = self.samples

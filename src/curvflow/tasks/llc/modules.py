@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from curvflow.errors import InputError
+from curvflow.schemas.losses import IGNORED, LossName
 from curvflow.schemas.models.mlp import Mlp
 from curvflow.schemas.nodes import NodeData
 from curvflow.tasks.llc.targets import (
@@ -158,9 +159,12 @@ def _problem(net: nn.Module, of: Subject, batch: Batch) -> Problem | None:
     labels = targets.ndim == 1 and not targets.is_floating_point()
     if not is_flat or labels != (of.likelihood.name == "cross_entropy"):
         return None
+    if labels and bool((targets == IGNORED).any()):
+        return None
     outputs = of.shapes[-1][0]
     shapes = {"inputs": inputs, "targets": targets, "num_classes": outputs}
-    return pose(spec, of.likelihood.name, cast("NodeData", shapes))
+    loss = cast("LossName", of.likelihood.name)
+    return pose(spec, loss, cast("NodeData", shapes | {"test_targets": targets[:0]}))
 
 
 def _are_samples(batch: Batch) -> bool:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.shared.datasets import has_tokens
+from curvflow.schemas.kinds.shared.datasets import has_labels, has_tokens, is_ignored
+from curvflow.schemas.losses import AnyLoss, CrossEntropy, OwnLoss, loss_name, takes
 from curvflow.schemas.models import AnyModel, model_name, parse_model
 from curvflow.schemas.nodes import Array, Member, NodeData
 from curvflow.tasks.networks.checks import check_network, output_shape
+from curvflow.tasks.networks.losses import (
+    NetworkLoss,
+    Rows,
+    check_own_loss,
+    network_loss,
+)
 from curvflow.tasks.networks.network import Layout, Network
-from curvflow.tasks.numerics.derivatives.batches import sample_losses
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 
 T = TypeVar("T")
@@ -27,6 +33,9 @@ T = TypeVar("T")
 # From a problem as text, samples of a pass and of all, and columns to half the
 # peak bytes of products of two models.
 CountBytes = Callable[[str, int, int, int], int]
+
+# Losses that imply the targets of a problem.
+IMPLIED = ("cross_entropy", "mse", "sse")
 
 DATA_ARRAYS = ("inputs", "targets", "test_inputs", "test_targets")
 
@@ -50,9 +59,11 @@ class Problem:
 
     Attributes:
         network: the function.
-        loss: `cross_entropy`, `mse` or `sse`.
+        loss: its name, or canonical JSON of its specification.
         text: canonical JSON that describes both.
         input_shape: shape of one sample.
+        target_shape: shape of the targets of one sample, as loaded.
+        has_labels: targets of the data are labels, and no values.
         tokens: labels of one sample, T, of which its loss is the mean; None of one
             label or of values.
         takes_integers: inputs are whole numbers, such as tokens, and stay so.
@@ -62,8 +73,19 @@ class Problem:
     loss: str
     text: str
     input_shape: tuple[int, ...]
+    target_shape: tuple[int, ...]
+    has_labels: bool
     tokens: int | None = None
     takes_integers: bool = False
+
+    @property
+    def criterion(self) -> NetworkLoss:
+        """The loss as a function, and how it takes targets."""
+        return network_loss(self.loss, has_labels=self.has_labels)
+
+    def target_type(self, dtype: torch.dtype) -> torch.dtype:
+        """Return the type of loaded targets: whole labels, or else `dtype`."""
+        return torch.int64 if self.criterion.has_labels else dtype
 
     def losses(self, weights_MW: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of each sample, (M, N), when not in training.
@@ -71,15 +93,14 @@ class Problem:
         Args:
             weights_MW: parameters and statistics, (M, D + S).
             inputs: shape (M or 1, N, ...).
-            targets: shape (M or 1, N), (M or 1, N, T) or (M or 1, N, C).
+            targets: as loaded, (M or 1, N, *target_shape).
         """
-        return sample_losses(self.loss)(
-            self.network.outputs(weights_MW, inputs), targets
-        )
+        outputs = self.network.outputs(weights_MW, inputs)
+        return self.criterion.of_samples(outputs, targets)
 
     def reduced(self, losses_MN: Tensor) -> Tensor:
         """Return the loss that is minimised, (M,): the sum for sse, else the mean."""
-        return losses_MN.sum(1) if self.loss == "sse" else losses_MN.mean(1)
+        return losses_MN.sum(1) if self.criterion.is_sum else losses_MN.mean(1)
 
     def rows_per_pass(self, columns: int) -> int:
         """Return how many samples fit into one pass of one model.
@@ -135,12 +156,13 @@ class Problem:
         return 8 * PASS_COPIES * rows * self.network.width * columns
 
 
-def pose(model: AnyModel, loss: str, data: NodeData) -> Problem:
+def pose(model: AnyModel, loss: AnyLoss, data: NodeData) -> Problem:
     """Pose the problem of fitting a model to a data set.
 
     Args:
         model: specification of the model.
-        loss: name of the loss; `auto` takes cross_entropy for labels, mse for values.
+        loss: the loss; `auto` takes cross_entropy for labels, mse for values. Labels
+            of -100 do not count where it is the cross entropy.
         data: labels have shape (N,), those of tokens (N, T), values (N, C).
 
     Returns:
@@ -157,37 +179,94 @@ def pose(model: AnyModel, loss: str, data: NodeData) -> Problem:
             f"sample, got {model_name(model)}. Take a transformer, lstm, gru or "
             "factory, or one label for each sample."
         )
-    has_labels = targets.ndim == 1 or tokens is not None
-    if not (has_labels or model.fits_values):
+    if not (has_labels(targets) or model.fits_values):
         raise InputError(
             f"model: expected targets that are labels for {model_name(model)}, got "
             "values. Take data with labels, or model linear."
         )
-    if loss == "auto":
-        loss = "cross_entropy" if has_labels else "mse"
-    if has_labels != (loss == "cross_entropy"):
-        kind, other = ("labels", "cross_entropy") if has_labels else ("values", "mse")
-        raise InputError(
-            f"loss: expected a loss for {kind}, got {loss}. Use {other} or auto."
-        )
-    num_outputs = int(data["num_classes"]) if has_labels else targets.shape[1]
+    spec = _fitting_loss(loss, data)
+    text = spec if isinstance(spec, str) else _encode(spec.model_dump(mode="json"))
+    num_outputs = _num_outputs(spec, data)
     plain = _encode(model.model_dump(mode="json", exclude={"init"}))
-    shapes = data["inputs"].shape[1:], num_outputs, tokens
+    shapes = data["inputs"].shape[1:], num_outputs, tokens, _posed_targets(text, data)
+    if isinstance(spec, OwnLoss):
+        kind = np.int64 if has_labels(targets) else np.float64
+        rows = Rows.of(targets[:TRIAL_ROWS].astype(kind))
+        check_own_loss(text, output_shape(num_outputs, tokens), rows)
     takes_integers = model.takes_tokens and data["inputs"].dtype.kind == "i"
     if not (takes_integers and model.is_tried):
-        return _build(plain, loss, *shapes, takes_integers=takes_integers)
-    rows = np.ascontiguousarray(data["inputs"][:TRIAL_ROWS])
-    return _of_integers(plain, loss, shapes, rows.shape, rows.tobytes())
+        return _build(plain, text, *shapes, takes_integers=takes_integers)
+    return _of_integers(plain, text, shapes, Rows.of(data["inputs"][:TRIAL_ROWS]))
 
 
-# Of inputs, number of outputs, and number of tokens.
-Shapes = tuple[tuple[int, ...], int, int | None]
+def _fitting_loss(loss: AnyLoss, data: NodeData) -> AnyLoss:
+    """Return the loss itself, or that which leaves labels out that do not count."""
+    kind, other = (
+        ("labels", "cross_entropy")
+        if has_labels(data["targets"])
+        else ("values", "mse")
+    )
+    if loss == "auto":
+        loss = "cross_entropy" if kind == "labels" else "mse"
+    if takes(loss) not in (None, kind):
+        raise InputError(
+            f"loss: expected a loss for {kind}, got {loss_name(loss)}. Use {other} or "
+            "auto."
+        )
+    sets = data["targets"], data["test_targets"]
+    if loss == "cross_entropy" and any(is_ignored(labels).any() for labels in sets):
+        return CrossEntropy()
+    return loss
+
+
+def _num_outputs(loss: AnyLoss, data: NodeData) -> int:
+    """Return the number of outputs of a sample, or of each token, C."""
+    targets = data["targets"]
+    if isinstance(loss, OwnLoss) and loss.num_outputs is not None:
+        return loss.num_outputs
+    if not has_labels(targets):
+        return int(targets.shape[1])
+    classes = int(data["num_classes"])
+    weights = getattr(loss, "class_weights", None)
+    if weights is not None and len(weights) != classes:
+        raise InputError(
+            f"loss.class_weights: expected one for each of the {classes} classes, got "
+            f"{len(weights)}"
+        )
+    if loss == "bce" and classes != 2:
+        raise InputError(
+            f"loss: expected labels of 2 classes for bce, got {classes}. Take "
+            "cross_entropy, or data.modify with labels: one_hot."
+        )
+    return 1 if loss == "bce" else classes
+
+
+class Targets(NamedTuple):
+    """Targets of a problem, where its loss does not imply them.
+
+    Attributes:
+        are_labels: those of the data are labels.
+        shape: of a sample, as loaded.
+    """
+
+    are_labels: bool
+    shape: tuple[int, ...]
+
+
+def _posed_targets(loss: str, data: NodeData) -> Targets | None:
+    if loss in IMPLIED:
+        return None
+    are_labels = has_labels(data["targets"])
+    loaded = network_loss(loss, has_labels=are_labels).loaded(data["targets"])
+    return Targets(are_labels, loaded.shape[1:])
+
+
+# Of inputs, number of outputs, number of tokens, and targets.
+Shapes = tuple[tuple[int, ...], int, int | None, Targets | None]
 
 
 @lru_cache(maxsize=64)
-def _of_integers(
-    model: str, loss: str, shapes: Shapes, rows_shape: tuple[int, ...], rows: bytes
-) -> Problem:
+def _of_integers(model: str, loss: str, shapes: Shapes, rows: Rows) -> Problem:
     """Return the problem of a module that takes integers, or else wants numbers.
 
     Raises:
@@ -195,8 +274,7 @@ def _of_integers(
     """
     try:
         problem = _build(model, loss, *shapes, takes_integers=True)
-        x = torch.frombuffer(bytearray(rows), dtype=torch.int64)
-        _check_rows(problem, x.reshape(1, *rows_shape))
+        _check_rows(problem, rows.tensor().unsqueeze(0))
     except InputError as error:
         try:
             return _build(model, loss, *shapes)
@@ -233,10 +311,11 @@ def read(text: str) -> Problem:
     plain = json.loads(text)
     problem = _build(
         _encode(plain["model"]),
-        plain["loss"],
+        plain["loss"] if isinstance(plain["loss"], str) else _encode(plain["loss"]),
         tuple(plain["input_shape"]),
         plain["num_outputs"],
         plain.get("tokens"),
+        _listed_targets(plain),
         takes_integers=plain.get("takes_integers", False),
     )
     if "statistics" not in plain and not problem.network.moves_statistics:
@@ -249,6 +328,13 @@ def read(text: str) -> Problem:
             "factory back."
         )
     return problem
+
+
+def _listed_targets(plain: Mapping[str, Any]) -> Targets | None:
+    if "targets" not in plain:
+        return None
+    are_labels, shape = plain["targets"]
+    return Targets(are_labels, tuple(shape))
 
 
 def _with_constants(problem: Problem) -> Problem:
@@ -285,10 +371,6 @@ def meta_inputs(
         samples: N.
         dtype: precision of weights, inputs and target values.
     """
-    has_labels = problem.loss == "cross_entropy"
-    values: tuple[int, ...] = () if problem.tokens is None else (problem.tokens,)
-    if not has_labels:
-        values = (json.loads(problem.text)["num_outputs"],)
     input_type = torch.int64 if problem.takes_integers else dtype
     sizes = (problem.network.num_parameters, problem.network.statistics.size)
     with torch.device("meta"):
@@ -299,7 +381,7 @@ def meta_inputs(
             weights_MD=weights_MD,
             inputs=torch.empty(1, samples, *problem.input_shape, dtype=input_type),
             targets=torch.empty(
-                1, samples, *values, dtype=torch.int64 if has_labels else dtype
+                1, samples, *problem.target_shape, dtype=problem.target_type(dtype)
             ),
             fixed_MS=statistics_MS,
             batch_size=rows,
@@ -322,6 +404,7 @@ def _build(
     input_shape: tuple[int, ...],
     num_outputs: int,
     tokens: int | None = None,
+    targets: Targets | None = None,
     *,
     takes_integers: bool = False,
 ) -> Problem:
@@ -334,7 +417,7 @@ def _build(
     network: Network = builder.build(spec, input_shape, num_outputs, **own)
     plain = {
         "model": json.loads(model),
-        "loss": loss,
+        "loss": json.loads(loss) if loss[:1] == "{" else loss,
         "input_shape": input_shape,
         "num_outputs": num_outputs,
         "parameters": _listed(network.layout),
@@ -342,13 +425,29 @@ def _build(
     }
     if network.statistics.names:
         plain["statistics"] = _listed(network.statistics)
-    return Problem(network, loss, _encode(plain), input_shape, **own)
+    if targets is None:
+        are_labels = loss == "cross_entropy"
+        labels = () if tokens is None else (tokens,)
+        targets = Targets(are_labels, labels if are_labels else (num_outputs,))
+    else:
+        plain["targets"] = targets
+    return Problem(
+        network,
+        loss,
+        _encode(plain),
+        input_shape,
+        target_shape=targets.shape,
+        has_labels=targets.are_labels,
+        **own,
+    )
 
 
 def forget() -> None:
     """Build all networks anew from now on, so that their factories are called."""
     _build.cache_clear()
     _of_integers.cache_clear()
+    network_loss.cache_clear()
+    check_own_loss.cache_clear()
 
 
 def _listed(layout: Layout) -> list[tuple[str, tuple[int, ...]]]:
@@ -436,14 +535,15 @@ def load_samples(
         for node in different:
             _check_tokens(node[prefix + "inputs"], vocabulary)
 
-    def load(name: str, loaded_type: torch.dtype) -> Tensor:
-        stacked = np.stack([node[prefix + name] for node in different])
-        return torch.as_tensor(stacked, dtype=loaded_type, device=device)
+    def stacked(arrays: Iterable[Array], loaded_type: torch.dtype) -> Tensor:
+        return torch.as_tensor(np.stack(list(arrays)), dtype=loaded_type, device=device)
 
-    has_labels = problem.loss == "cross_entropy"
+    inputs = (node[prefix + "inputs"] for node in different)
+    loaded = problem.criterion.loaded
+    targets = (loaded(node[prefix + "targets"]) for node in different)
     return Samples(
-        load("inputs", torch.int64 if problem.takes_integers else dtype),
-        load("targets", torch.int64 if has_labels else dtype),
+        stacked(inputs, torch.int64 if problem.takes_integers else dtype),
+        stacked(targets, problem.target_type(dtype)),
     )
 
 

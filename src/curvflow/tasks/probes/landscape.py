@@ -153,7 +153,7 @@ class _MeanLoss:
 
     def __init__(self, problem: Problem, samples: Samples, classes: int) -> None:
         self._evaluate = Evaluation(problem, samples, classes)
-        self._share = 1 / samples.count if problem.loss == "sse" else 1.0
+        self._share = 1 / samples.count if problem.criterion.is_sum else 1.0
 
     def __call__(self, points_PW: Tensor) -> Tensor:
         loss_P, accuracy_P = self._evaluate(points_PW)

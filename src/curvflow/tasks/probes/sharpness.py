@@ -52,7 +52,7 @@ class LossOverData:
         """Take the problem, parameters and statistics (M, D + S), and the samples."""
         self._problem, self._samples = problem, samples
         self._weights_MD, self._fixed_MS = problem.network.split(weights_MW)
-        self.share = float(samples.count if problem.loss == "sse" else 1)
+        self.share = float(samples.count if problem.criterion.is_sum else 1)
 
     def at(self, rates_M: Tensor, steps_MD: Tensor) -> Tensor:
         """Return the losses (M,) at w - rate step.

@@ -80,6 +80,11 @@ def _solved(
 ) -> Tensor:
     """Return (F + kappa I)^-1 g in double precision, some models at a time."""
     rule, problem, count = hyper.rule, context.problem, context.batch.count
+    if not problem.criterion.likelihood:
+        raise InputError(
+            "rule: ngd cannot be combined with a loss other than cross_entropy, mse or "
+            "sse. Take one of them, or another rule."
+        )
     if problem.tokens is not None:
         raise InputError(
             "rule: ngd cannot be combined with labels of tokens. Take data with one "
@@ -91,7 +96,7 @@ def _solved(
     if rule.fisher == "sampled":
         draws = fisher_draws(problem.loss, outputs, rule.num_samples)
         uniform = context.draw((batch.count, *draws))
-    share = (count if problem.loss == "sse" else 1) / batch.count
+    share = (count if problem.criterion.is_sum else 1) / batch.count
 
     def solved(span: slice) -> Tensor:
         samples, statistics = batch.models(span), context.statistics[span]

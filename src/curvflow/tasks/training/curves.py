@@ -11,8 +11,8 @@ from torch import Tensor
 
 from curvflow.schemas.kinds.shared.trained import RECORDED
 from curvflow.schemas.nodes import Array
+from curvflow.tasks.networks.losses import sum_of_terms
 from curvflow.tasks.networks.problems import Problem, Samples
-from curvflow.tasks.numerics.derivatives.batches import sample_losses
 from curvflow.tasks.training.batches import Subset
 from curvflow.tasks.training.cache_blocks import apply_in_blocks
 
@@ -67,8 +67,8 @@ class Evaluation:
     ) -> None:
         """Take the problem, the samples, the number of classes, and the accuracy."""
         self._problem, self._samples = problem, samples
-        self._has_labels = problem.loss == "cross_entropy"
-        values = 0 if self._has_labels else samples.num_targets
+        self._criterion = problem.criterion
+        values = 0 if problem.has_labels else samples.num_targets
         self._has_signs = values == 1 and num_classes == 2
         self._is_one_hot = values == num_classes > 1
         self._accuracy = accuracy
@@ -88,10 +88,12 @@ class Evaluation:
             self._evaluate_rows(weights_MW, slice(start, start + EVALUATION_ROWS))
             for start in range(0, self._samples.count, EVALUATION_ROWS)
         ]
-        losses_MN, right_MN = (
+        losses_MN, right_MN, counts_MN, weights_MN = (
             torch.cat(part, dim=1) for part in zip(*parts, strict=True)
         )
-        return self._problem.reduced(losses_MN), right_MN.mean(1)
+        # Both are 1 for each sample, unless some terms do not count.
+        loss_M = self._problem.reduced(losses_MN) / weights_MN.mean(1)
+        return loss_M, right_MN.mean(1) / counts_MN.mean(1)
 
     def _evaluate_rows(self, weights_MW: Tensor, rows: slice) -> tuple[Tensor, ...]:
         chunk = self._samples.rows(rows)
@@ -102,18 +104,31 @@ class Evaluation:
         whole = slice(0, len(weights_MW))
         return apply_in_blocks(one_pass, self._problem, whole, chunk, weights_MW)
 
-    def _one_pass(self, weights_MW: Tensor, chunk: Samples) -> tuple[Tensor, Tensor]:
+    def _one_pass(self, weights_MW: Tensor, chunk: Samples) -> tuple[Tensor, ...]:
         outputs_MNC = self._problem.network.outputs(weights_MW, chunk.inputs)
-        losses_MN = sample_losses(self._problem.loss)(outputs_MNC, chunk.targets)
+        losses_MN = self._criterion.of_samples(outputs_MNC, chunk.targets)
+        weights = self._criterion.weights_of(chunk.targets)
         right_MN = self._right(outputs_MNC, chunk.targets)
         if right_MN is None:
-            return losses_MN, torch.full_like(losses_MN, torch.nan)
-        return losses_MN, right_MN.to(losses_MN.dtype)
+            right_MN = torch.full_like(losses_MN, torch.nan)
+        return (
+            losses_MN,
+            right_MN.to(losses_MN.dtype),
+            *(part.to(losses_MN).expand_as(losses_MN) for part in weights),
+        )
 
     def _right(self, outputs_MNC: Tensor, targets: Tensor) -> Tensor | None:
-        if self._has_labels:
+        if self._criterion.weighs_terms:
+            right = outputs_MNC.argmax(-1) == targets[..., 0]
+            return sum_of_terms(right * targets[..., 1])
+        if self._criterion.by_sign:
+            right = ((outputs_MNC > 0) == (targets > 0.5)).to(outputs_MNC.dtype)
+            return right.flatten(2).mean(2)
+        if self._problem.has_labels:
             right = (outputs_MNC.argmax(-1) == targets).to(outputs_MNC.dtype)
             return right if right.ndim == 2 else right.flatten(2).mean(2)
+        if outputs_MNC.shape[2:] != targets.shape[2:]:
+            return None  # a loss of other outputs than one of each value
         if self._is_one_hot:
             return outputs_MNC.argmax(-1) == targets.argmax(-1)
         if not self._has_signs:

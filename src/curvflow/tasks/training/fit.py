@@ -157,7 +157,7 @@ class Fit:
         wants = self.updates.wants_product(self.epoch - 1)
         without = wants.index(True) if True in wants else len(wants)
         # Batch sums add up to the loss over the data, batch means by their shares.
-        is_sum = self.problem.loss == "sse"
+        is_sum = self.problem.criterion.is_sum
         for batch in self.batches.epoch(self.step):
             noise = self._noise("dropout")
             result = gradients(

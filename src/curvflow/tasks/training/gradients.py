@@ -12,7 +12,6 @@ from torch.func import grad
 
 from curvflow.errors import InputError
 from curvflow.tasks.networks.problems import Problem, Samples, read
-from curvflow.tasks.numerics.derivatives.batches import sample_losses
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.training.cache_blocks import apply_in_blocks
 
@@ -48,7 +47,7 @@ def compiled(text: str, mode: str, *, has_product: bool) -> Compiled:
         outputs_MNC, after_MS = problem.network.training_outputs(
             weights_MD, statistics_MS, inputs, _refuse
         )
-        losses_MN = sample_losses(problem.loss)(outputs_MNC, targets)
+        losses_MN = problem.criterion.of_samples(outputs_MNC, targets)
         losses_M = problem.reduced(losses_MN)
         return losses_M.sum(), (losses_M, after_MS)
 
@@ -250,7 +249,7 @@ def _one_pass(
     outputs_MNC, after_MS = problem.network.training_outputs(
         weights_MD, statistics_MS, samples.inputs, noise.uniform()
     )
-    losses_MN = sample_losses(problem.loss)(outputs_MNC, samples.targets)
+    losses_MN = problem.criterion.of_samples(outputs_MNC, samples.targets)
     losses_M = problem.reduced(losses_MN)
     (gradient_MD,) = torch.autograd.grad(
         losses_M.sum(), weights_MD, create_graph=has_product

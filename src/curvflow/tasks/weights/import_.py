@@ -124,4 +124,4 @@ def _loss(problem: Problem, weights_W: Array, data: NodeData, prefix: str) -> Ar
             chunk = samples.rows(slice(start, start + rows))
             losses_MN = problem.losses(weights_MW, chunk.inputs, chunk.targets)
             total += float(losses_MN.sum())
-    return np.array(total if problem.loss == "sse" else total / samples.count)
+    return np.array(total if problem.criterion.is_sum else total / samples.count)

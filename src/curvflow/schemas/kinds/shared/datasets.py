@@ -10,6 +10,7 @@ from pydantic import Field
 
 from curvflow.errors import InputError
 from curvflow.schemas.kind import Variable
+from curvflow.schemas.losses import IGNORED
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import Neutral, Params
 
@@ -25,7 +26,7 @@ OUTPUTS = (
     Variable(
         "targets",
         "training targets: labels 0..C-1 (sample,) or of each token (sample, token), "
-        "or values (sample, output)",
+        "-100 for none, or values (sample, output)",
         ("sample", "..."),
         bulk=True,
         or_dtype="int64",
@@ -245,6 +246,12 @@ def _check_alike(name: str, test: Array, train: Array) -> None:
         )
 
 
+def is_ignored(targets: Array) -> Array:
+    """Return which labels stand for none, of the shape of the targets."""
+    ignored: Array = np.equal(targets, IGNORED) & has_labels(targets)
+    return ignored
+
+
 def has_tokens(targets: Array) -> bool:
     """Return whether targets are labels of tokens, (N, T)."""
     # NumPy's name of the type, which tensors have too.
@@ -262,6 +269,9 @@ def _num_classes(y: Array, y_test: Array, given: int | None) -> int:
             return given
         return 2 if y.shape[1] == 1 and set(np.unique(y)) == {-1.0, 1.0} else 0
     labels = np.union1d(y, y_test).astype(np.int64)
+    labels = labels[labels != IGNORED]
+    if not len(labels):
+        raise InputError(f"targets: expected labels that count, got {IGNORED} alone")
     if given is not None:
         if len(labels) and not 0 <= labels[0] <= labels[-1] < given:
             wrong = labels[0] if labels[0] < 0 else labels[-1]

@@ -120,7 +120,7 @@ class Factory(Params):
             InputError: the module or the function does not exist, or does not take
                 these arguments.
         """
-        function = self._find()
+        function = self.find()
         try:
             return function(**self.kwargs)
         except TypeError as error:
@@ -129,7 +129,15 @@ class Factory(Params):
                 f"{', '.join(self.kwargs) or '(none)'}, got TypeError: {error}"
             ) from error
 
-    def _find(self) -> Callable[..., Any]:
+    def find(self) -> Callable[..., Any]:
+        """Import the function.
+
+        Returns:
+            The function, which has not been called.
+
+        Raises:
+            InputError: the module or the function does not exist.
+        """
         path, _, name = self.factory.partition(":")
         try:
             module = import_module(path)

@@ -27,6 +27,9 @@ RECORDED = (*CURVES, "chosen_momentum", "step_norm")
 # What is kept of a rule's preconditioner.
 PRECONDITIONER = ("preconditioner", "preconditioned_lr", "stable_up_to")
 
+# The losses of tokens of which a perplexity is told, as `..._perplexity`.
+PERPLEXED = ("train", "test")
+
 # Those whose last value tables hold as well, as `final_...`.
 FINAL = (*CURVES[:7], "path_norm")
 
@@ -134,6 +137,24 @@ OUTPUTS = (
         "are kept from there on; NaN if it was not",
         units="epoch",
         optional=True,
+    ),
+    *(
+        Variable(
+            f"{of}_perplexity",
+            f"exponential of the {of} loss, for labels of tokens",
+            ("epoch",),
+            series=True,
+            optional=True,
+        )
+        for of in PERPLEXED
+    ),
+    *(
+        Variable(
+            f"final_{of}_perplexity",
+            f"exponential of the {of} loss at the end, for labels of tokens",
+            optional=True,
+        )
+        for of in PERPLEXED
     ),
     Variable("num_parameters", "number of parameters, D", dtype="int64"),
     Variable(

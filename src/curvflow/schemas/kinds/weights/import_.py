@@ -11,7 +11,7 @@ from pydantic import Field
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
-from curvflow.schemas.kinds.train import Loss
+from curvflow.schemas.losses import LOSS_UNITS, LossSpec
 from curvflow.schemas.models import ModelSpec
 from curvflow.schemas.nodes import Array, Data, Weights
 from curvflow.schemas.params import Neutral, Params, SourceFile
@@ -25,7 +25,7 @@ class ImportParams(Params):
         "or .pt, .pth, .ckpt, .bin of torch.save"
     )
     model: ModelSpec = Field(description="the network: a kind, or a factory's module")
-    loss: Loss = Field(
+    loss: LossSpec = Field(
         "auto",
         description="that it was trained with, as of `train`; probes take its "
         "curvature",
@@ -127,7 +127,7 @@ KIND = Kind(
     check=check,
     vectorised=False,
     loads={"model.kind": "curvflow.tasks.models"},
-    carries=("model",),
+    carries=("model", "loss"),
 )
 
 EXPLANATION = Explanation(
@@ -143,4 +143,5 @@ stages:
   norms: {use: probe.norms, weights: brought}
 """,
     page="how-to/checkpoints.md",
+    units=LOSS_UNITS,
 )

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.networks.problems import CPU_PRODUCT_BYTES, PASS_COPIES
-from curvflow.tasks.numerics.derivatives.batches import sample_losses
 from curvflow.tasks.numerics.derivatives.gauss_newton import BatchedGaussNewton, Outputs
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 from curvflow.tasks.numerics.derivatives.passes import spans
@@ -142,13 +141,13 @@ def _curvature(
     weights_MD: Tensor, context: Step, span: slice, matrix: str
 ) -> BatchedOperator:
     """Return the curvature of the loss that is minimised, dropout and all."""
-    batch, loss = context.batch.models(span), context.problem.loss
+    batch, criterion = context.batch.models(span), context.problem.criterion
     # Operators are of the mean over samples; of sse the sum is minimised.
-    share = batch.count if loss == "sse" else 1
+    share = batch.count if criterion.is_sum else 1
     outputs = _training_outputs(weights_MD, context, span)
 
     def sample(outputs_MNC: Tensor, targets: Tensor) -> Tensor:
-        return share * sample_losses(loss)(outputs_MNC, targets)
+        return share * criterion.of_samples(outputs_MNC, targets)
 
     if matrix == "ggn":
         return BatchedGaussNewton(

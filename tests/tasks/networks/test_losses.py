@@ -1,0 +1,375 @@
+"""Losses of networks, held to those of torch in plain loops over all terms."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.kinds.shared.datasets import dataset, dataset_of
+from curvflow.schemas.losses import OwnLoss
+from curvflow.schemas.models import parse_model
+from curvflow.tasks.networks.problems import load_samples, pose, read
+from curvflow.tasks.training.curves import Evaluation
+from tests.tasks import toys
+from tests.tasks.toys import (
+    as_data,
+    compute,
+    matrix_of,
+    member,
+    train_all,
+    train_member,
+    weights_of,
+)
+
+DECODER = {"factory": "tests.tasks.toys:make_decoder", "kwargs": {}}
+PLAIN_SGD = {"rule": "sgd", "lr": 0.2}
+TRIPLE = {"rule": "sgd", "lr": 0.3, "momentum": 0.9}  # of toys.SGD
+
+
+def own(name, **settings):
+    return {"factory": f"{__name__}:{name}", "kwargs": {}, **settings}
+
+
+def gaussian(outputs, targets):
+    """Negative logarithm of a normal density, of mean and logarithm of variance."""
+    mean, log_variance = outputs[:, :1], outputs[:, 1:]
+    squares = (targets - mean).square() / log_variance.exp()
+    return 0.5 * (log_variance + squares).sum(1)
+
+
+def scaled(outputs, targets, *, factor=3.0):
+    return factor * nn.MSELoss()(outputs, targets)
+
+
+def branching(outputs, targets):
+    """A loss that vmap cannot hold."""
+    each = [f.square().sum() if f.sum() > 0 else f.exp().sum() for f in outputs]
+    return torch.stack(each)
+
+
+def make_pinball(share=0.5):
+    def loss(outputs, targets):
+        error = targets - outputs
+        # Rounded at zero, so that there is a second derivative.
+        return (F.softplus(error) - (1 - share) * error).mean(1)
+
+    return loss
+
+
+def make_number():
+    return 3.0
+
+
+def mixing(outputs, targets):
+    return (outputs - outputs.mean(0)).square().mean()
+
+
+def by_output(outputs, targets):
+    return (outputs - targets).square()
+
+
+def hinged(outputs, targets):
+    return F.multi_margin_loss(outputs, targets)
+
+
+def failing(outputs, targets):
+    raise RuntimeError("no such thing")
+
+
+def data_of(kind, samples=12, seed=0):
+    """Return random samples whose targets a loss takes."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(samples + 5, 3))
+    match kind:
+        case "values":
+            y = rng.normal(size=(samples + 5, 2))
+        case "value":
+            y = rng.normal(size=(samples + 5, 1))
+        case "chances":
+            y = rng.random((samples + 5, 2))
+        case "counts":
+            y = rng.poisson(2.0, (samples + 5, 2)).astype(float)
+        case "binary":
+            y = np.arange(samples + 5) % 2
+        case "labels":
+            y = np.arange(samples + 5) % 3
+        case "ignored":
+            y = np.where(
+                rng.random(samples + 5) < 0.4, -100, np.arange(samples + 5) % 3
+            )
+    parts = x[5:], y[5:], x[:5], y[:5]
+    num_classes = {"labels": 3, "ignored": 3, "binary": 2}.get(kind)
+    return as_data(dataset_of(np.float64, num_classes, *parts), f"{kind}{seed}")
+
+
+CASES = {
+    "bce": ("chances", "bce", F.binary_cross_entropy_with_logits),
+    "bce of labels": (
+        "binary",
+        "bce",
+        lambda f, y: F.binary_cross_entropy_with_logits(f[:, 0], y.double()),
+    ),
+    "huber": (
+        "values",
+        {"kind": "huber", "delta": 0.3},
+        lambda f, y: F.huber_loss(f, y, delta=0.3),
+    ),
+    "poisson": ("counts", "poisson", F.poisson_nll_loss),
+    "smoothing": (
+        "labels",
+        {"kind": "cross_entropy", "label_smoothing": 0.2},
+        lambda f, y: F.cross_entropy(f, y, label_smoothing=0.2),
+    ),
+    "class weights": (
+        "labels",
+        {"kind": "cross_entropy", "class_weights": [1.0, 2.0, 0.5]},
+        lambda f, y: F.cross_entropy(f, y, weight=f.new_tensor([1.0, 2.0, 0.5])),
+    ),
+    "labels left out": ("ignored", "auto", F.cross_entropy),
+    "a class left out": (
+        "labels",
+        {"kind": "cross_entropy", "ignore_index": 1},
+        lambda f, y: F.cross_entropy(f, y, ignore_index=1),
+    ),
+    "all of them": (
+        "ignored",
+        {
+            "kind": "cross_entropy",
+            "label_smoothing": 0.1,
+            "class_weights": [0.5, 1.0, 3.0],
+        },
+        lambda f, y: F.cross_entropy(
+            f, y, label_smoothing=0.1, weight=f.new_tensor([0.5, 1.0, 3.0])
+        ),
+    ),
+    "a module of torch": (
+        "values",
+        {"factory": "torch.nn:HuberLoss", "kwargs": {"delta": 0.3}},
+        lambda f, y: F.huber_loss(f, y, delta=0.3),
+    ),
+    "one number a sample": (
+        "value",
+        own("gaussian", num_outputs=2),
+        lambda f, y: gaussian(f, y).mean(),
+    ),
+    "a scalar": (
+        "values",
+        own("scaled", kwargs={"factor": 2.0}),
+        lambda f, y: 2 * (f - y).square().mean(),
+    ),
+    "a maker": (
+        "values",
+        own("make_pinball", kwargs={"share": 0.9}),
+        lambda f, y: make_pinball(0.9)(f, y).mean(),
+    ),
+}
+
+
+def reference(problem, data, prefix=""):
+    """Return inputs and targets as torch's losses take them."""
+    x = torch.as_tensor(data[prefix + "inputs"])
+    y = torch.as_tensor(data[prefix + "targets"])
+    return x, y.long() if problem.has_labels else y
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_training_and_curvature_are_those_of_the_mean_over_all_terms(case):
+    targets, loss, torch_loss = case
+    data = data_of(targets)
+    (outcome, _) = train_all(
+        [
+            train_member(
+                data,
+                loss=loss,
+                rule=PLAIN_SGD,
+                epochs=3,
+                seed=seed,
+                checkpoints={"every": 1},
+            )
+            for seed in (0, 1)
+        ]
+    )
+    problem = read(str(outcome.arrays["network"]))
+    x, y = reference(problem, data)
+
+    def mean(weights_D):
+        return torch_loss(problem.network.outputs(weights_D[None], x[None])[0], y)
+
+    w, *later = torch.as_tensor(outcome.arrays["weights"])
+    for after in later:
+        w = w - 0.2 * torch.func.grad(mean)(w)
+        torch.testing.assert_close(after, w, rtol=1e-9, atol=1e-11)
+    assert outcome.arrays["final_train_loss"] == pytest.approx(mean(w).item())
+    x, y = reference(problem, data, "test_")
+    assert outcome.arrays["final_test_loss"] == pytest.approx(mean(w).item())
+
+    x, y = reference(problem, data)
+    probe = member("probe.trace", {}, weights=weights_of(outcome), data=data)
+    exact = torch.autograd.functional.hessian(mean, w)
+    torch.testing.assert_close(matrix_of(probe), exact, rtol=1e-7, atol=1e-9)
+
+
+def ragged(samples=8, length=4, vocabulary=5, seed=0):
+    """Return windows of tokens of which some have no label, of one sample all."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.integers(0, vocabulary, (2, samples, length))
+    y[rng.random(y.shape) < 0.4] = -100
+    y[0] = -100
+    return as_data(dataset_of(np.float64, vocabulary, x, y, x[:3], y[:3]), "ragged")
+
+
+@pytest.mark.parametrize("operator", ["hessian", "ggn", "fisher_type2"])
+def test_matrices_of_ragged_samples_are_of_the_mean_over_their_tokens(operator):
+    data = ragged()
+    outcome, _ = train_all(
+        [train_member(data, model=DECODER, epochs=2, seed=seed) for seed in (0, 1)]
+    )
+    weights_D = torch.as_tensor(outcome.arrays["weights"][-1])
+    problem = read(str(outcome.arrays["network"]))
+    x, labels = torch.as_tensor(data["inputs"]), torch.as_tensor(data["targets"])
+    counted = (labels != -100).flatten()
+
+    def outputs(weights_D):
+        return problem.network.outputs(weights_D[None], x[None])[0].flatten(0, 1)
+
+    def mean(weights_D):
+        return F.cross_entropy(outputs(weights_D), labels.flatten())
+
+    assert outcome.arrays["final_train_loss"] == pytest.approx(mean(weights_D).item())
+    perplexity = outcome.arrays["final_train_perplexity"]
+    assert perplexity == pytest.approx(mean(weights_D).exp().item())
+    right = (outputs(weights_D).argmax(-1) == labels.flatten())[counted].double().mean()
+    assert outcome.arrays["final_train_accuracy"] == pytest.approx(right.item())
+
+    if operator == "hessian":
+        exact = torch.autograd.functional.hessian(mean, weights_D)
+    else:
+        J_TCD = torch.autograd.functional.jacobian(outputs, weights_D)[counted]
+        p_TC = outputs(weights_D).softmax(-1)[counted]
+        B_TCC = torch.diag_embed(p_TC) - p_TC[:, :, None] * p_TC[:, None, :]
+        exact = (J_TCD.mT @ B_TCC @ J_TCD).mean(0)
+    probe = member(
+        "probe.trace", {"operator": operator}, weights=weights_of(outcome), data=data
+    )
+    torch.testing.assert_close(matrix_of(probe), exact, rtol=1e-8, atol=1e-10)
+
+
+def test_a_part_of_the_data_is_measured_by_its_own_terms():
+    data = data_of("ignored", samples=16)
+    loss = {"kind": "cross_entropy", "class_weights": [0.5, 1.0, 3.0]}
+    spec = find_kind("train").params.model_validate(
+        train_member(data, loss=loss).params.model_dump()
+    )
+    problem = pose(spec.model, spec.loss, data)
+    samples = load_samples(problem, [data], "", "cpu", torch.float64)
+    part = samples.rows(slice(3, 11))
+    w = torch.randn(2, problem.network.num_parameters, dtype=torch.float64)
+    loss_M, accuracy_M = Evaluation(problem, part, 3)(w)
+    y = torch.as_tensor(data["targets"][3:11]).long()
+    outputs_MNC = problem.network.outputs(w, part.inputs)
+    for outputs, measured, share in zip(outputs_MNC, loss_M, accuracy_M, strict=True):
+        weight = outputs.new_tensor([0.5, 1.0, 3.0])
+        assert measured == pytest.approx(F.cross_entropy(outputs, y, weight).item())
+        right = (outputs.argmax(1) == y)[y != -100].double().mean()
+        assert share == pytest.approx(right.item())
+
+
+def test_a_loss_that_vmap_cannot_hold_is_computed_for_one_model_after_another():
+    data = data_of("values")
+    problem = pose(parse_model(toys.TANH_NET), OwnLoss(**own("branching")), data)
+    samples = load_samples(problem, [data], "", "cpu", torch.float64)
+    w = torch.randn(3, problem.network.num_parameters, dtype=torch.float64)
+    losses_MN = problem.losses(w, samples.inputs, samples.targets)
+    outputs_MNC = problem.network.outputs(w, samples.inputs)
+    for outputs, losses in zip(outputs_MNC, losses_MN, strict=True):
+        torch.testing.assert_close(losses, branching(outputs, None))
+
+
+@pytest.mark.parametrize(
+    ("targets", "loss", "message"),
+    [
+        ("values", own("mixing"), "a mean over samples"),
+        ("values", own("by_output"), r"one number a sample.*\(4, 2\)"),
+        ("labels", own("hinged"), "second derivatives"),
+        ("values", own("failing"), "RuntimeError: no such thing"),
+        ("values", own("missing"), "a function of module"),
+        ("values", own("scaled", kwargs={"faktor": 1}), "keyword arguments faktor"),
+        ("values", own("make_number"), "return a function"),
+        ("labels", "bce", "2 classes for bce, got 3"),
+        ("values", "bce", "from 0 to 1"),
+        ("values", "poisson", "counts for poisson"),
+        ("labels", "huber", "a loss for labels, got huber"),
+        (
+            "labels",
+            {"kind": "cross_entropy", "class_weights": [1.0, 2.0]},
+            "each of the 3 classes, got 2",
+        ),
+        ("values", {"kind": "cross_entropy", "label_smoothing": 0.1}, "for values"),
+    ],
+)
+def test_a_loss_that_does_not_fit_is_refused_in_one_line(targets, loss, message):
+    with pytest.raises(InputError, match=message) as refused:
+        train_all([train_member(data_of(targets), loss=loss)])
+    assert "\n" not in str(refused.value)
+
+
+def test_labels_of_which_none_counts_are_refused():
+    with pytest.raises(InputError, match="labels that count"):
+        dataset(np.zeros((4, 2)), np.full(4, -100))
+    data = data_of("labels")
+    loss = {"kind": "cross_entropy", "ignore_index": 7}
+    train_all([train_member(data, loss=loss)])
+    alone = as_data(dataset_of(np.float64, 2, np.zeros((4, 2)), np.ones(4, int)))
+    loss = {"kind": "cross_entropy", "ignore_index": 1}
+    with pytest.raises(InputError, match="labels that count"):
+        train_all([train_member(alone, loss=loss)])
+
+
+@pytest.mark.parametrize("operator", ["fisher_mc", "fisher_type2"])
+def test_a_fisher_matrix_of_a_loss_that_is_no_likelihood_is_refused(operator):
+    data = data_of("values")
+    (outcome,) = train_all([train_member(data, loss=own("scaled"))])
+    probe = member(
+        "probe.trace", {"operator": operator}, weights=weights_of(outcome), data=data
+    )
+    with pytest.raises(InputError, match="likelihood"):
+        compute("probe.trace", [probe])
+
+
+def test_chains_take_a_loss_of_ones_own():
+    data = data_of("values")
+    (outcome,) = train_all([train_member(data, loss=own("scaled"), epochs=50)])
+    (twin,) = train_all([train_member(data, loss="mse", rule=TRIPLE, epochs=50)])
+    settings = {
+        "num_chains": 2,
+        "num_draws": 20,
+        "num_burnin_steps": 10,
+        "lr": 1e-4,
+        "localization": 1.0,
+        "calibrate": "none",
+        "sampling_method": "sgld",
+    }
+    results = [
+        compute(
+            "probe.llc",
+            [
+                member(
+                    "probe.llc",
+                    {**settings, "nbeta": nbeta},
+                    weights=weights_of(trained),
+                    data=data,
+                )
+            ],
+        )[0].arrays["llc_mean"]
+        for trained, nbeta in ((outcome, 10.0), (twin, 30.0))
+    ]
+    assert results[0] == pytest.approx(results[1], rel=1e-6)
+
+
+def test_settings_at_their_defaults_are_the_name_alone():
+    params = train_member(data_of("values"), loss={"kind": "huber"}).params
+    assert params.loss == "huber"
+    assert train_member(data_of("values"), loss="huber").params == params
