@@ -1,4 +1,4 @@
-"""Tokens as inputs and as labels, of modules of the user's own."""
+"""Tokens as inputs and as labels, of built-in models and of the user's own."""
 
 import numpy as np
 import pytest
@@ -320,3 +320,111 @@ def test_every_rule_trains_a_language_model(rule):
     (outcome, _) = train_all([train_member(text(), rule=params, **given)] * 2)
     assert outcome.status == "ok"
     assert np.isfinite(outcome.arrays["train_loss"]).all()
+
+
+# The networks of the package that take tokens, small.
+BUILT_IN = {
+    "transformer": {"kind": "transformer", "layers": 1, "width": 8, "heads": 2,
+                    "tied": True},
+    "attention_only": {"kind": "attention_only", "layers": 1, "width": 8, "heads": 2},
+    "lstm": {"kind": "lstm", "hidden": 8},
+    "gru": {"kind": "gru", "hidden": 8},
+}  # fmt: skip
+built_in = pytest.mark.parametrize("model", BUILT_IN.values(), ids=BUILT_IN)
+
+
+@built_in
+def test_built_in_networks_learn_which_token_follows(model):
+    data = text()
+    outcomes = train_all(
+        [
+            train_member(data, model=model, epochs=40, rule=ADAM, seed=seed)
+            for seed in (0, 1)
+        ]
+    )
+    (alone,) = train_all([train_member(data, model=model, epochs=40, rule=ADAM)])
+    for name in ("weights", "final_train_loss"):
+        np.testing.assert_allclose(
+            alone.arrays[name], outcomes[0].arrays[name], rtol=1e-4, atol=1e-5
+        )
+    for outcome in outcomes:
+        assert_declared("train", outcome)
+        problem = read(problem_of(data, model).text)
+        weights = torch.as_tensor(outcome.arrays["weights"][-1])[None]
+        ids, labels = (torch.as_tensor(data[n]) for n in ("inputs", "targets"))
+        outputs = problem.network.outputs(weights, ids[None])[0]
+        loss = nn.functional.cross_entropy(outputs.flatten(0, 1), labels.flatten())
+        assert outcome.arrays["final_train_loss"] == pytest.approx(
+            loss.item(), rel=1e-4
+        )
+        assert outcome.arrays["final_train_accuracy"] > 0.6  # of 0.2 by chance
+
+
+@pytest.mark.parametrize(
+    ("kind", "params"),
+    [
+        ("probe.trace", {"num_probes": 4, "operator": "ggn"}),
+        ("probe.eigenvalues", {"k": 2}),
+        ("probe.gradient_variance", {}),
+    ],
+)
+def test_probes_take_a_transformer(kind, params):
+    data, model = text(), BUILT_IN["transformer"]
+    (outcome, _) = train_all([train_member(data, model=model, epochs=2, rule=ADAM)] * 2)
+    (found,) = compute(
+        kind, [member(kind, params, weights=weights_of(outcome), data=data)]
+    )
+    assert_declared(kind, found)
+
+
+def test_natural_gradients_take_a_transformer_of_one_label():
+    data = text()
+    last = as_data(dataset_of(np.float64, 5, data["inputs"], data["targets"][:, -1]))
+    model = {**BUILT_IN["transformer"], "vocabulary": VOCABULARY}
+    rule = {"rule": "ngd", "lr": 0.01, "alpha": 1.0}
+    (outcome, _) = train_all([train_member(last, model=model, epochs=8, rule=rule)] * 2)
+    losses = outcome.arrays["train_loss"]
+    assert losses[-1] < 0.9 * losses[0]
+
+
+@built_in
+def test_the_form_of_inputs_says_whether_a_built_in_network_takes_tokens(model):
+    problem = problem_of(text(), model)
+    assert problem.takes_integers
+    assert (problem.tokens, problem.network.vocabulary) == (LENGTH, VOCABULARY)
+    rng = np.random.default_rng(0)
+    rows = as_data(dataset(rng.normal(size=(10, LENGTH, 3)), np.arange(10) % 2))
+    vectors = problem_of(
+        rows, {**model, **({"tied": False} if "tied" in model else {})}
+    )
+    assert not vectors.takes_integers
+    assert (vectors.tokens, vectors.network.vocabulary) == (None, None)
+    for posed in (problem, vectors):
+        assert read(posed.text).text == posed.text
+
+
+@pytest.mark.parametrize("wrong", [-1, 5])
+def test_a_token_beyond_the_vocabulary_is_refused(wrong):
+    data = text()
+    ids = data["inputs"].copy()
+    ids[2, 1] = wrong
+    beyond = as_data(dataset_of(np.float64, 5, ids, data["targets"]))
+    problem = problem_of(beyond, BUILT_IN["gru"])
+    with pytest.raises(
+        InputError, match=rf"expected tokens from 0 to 4, got {wrong}\."
+    ):
+        load_samples(problem, [beyond], "", "cpu", torch.float32)
+
+
+@built_in
+def test_the_memory_of_products_with_tokens_is_counted(model):
+    data = text()
+    problem = problem_of(data, model)
+    counted = problem.product_bytes(data, 2)
+
+    def fails(*_):
+        raise RuntimeError
+
+    estimated = problem.product_bytes(data, 2, fails)
+    assert counted != estimated
+    assert 0.3 * estimated < counted < 2 * estimated

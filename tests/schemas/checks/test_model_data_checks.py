@@ -34,6 +34,8 @@ stages:
               rule: {rule: sgd, lr: 0.1}}
   of_own: {use: train, data: own, model: {kind: linear}, epochs: 4,
            rule: {rule: sgd, lr: 0.1}}
+  of_pairs: {use: train, data: strings, model: {kind: gru, hidden: 3}, epochs: 4,
+             rule: {rule: sgd, lr: 0.1}}
   module: {use: train, data: xor, model: {factory: "nets:make"}, epochs: 4,
            rule: {rule: sgd, lr: 0.1}}
 """
@@ -51,7 +53,7 @@ def refused(line):
     with pytest.raises(StudyError) as caught:
         loaded(line)
     place, _, message = str(caught.value).partition(": stages.asked.")
-    assert place.startswith("study.yaml:31:")
+    assert place.startswith("study.yaml:33:")
     return message
 
 
@@ -113,6 +115,12 @@ def other(expected, weights, data, got, of):
                 "'taught'",
                 "12 values per target",
                 "'columns'",
+            ),
+        ),
+        (
+            "probe.trace, weights: of_pairs, data: xor",
+            other(
+                "3x2 inputs", "of_pairs", "'xor'", "2 inputs", "'strings' at pairs=3"
             ),
         ),
         (
@@ -189,6 +197,46 @@ def test_data_that_fit_or_are_known_only_to_a_run_are_accepted(line):
             f"train, data: rows, model: {{kind: lenet5}}, {REST}",
             "model: expected images (channels, height, width) for lenet5, got 784 "
             "inputs of 'rows'. Take images that are not flattened, or a dense model.",
+        ),
+        (
+            f"train, data: images, model: {{kind: transformer}}, {REST}",
+            "model: expected rows of tokens, or of vectors, for transformer, got "
+            "inputs of shape (1, 28, 28), for 'images'. Take a model of images, or "
+            "reshape them to (tokens, features).",
+        ),
+        (
+            f"train, data: rows, model: {{kind: gru, hidden: 3}}, {REST}",
+            "model: expected a vocabulary for tokens with one target a sample, got "
+            "none, for 'rows'. Set vocabulary to the number of different tokens.",
+        ),
+        (
+            "train, data: rows, model: {kind: transformer, vocabulary: 9, "
+            f"context: 700}}, {REST}",
+            "model: expected at most 700 tokens a sample, the context, got 784, for "
+            "'rows'. Raise context, or take shorter samples.",
+        ),
+        (
+            f"train, data: strings, model: {{kind: lstm, hidden: 3, vocabulary: 2}}, "
+            f"{REST}",
+            "model: expected tokens with vocabulary, got vectors of shape (3, 2), "
+            "for 'strings' at pairs=3. Remove vocabulary, or give tokens.",
+        ),
+        (
+            f"train, data: strings, model: {{kind: lstm, hidden: 3, embedding: 2}}, "
+            f"{REST}",
+            "model: expected tokens with embedding, got vectors of shape (3, 2), "
+            "for 'strings' at pairs=3. Remove embedding, or give tokens.",
+        ),
+        (
+            f"train, data: strings, model: {{kind: transformer, tied: true}}, {REST}",
+            "model: expected tokens with tied, got vectors of shape (3, 2), "
+            "for 'strings' at pairs=3. Set tied false, or give tokens.",
+        ),
+        (
+            "train, data: strings, model: {kind: attention_only, readout: tokens}, "
+            f"{REST}",
+            "model: expected a label for each token with readout tokens, got one "
+            "target a sample, for 'strings' at pairs=3. Take readout last or mean.",
         ),
     ],
 )

@@ -89,5 +89,5 @@ def test_dropout_is_between_layers():
 
 
 def test_an_embedding_of_vectors_is_refused():
-    with pytest.raises(InputError, match="embedding cannot be combined with inputs"):
+    with pytest.raises(InputError, match="expected tokens with embedding, got vectors"):
         build({**LSTM, "embedding": 2}, (4, 2), 3)

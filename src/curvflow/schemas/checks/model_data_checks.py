@@ -209,11 +209,12 @@ def _shape_problems(model: AnyModel, data: _Dataset) -> Iterator[ParamProblem]:
         )
         hint = "Take a transformer, lstm, gru or factory, or one label for each sample."
         yield ("model",), message, hint
-    is_known = shape is not None and data.samples.targets is not None
-    if isinstance(model, SequenceModel) and is_known:
-        assert shape is not None
-        if wrong := model.misfit(shape, tokens):
-            yield ("model",), f"{wrong[0]} of {data.name}", wrong[1]
+    if shape is None or data.samples.targets is None:
+        return
+    if isinstance(model, SequenceModel):
+        # A loss may want other outputs than the data have.
+        for message, hint in model.misfits(shape, tokens, None):
+            yield ("model",), f"{message}, for {data.name}", hint
 
 
 def _data_mismatches(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -88,39 +88,53 @@ class SequenceModel(Model):
             return "tokens"
         return self.reads
 
-    def misfit(
-        self, shape: tuple[int, ...], tokens: int | None
-    ) -> tuple[str, str] | None:
-        """Return what is wrong with samples for this model, and what to do.
+    def misfits(
+        self, shape: tuple[int, ...], tokens: int | None, outputs: int | None
+    ) -> Iterator[tuple[str, str]]:
+        """Yield what is wrong with samples for this model, and what to do.
 
         Args:
             shape: of the inputs of one sample.
             tokens: labels of one sample; None for one target.
+            outputs: of a sample, or of each token; None where it is not known.
         """
         if len(shape) not in (1, 2):
-            return (
+            yield (
                 f"expected rows of tokens, or of vectors, for {self.kind}, got inputs "
                 f"of shape {shape}",
                 "Take a model of images, or reshape them to (tokens, features).",
             )
+            return
+        yield from self._readout_misfits(tokens)
+        if tokens not in (None, shape[0]):
+            yield (
+                f"expected a label for each of {shape[0]} tokens, got {tokens}",
+                "Take as many labels as tokens, or a module of your own.",
+            )
+        if len(shape) == 2 and self.vocabulary is not None:
+            yield (
+                f"expected tokens with vocabulary, got vectors of shape {shape}",
+                "Remove vocabulary, or give tokens.",
+            )
+        if len(shape) == 1 and self.vocabulary is None and tokens is None:
+            yield (
+                "expected a vocabulary for tokens with one target a sample, got none",
+                "Set vocabulary to the number of different tokens.",
+            )
+
+    def _readout_misfits(self, tokens: int | None) -> Iterator[tuple[str, str]]:
         if tokens is None and self.readout == "tokens":
-            return (
+            yield (
                 "expected a label for each token with readout tokens, got one target a "
                 "sample",
                 "Take readout last or mean.",
             )
         if tokens is not None and self.readout not in ("auto", "tokens"):
-            return (
+            yield (
                 f"expected one target a sample with readout {self.readout}, got the "
                 f"labels of {tokens} tokens",
                 "Take readout auto, or one label for each sample.",
             )
-        if tokens not in (None, shape[0]):
-            return (
-                f"expected a label for each of {shape[0]} tokens, got {tokens}",
-                "Take as many labels as tokens, or a module of your own.",
-            )
-        return None
 
 
 def weights_of(layers: Iterable[str], *, bias: bool = True) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
@@ -70,24 +71,34 @@ class Attention(SequenceModel):
             )
         return self
 
-    def misfit(
-        self, shape: tuple[int, ...], tokens: int | None
-    ) -> tuple[str, str] | None:
-        """Return what is wrong with samples for this model, and what to do.
+    def misfits(
+        self, shape: tuple[int, ...], tokens: int | None, outputs: int | None
+    ) -> Iterator[tuple[str, str]]:
+        """Yield what is wrong with samples for this model, and what to do.
 
         Args:
             shape: of the inputs of one sample.
             tokens: labels of one sample; None for one target.
+            outputs: of a sample, or of each token; None where it is not known.
         """
-        if wrong := super().misfit(shape, tokens):
-            return wrong
+        yield from super().misfits(shape, tokens, outputs)
         if self.context is not None and shape[0] > self.context:
-            return (
+            yield (
                 f"expected at most {self.context} tokens a sample, the context, got "
                 f"{shape[0]}",
                 "Raise context, or take shorter samples.",
             )
-        return None
+        if self.tied and len(shape) == 2:
+            yield (
+                f"expected tokens with tied, got vectors of shape {shape}",
+                "Set tied false, or give tokens.",
+            )
+        if self.tied and outputs and self.vocabulary not in (None, outputs):
+            yield (
+                f"expected as many tokens as outputs, {outputs}, with tied, got "
+                f"{self.vocabulary} tokens",
+                "Set tied false, or num_classes of the data.",
+            )
 
 
 class AttentionOnly(Attention):

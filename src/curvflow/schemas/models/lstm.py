@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
@@ -34,6 +35,23 @@ class Recurrent(SequenceModel):
                 "between them, got 1. Add one, or remove dropout"
             )
         return self
+
+    def misfits(
+        self, shape: tuple[int, ...], tokens: int | None, outputs: int | None
+    ) -> Iterator[tuple[str, str]]:
+        """Yield what is wrong with samples for this model, and what to do.
+
+        Args:
+            shape: of the inputs of one sample.
+            tokens: labels of one sample; None for one target.
+            outputs: of a sample, or of each token; None where it is not known.
+        """
+        yield from super().misfits(shape, tokens, outputs)
+        if len(shape) == 2 and self.embedding is not None:
+            yield (
+                f"expected tokens with embedding, got vectors of shape {shape}",
+                "Remove embedding, or give tokens.",
+            )
 
 
 class Lstm(Recurrent):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from curvflow.errors import InputError
 from curvflow.schemas.models.attention_only import Attention
 from curvflow.tasks.networks.network import Network
 from curvflow.tasks.networks.parts.attention import Heads, attention
@@ -23,7 +22,6 @@ from curvflow.tasks.networks.parts.sequence_network import (
     EMBEDDING,
     SequenceData,
     sequence_network,
-    vocabulary_of,
 )
 
 # From the name of a block to what follows its attention.
@@ -46,7 +44,6 @@ def attention_network(
     Raises:
         InputError: the samples do not fit.
     """
-    _check_tied(spec, data)
 
     def middle(vocabulary: int | None, end: Readout) -> Part:
         return chain(
@@ -58,16 +55,6 @@ def attention_network(
 
     head = unembedding(EMBEDDING, data.num_outputs) if spec.tied else None
     return sequence_network(spec, data, middle, head)
-
-
-def _check_tied(spec: Attention, data: SequenceData) -> None:
-    vocabulary = vocabulary_of(spec, data)
-    if spec.tied and vocabulary != data.num_outputs:
-        got = "vectors as inputs" if vocabulary is None else f"{vocabulary} tokens"
-        raise InputError(
-            f"model: expected as many tokens as outputs, {data.num_outputs}, with "
-            f"tied, got {got}. Set tied false, or num_classes of the data."
-        )
 
 
 def _embedding(spec: Attention, vocabulary: int | None) -> Part:

@@ -12,7 +12,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from curvflow.errors import InputError
 from curvflow.schemas.models.lstm import Recurrent
 from curvflow.tasks.networks.layers import affine
 from curvflow.tasks.networks.network import ForwardPass, Network
@@ -149,11 +148,6 @@ def recurrent_network(spec: Recurrent, data: SequenceData, cell: Cell) -> Networ
         if vocabulary is not None:
             width = spec.embedding or spec.hidden
             parts.append(token_embedding(EMBEDDING, vocabulary, width))
-        elif spec.embedding is not None:
-            raise InputError(
-                "model: embedding cannot be combined with inputs that are vectors. "
-                "Remove it."
-            )
         for number in range(1, spec.layers + 1):
             asking = ends(end) if number == spec.layers else slice(None)
             name = f"layer{number}"

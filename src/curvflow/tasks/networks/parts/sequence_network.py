@@ -53,7 +53,7 @@ def sequence_network(
         InputError: the samples do not fit the model, or the number of tokens is not
             known.
     """
-    vocabulary = vocabulary_of(spec, data)
+    vocabulary = _vocabulary(spec, data)
     end = spec.readout_for(data.tokens)
     if head is None:
         layer = tokenwise if end == "tokens" else dense_part
@@ -63,7 +63,7 @@ def sequence_network(
     return replace(network, vocabulary=vocabulary)
 
 
-def vocabulary_of(spec: SequenceModel, data: SequenceData) -> int | None:
+def _vocabulary(spec: SequenceModel, data: SequenceData) -> int | None:
     """Return the number of tokens that inputs may name; None where they are vectors.
 
     Args:
@@ -77,7 +77,7 @@ def vocabulary_of(spec: SequenceModel, data: SequenceData) -> int | None:
         InputError: the samples do not fit the model, or the number is not known.
     """
     shape = tuple(data.input_shape)
-    if wrong := spec.misfit(shape, data.tokens):
+    if wrong := next(spec.misfits(shape, data.tokens, data.num_outputs), None):
         raise InputError(f"model: {wrong[0]}. {wrong[1]}")
     if data.takes_integers != (len(shape) == 1):
         got = "integers" if data.takes_integers else "real numbers"
@@ -86,16 +86,4 @@ def vocabulary_of(spec: SequenceModel, data: SequenceData) -> int | None:
             f"(tokens, features) for {spec.kind}, got {got} of shape {shape}. Give "
             "tokens as integers of more than one byte."
         )
-    if not data.takes_integers:
-        if spec.vocabulary is not None:
-            raise InputError(
-                "model: vocabulary cannot be combined with inputs that are vectors. "
-                "Remove it."
-            )
-        return None
-    if spec.vocabulary is None and data.tokens is None:
-        raise InputError(
-            "model: expected a vocabulary for tokens with one target a sample, got "
-            "none. Set vocabulary to the number of different tokens."
-        )
-    return spec.vocabulary or data.num_outputs
+    return spec.vocabulary or data.num_outputs if data.takes_integers else None
