@@ -50,6 +50,7 @@ def _result(params: ModularParams, a: Array, b: Array) -> Array:
     if params.operation == "subtraction":
         return (a - b) % params.p
     if params.operation == "multiplication":
-        return a * b % params.p
+        product: Array = a * b % params.p
+        return product
     inverses = np.array([0, *(pow(n, -1, params.p) for n in range(1, params.p))])
     return a * inverses[b] % params.p
