@@ -1,5 +1,6 @@
 """A small network of every kind, and the same as a module of torch's own."""
 
+import math
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from curvflow.schemas.models import model_name, parse_model
 from curvflow.tasks.networks.network import Network
@@ -15,21 +17,38 @@ from curvflow.tasks.networks.network import Network
 
 @dataclass(frozen=True)
 class Example:
-    """A model, what it is built for, and its twin, whose parameters come in order."""
+    """A model, what it is built for, and its twin, whose parameters come in order.
+
+    Inputs are `vocabulary` tokens where there is one; outputs are of each token where
+    that is said.
+    """
 
     spec: Mapping[str, Any]
     shape: tuple[int, ...]
     outputs: int
     twin: Callable[[], nn.Module]
+    vocabulary: int | None = None
+    of_tokens: bool = False
 
     def network(self, **fields: Any) -> Network:
-        return build({**self.spec, **fields}, self.shape, self.outputs)
+        spec = {**self.spec, **fields}
+        if self.vocabulary is None and not self.of_tokens:
+            return build(spec, self.shape, self.outputs)
+        tokens = self.shape[0] if self.of_tokens else None
+        integers = self.vocabulary is not None
+        return build(spec, self.shape, self.outputs, tokens, takes_integers=integers)
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        return (self.shape[0], self.outputs) if self.of_tokens else (self.outputs,)
 
 
-def build(spec: Mapping[str, Any], shape: tuple[int, ...], outputs: int) -> Network:
+def build(
+    spec: Mapping[str, Any], shape: tuple[int, ...], outputs: int, *args, **kwargs
+) -> Network:
     parsed = parse_model(spec)
     builder = import_module(f"curvflow.tasks.models.{model_name(parsed)}")
-    return builder.build(parsed, shape, outputs)
+    return builder.build(parsed, shape, outputs, *args, **kwargs)
 
 
 def sequential(*layers: nn.Module) -> Callable[[], nn.Module]:
@@ -95,6 +114,54 @@ class Residual(nn.Module):
         return self.body(x) + self.shortcut(x)
 
 
+class Basic(nn.Module):
+    """A block that is activated after its sum."""
+
+    def __init__(self, before: int, width: int, stride: int, norm, padded) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            *normed(nn.Conv2d(before, width, 3, stride, 1), norm),
+            nn.ReLU(),
+            *normed(nn.Conv2d(width, width, 3, 1, 1), norm),
+        )
+        self.shortcut = nn.Sequential()
+        if padded:
+            self.shortcut = nn.Sequential(
+                nn.AvgPool2d(1, stride),
+                nn.ConstantPad3d((0, 0, 0, 0, 0, width - before), 0.0),
+            )
+        elif (before, stride) != (width, 1):
+            self.shortcut = nn.Sequential(
+                *normed(nn.Conv2d(before, width, 1, stride), norm)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.body(x) + self.shortcut(x))
+
+
+def normed(conv: nn.Conv2d, norm) -> list[nn.Module]:
+    """Return a convolution and its norm, in whose place it has a bias."""
+    if norm is None:
+        return [conv]
+    conv.bias = None
+    return [conv, norm(conv.out_channels)]
+
+
+def resnet(channels: int, blocks: tuple[int, ...], widths, norm, *, padded=False):
+    def make() -> nn.Module:
+        layers = [*normed(nn.Conv2d(channels, widths[0], 3, 1, 1), norm), nn.ReLU()]
+        before = widths[0]
+        for stage, (width, count) in enumerate(zip(widths, blocks, strict=True)):
+            for block in range(count):
+                stride = 2 if stage and not block else 1
+                layers.append(Basic(before, width, stride, norm, padded))
+                before = width
+        end = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 3)]
+        return nn.Sequential(*layers, *end).double()
+
+    return make
+
+
 def preresnet(channels: int, blocks: int, widths: tuple[int, ...], *, norm: bool):
     def make() -> nn.Module:
         layers: list[nn.Module] = [
@@ -145,9 +212,141 @@ def cnn_cifar(channels: int, flat: int, act: type):
     )  # fmt: skip
 
 
+class Attend(nn.Module):
+    """Attention by PyTorch's own function, maybe of the last token alone."""
+
+    def __init__(self, width: int, heads: int, causal: bool, turned: bool) -> None:
+        super().__init__()
+        self.query, self.key, self.value, self.out = (
+            nn.Linear(width, width) for _ in range(4)
+        )
+        self.heads, self.causal, self.turned = heads, causal, turned
+
+    def forward(self, x: Tensor) -> Tensor:
+        split = (self.heads, -1)
+        q, k, v = (
+            layer(x).unflatten(2, split).transpose(1, 2)
+            for layer in (self.query, self.key, self.value)
+        )
+        if self.turned:
+            q, k = turn(q), turn(k)
+        # Kernels that are fused have no second derivatives.
+        with sdpa_kernel(SDPBackend.MATH):
+            y = nn.functional.scaled_dot_product_attention(
+                q, k, v, is_causal=self.causal
+            )
+        return self.out(y.transpose(1, 2).flatten(2))
+
+
+def turn(x: Tensor) -> Tensor:
+    """Multiply pairs of entries, as complex numbers, by powers of the place."""
+    length, size = x.shape[-2:]
+    rates = 10_000.0 ** (-2 * torch.arange(size // 2, dtype=x.dtype) / size)
+    phases = torch.outer(torch.arange(length, dtype=x.dtype), rates)
+    matrix = torch.stack(
+        [torch.stack([phases.cos(), -phases.sin()], -1),
+         torch.stack([phases.sin(), phases.cos()], -1)], -2
+    )  # fmt: skip
+    pairs = x.unflatten(-1, (-1, 2, 1))
+    return (matrix @ pairs).flatten(-3)
+
+
+class Block(nn.Module):
+    """A residual block with a norm in front, behind, or none."""
+
+    def __init__(self, form: str, body: nn.Module, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width) if form != "none" else nn.Identity()
+        self.body, self.form = body, form
+        if form == "post":  # parameters come in the order of their use
+            del self.norm
+            self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.form == "post":
+            return self.norm(x + self.body(x))
+        return x + self.body(self.norm(x))
+
+
+class Places(nn.Module):
+    """Learned vectors, of which the first are added."""
+
+    def __init__(self, length: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(length, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.weight[: x.shape[1]]
+
+
+class Sines(nn.Module):
+    """Sines and cosines of the place."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        length, width = x.shape[1:]
+        table = torch.tensor(
+            [
+                [
+                    (math.cos if entry % 2 else math.sin)(
+                        place / 10_000 ** ((entry - entry % 2) / width)
+                    )
+                    for entry in range(width)
+                ]
+                for place in range(length)
+            ],
+            dtype=torch.float64,
+        )
+        return x + table.to(x)
+
+
+class Read(nn.Module):
+    """One token, or the mean of all."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.how == "mean":
+            return x.mean(1)
+        return x[:, {"first": 0, "last": -1}[self.how]]
+
+
+class States(nn.Module):
+    """Recurrent layers of torch, which begin with zeros."""
+
+    def __init__(self, layers: nn.RNNBase) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, x: Tensor) -> Tensor:
+        backend, before = torch.backends.mkldnn, torch.backends.mkldnn.enabled
+        backend.enabled = False  # whose kernels have no second derivatives
+        try:
+            return self.layers(x)[0]
+        finally:
+            backend.enabled = before
+
+
+class Tied(nn.Module):
+    """Layers between an embedding and its transpose."""
+
+    def __init__(self, embedding: nn.Embedding, *layers: nn.Module) -> None:
+        super().__init__()
+        self.embedding, self.layers = embedding, nn.Sequential(*layers)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.layers(self.embedding(tokens)) @ self.embedding.weight.T
+
+
+def dense_block(width: int, hidden: int, act: type) -> nn.Module:
+    return nn.Sequential(nn.Linear(width, hidden), act(), nn.Linear(hidden, width))
+
+
 XORD = {"kind": "conv1d_xord", "filters": 3}
 VGG = {"kind": "vgg", "stages": [[2, 2], [3]]}
 RESIDUAL = {"kind": "preresnet", "depth": 8, "width": 0.125}
+STREAM = {"kind": "transformer", "layers": 1, "width": 4, "heads": 2, "hidden": 3}
 DENSE_END = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 3))
 
 EXAMPLES = {
@@ -244,5 +443,110 @@ EXAMPLES = {
         (2, 5, 4),
         3,
         preresnet(2, 2, (1, 2, 4), norm=False),
+    ),
+    "transformer": Example(
+        {**STREAM, "layers": 2, "context": 6},
+        (4,),
+        3,
+        sequential(
+            nn.Embedding(3, 4), Places(6, 4),
+            *(
+                Block("pre", body, 4)
+                for _ in range(2)
+                for body in (Attend(4, 2, True, False), dense_block(4, 3, nn.GELU))
+            ),
+            nn.LayerNorm(4), nn.Linear(4, 3),
+        ),
+        vocabulary=3,
+        of_tokens=True,
+    ),
+    "transformer-tied": Example(
+        {**STREAM, "vocabulary": 6, "positions": "rotary", "tied": True},
+        (3,),
+        6,
+        lambda: Tied(
+            nn.Embedding(6, 4), Block("pre", Attend(4, 2, True, True), 4),
+            Block("pre", dense_block(4, 3, nn.GELU), 4), nn.LayerNorm(4), Read("last"),
+        ).double(),
+        vocabulary=6,
+    ),
+    "transformer-encoder": Example(
+        {**STREAM, "causal": False, "norm": "post", "positions": "sinusoidal",
+         "activation": "tanh"},
+        (3, 2),
+        2,
+        sequential(
+            nn.Linear(2, 4), Sines(), Block("post", Attend(4, 2, False, False), 4),
+            Block("post", dense_block(4, 3, nn.Tanh), 4), Read("mean"), nn.Linear(4, 2),
+        ),
+    ),
+    "attention_only": Example(
+        {"kind": "attention_only", "layers": 2, "width": 4, "heads": 1, "norm": "none",
+         "positions": "none", "causal": False, "readout": "first"},
+        (3, 2),
+        3,
+        sequential(
+            nn.Linear(2, 4), Block("none", Attend(4, 1, False, False), 4),
+            Block("none", Attend(4, 1, False, False), 4), Read("first"),
+            nn.Linear(4, 3),
+        ),
+    ),
+    "lstm": Example(
+        {"kind": "lstm", "hidden": 3, "layers": 2},
+        (3, 2),
+        2,
+        sequential(
+            States(nn.LSTM(2, 3, 2, batch_first=True)), Read("last"), nn.Linear(3, 2)
+        ),
+    ),
+    "lstm-tokens": Example(
+        {"kind": "lstm", "hidden": 3, "embedding": 2},
+        (4,),
+        3,
+        sequential(
+            nn.Embedding(3, 2), States(nn.LSTM(2, 3, batch_first=True)),
+            nn.Linear(3, 3),
+        ),
+        vocabulary=3,
+        of_tokens=True,
+    ),
+    "gru": Example(
+        {"kind": "gru", "hidden": 3, "layers": 2},
+        (3, 2),
+        2,
+        sequential(
+            States(nn.GRU(2, 3, 2, batch_first=True)), Read("last"), nn.Linear(3, 2)
+        ),
+    ),
+    "gru-without-bias": Example(
+        {"kind": "gru", "hidden": 4, "vocabulary": 6, "readout": "mean",
+         "bias": False},
+        (3,),
+        2,
+        sequential(
+            nn.Embedding(6, 4), States(nn.GRU(4, 4, batch_first=True, bias=False)),
+            Read("mean"), nn.Linear(4, 2, bias=False),
+        ),
+        vocabulary=6,
+    ),
+    "resnet": Example(
+        {"kind": "resnet", "widths": [2, 3], "blocks": [1, 2]},
+        (1, 4, 4),
+        3,
+        resnet(1, (1, 2), (2, 3), nn.BatchNorm2d),
+    ),
+    "resnet-group": Example(
+        {"kind": "resnet", "widths": [4, 4], "blocks": [1, 1], "norm": "group",
+         "groups": 2},
+        (2, 5, 4),
+        3,
+        resnet(2, (1, 1), (4, 4), lambda width: nn.GroupNorm(2, width)),
+    ),
+    "resnet-plain": Example(
+        {"kind": "resnet", "widths": [2, 3], "blocks": [1, 1], "norm": "none",
+         "shortcut": "padding"},
+        (1, 5, 4),
+        3,
+        resnet(1, (1, 1), (2, 3), None, padded=True),
     ),
 }  # fmt: skip

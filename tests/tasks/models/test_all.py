@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from curvflow.schemas.models import all_models
+from curvflow.schemas.checks.model_data_checks import input_form
+from curvflow.schemas.models import all_models, parse_model
 from curvflow.tasks.networks.initialization import initial_weights
 from curvflow.tasks.numerics import BatchedHessian, sample_losses, stream
 from tests.tasks.models.examples import EXAMPLES, Example
@@ -34,6 +35,13 @@ def weights_of(example: Example):
     parameters = normal(MODELS, net.num_parameters, purpose="w") * scale
     statistics = normal(MODELS, net.statistics.size, purpose="s").abs() + 0.1
     return net, torch.cat([parameters, statistics], dim=1)
+
+
+def inputs_of(example: Example, models: int):
+    shape = (models, SAMPLES, *example.shape)
+    if example.vocabulary is None:
+        return normal(*shape, purpose="x")
+    return torch.randint(example.vocabulary, shape, generator=stream(0, "x"))
 
 
 def norms_of(twin):
@@ -82,8 +90,8 @@ def test_outputs_gradients_and_statistics_are_those_of_its_twin(
     example, shared, in_training
 ):
     net, weights = weights_of(example)
-    x = normal(1 if shared else MODELS, SAMPLES, *example.shape, purpose="x")
-    y = normal(MODELS, SAMPLES, example.outputs, purpose="y")
+    x = inputs_of(example, 1 if shared else MODELS)
+    y = normal(MODELS, SAMPLES, *example.out_shape, purpose="y")
     parameters, statistics = net.split(weights)
     parameters = parameters.clone().requires_grad_()
     if in_training:
@@ -92,7 +100,7 @@ def test_outputs_gradients_and_statistics_are_those_of_its_twin(
         actual = net.outputs(torch.cat([parameters, statistics], dim=1), x)
         after = statistics
     (slopes,) = torch.autograd.grad((actual - y).square().sum(), parameters)
-    assert actual.shape == (MODELS, SAMPLES, example.outputs)
+    assert actual.shape == (MODELS, SAMPLES, *example.out_shape)
     for model in range(MODELS):
         twin = twin_of(example, net, weights[model]).train(in_training)
         outputs = twin(x[0 if shared else model])
@@ -120,7 +128,8 @@ def twin_products(example, net, weights, x, y, columns):
 
     start = net.split(weights)[0]
     if columns.shape[0] == columns.shape[1]:
-        return torch.func.hessian(loss)(start) @ columns
+        # Not torch.func.hessian, which torch 2.13 gets wrong for nn.LayerNorm.
+        return torch.func.jacfwd(torch.func.grad(loss))(start) @ columns
     leaf = start.clone().requires_grad_()
     (slope,) = torch.autograd.grad(loss(leaf), leaf, create_graph=True)
     products = [
@@ -133,17 +142,21 @@ def twin_products(example, net, weights, x, y, columns):
 @every
 def test_products_with_the_hessian_are_those_of_its_twin(example):
     net, weights = weights_of(example)
-    x = normal(1, SAMPLES, *example.shape, purpose="x")
+    x = inputs_of(example, 1)
     y = torch.arange(SAMPLES)[None] % example.outputs
+    if example.of_tokens:
+        y = y.unsqueeze(2).expand(-1, -1, *example.shape)
     parameters, statistics = net.split(weights)
 
     def losses(weights, inputs, targets):
         return sample_losses("cross_entropy")(net.outputs(weights, inputs), targets)
 
     operator = BatchedHessian(losses, parameters, x, y, fixed_MS=statistics)
-    # The whole Hessian where it is small, else some of its products.
+    # The whole Hessian where it is small and torch's own layers can be batched, else
+    # some of its products.
     size = net.num_parameters
-    block = torch.eye(size) if size < 300 else normal(size, 2, purpose="v")
+    is_whole = size < 300 and example.spec["kind"] not in ("lstm", "gru")
+    block = torch.eye(size) if is_whole else normal(size, 2, purpose="v")
     columns = block.double().expand(MODELS, -1, -1)
     actual = operator @ columns
     leaf = parameters.clone().requires_grad_()
@@ -161,12 +174,12 @@ def test_products_with_the_hessian_are_those_of_its_twin(example):
 @every
 def test_products_on_a_batch_in_training_are_those_of_its_twin(example):
     net, weights = weights_of(example)
-    x = normal(1, SAMPLES, *example.shape, purpose="x")
-    y = normal(SAMPLES, example.outputs, purpose="y")
+    x = inputs_of(example, 1)
+    y = normal(SAMPLES, *example.out_shape, purpose="y")
     parameters, statistics = net.split(weights)
     leaf = parameters.clone().requires_grad_()
     outputs, _ = net.training_outputs(leaf, statistics, x, uniform)
-    loss = (outputs - y).square().mean((1, 2)).sum()
+    loss = (outputs - y).square().flatten(1).mean(1).sum()
     (slope,) = torch.autograd.grad(loss, leaf, create_graph=True)
     (actual,) = torch.autograd.grad((slope * parameters).sum(), leaf)
     for model in range(MODELS):
@@ -185,15 +198,19 @@ def test_the_numbers_kept_for_a_gradient_are_estimated_fairly(example):
     net, weights = weights_of(example)
     sizes: dict[int, int] = {}
 
+    is_sequence = input_form(parse_model(example.spec)) == "sequence"
+
     def pack(tensor):
-        if SAMPLES in tensor.shape:
+        # Tokens of a sequence are folded with the samples, and so are heads and models.
+        folded = is_sequence and any(size % SAMPLES == 0 for size in tensor.shape)
+        if SAMPLES in tensor.shape or folded:
             storage = tensor.untyped_storage()
             sizes[storage.data_ptr()] = storage.nbytes() // 8
             held.append(tensor)
         return tensor
 
     held: list[torch.Tensor] = []
-    x = normal(MODELS, SAMPLES, *example.shape)
+    x = inputs_of(example, MODELS)
     parameters, statistics = net.split(weights)
     parameters = parameters.clone().requires_grad_()
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept):
@@ -216,7 +233,7 @@ def test_scales_begin_at_one_and_statistics_as_in_torch(example):
 @every
 def test_a_model_in_a_batch_is_the_model_alone(example):
     net, weights = weights_of(example)
-    x = normal(1, SAMPLES, *example.shape, purpose="x")
+    x = inputs_of(example, 1)
     together = net.outputs(weights, x)
     for model in range(MODELS):
         alone = net.outputs(weights[model : model + 1], x)

@@ -21,17 +21,18 @@ from curvflow.schemas.checks.samples import (
 from curvflow.schemas.kind import Kind, ParamProblem, Samples
 from curvflow.schemas.losses import AnyLoss, loss_name, takes
 from curvflow.schemas.models import AnyModel, model_name
+from curvflow.schemas.models._base import SequenceModel
 from curvflow.schemas.nodes import Data, Label
 from curvflow.schemas.params import Params
 from curvflow.schemas.study.stage import Stage
 from curvflow.schemas.study.template import samples
 from curvflow.schemas.study.yaml_source import short_yaml
 
-InputForm = Literal["row", "image", "unknown"]
+InputForm = Literal["row", "image", "sequence", "unknown"]
 
 
 def input_form(model: AnyModel) -> InputForm:
-    """Return the form of sample that a model takes: a row, an image, or unknown."""
+    """Return the form of sample that a model takes."""
     form: InputForm = getattr(_file(model), "SEES", "row")
     return form
 
@@ -166,22 +167,11 @@ def _model_problems(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
     """Yield mismatches between the data and a stage's model or loss."""
     model = params.model
     loss: AnyLoss = getattr(params, "loss", "auto")
-    if loss == "auto" and model.fits_values and input_form(model) != "image":
+    takes_any = input_form(model) not in ("image", "sequence")
+    if loss == "auto" and model.fits_values and takes_any:
         return  # any data are allowed, or else refused when the stage runs
-    targets, shape = data.samples.targets, data.samples.shape
-    if input_form(model) == "image" and shape is not None and len(shape) != 3:
-        message = (
-            f"expected images (channels, height, width) for {model_name(model)}, got "
-            f"{describe_inputs(shape)} of {data.name}"
-        )
-        hint = "Take images that are not flattened, or a dense model."
-        yield ("model",), message, hint
-    if data.samples.tokens is not None and model_name(model) != "factory":
-        message = (
-            f"expected a module of your own for the labels of {data.samples.tokens} "
-            f"tokens a sample of {data.name}, got {model_name(model)}"
-        )
-        yield ("model",), message, "Take a factory, or one label for each sample."
+    targets = data.samples.targets
+    yield from _shape_problems(model, data)
     if targets == "values" and not model.fits_values:
         message = (
             f"expected targets that are labels for {model_name(model)}, got the "
@@ -202,6 +192,30 @@ def _model_problems(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
         yield ("loss",), message, "Take mse, sse or auto, or data with labels."
 
 
+def _shape_problems(model: AnyModel, data: _Dataset) -> Iterator[ParamProblem]:
+    """Yield mismatches between a model and the inputs and tokens of the data."""
+    shape, tokens = data.samples.shape, data.samples.tokens
+    if input_form(model) == "image" and shape is not None and len(shape) != 3:
+        message = (
+            f"expected images (channels, height, width) for {model_name(model)}, got "
+            f"{describe_inputs(shape)} of {data.name}"
+        )
+        hint = "Take images that are not flattened, or a dense model."
+        yield ("model",), message, hint
+    if tokens is not None and not model.takes_tokens:
+        message = (
+            f"expected a model of sequences for the labels of {tokens} tokens a sample "
+            f"of {data.name}, got {model_name(model)}"
+        )
+        hint = "Take a transformer, lstm, gru or factory, or one label for each sample."
+        yield ("model",), message, hint
+    is_known = shape is not None and data.samples.targets is not None
+    if isinstance(model, SequenceModel) and is_known:
+        assert shape is not None
+        if wrong := model.misfit(shape, tokens):
+            yield ("model",), f"{wrong[0]} of {data.name}", wrong[1]
+
+
 def _data_mismatches(
     given: _Dataset, trained: _Network, *, is_same_size: bool
 ) -> Iterator[ParamProblem]:
@@ -217,7 +231,8 @@ def _data_mismatches(
     if samples.shape is not None and trained_samples.shape is not None:
         seen = "image" if is_same_size else input_form(trained.model)
         other_row = seen == "row" and prod(samples.shape) != prod(trained_samples.shape)
-        if other_row or (seen == "image" and samples.shape != trained_samples.shape):
+        is_whole = seen in ("image", "sequence")
+        if other_row or (is_whole and samples.shape != trained_samples.shape):
             yield other(
                 describe_inputs(trained_samples.shape), describe_inputs(samples.shape)
             )

@@ -33,9 +33,13 @@ class Model(Params):
 
     Attributes:
         fits_values: whether it can be trained on values rather than labels.
+        takes_tokens: a sample may be integers, and may have a label for each token.
+        is_tried: only calls show whether it takes integers.
     """
 
     fits_values: ClassVar[bool] = True
+    takes_tokens: ClassVar[bool] = False
+    is_tried: ClassVar[bool] = False
 
     kind: str
     init: Init | None = Field(
@@ -46,6 +50,77 @@ class Model(Params):
     def tensors(self) -> tuple[str, ...]:
         """Names of the parameter tensors; none if only building it tells."""
         return ()
+
+
+Readout = Literal["first", "last", "mean", "tokens"]
+
+
+class SequenceModel(Model):
+    """Base of the models of rows of tokens, integers (T,) or vectors (T, F)."""
+
+    takes_tokens: ClassVar[bool] = True
+
+    vocabulary: PositiveInt | None = Field(
+        None,
+        description="number of different tokens that inputs may name; null for the "
+        "number of labels, where each token has one; none where inputs are vectors",
+    )
+    readout: Literal["auto", "first", "last", "mean", "tokens"] = Field(
+        "auto",
+        description="what outputs are computed from: one token, the mean of all, or "
+        "each by itself, for labels of tokens",
+    )
+    bias: bool = Field(True, description="whether layers have a bias")
+    dropout: float = Field(0.0, ge=0, lt=1, description="share left out at each step")
+
+    @property
+    def reads(self) -> Readout:
+        """The readout of samples with one target."""
+        return "last" if self.readout == "auto" else self.readout
+
+    def readout_for(self, tokens: int | None) -> Readout:
+        """Return the readout of samples with so many labels each, None for one target.
+
+        Args:
+            tokens: labels of one sample.
+        """
+        if self.readout == "auto" and tokens is not None:
+            return "tokens"
+        return self.reads
+
+    def misfit(
+        self, shape: tuple[int, ...], tokens: int | None
+    ) -> tuple[str, str] | None:
+        """Return what is wrong with samples for this model, and what to do.
+
+        Args:
+            shape: of the inputs of one sample.
+            tokens: labels of one sample; None for one target.
+        """
+        if len(shape) not in (1, 2):
+            return (
+                f"expected rows of tokens, or of vectors, for {self.kind}, got inputs "
+                f"of shape {shape}",
+                "Take a model of images, or reshape them to (tokens, features).",
+            )
+        if tokens is None and self.readout == "tokens":
+            return (
+                "expected a label for each token with readout tokens, got one target a "
+                "sample",
+                "Take readout last or mean.",
+            )
+        if tokens is not None and self.readout not in ("auto", "tokens"):
+            return (
+                f"expected one target a sample with readout {self.readout}, got the "
+                f"labels of {tokens} tokens",
+                "Take readout auto, or one label for each sample.",
+            )
+        if tokens not in (None, shape[0]):
+            return (
+                f"expected a label for each of {shape[0]} tokens, got {tokens}",
+                "Take as many labels as tokens, or a module of your own.",
+            )
+        return None
 
 
 def weights_of(layers: Iterable[str], *, bias: bool = True) -> tuple[str, ...]:

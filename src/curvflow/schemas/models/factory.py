@@ -14,6 +14,8 @@ class FactoryModel(Factory):
     """A `torch.nn.Module` that a function of the user's own returns."""
 
     fits_values: ClassVar[bool] = True
+    takes_tokens: ClassVar[bool] = True
+    is_tried: ClassVar[bool] = True
 
     init: Init | None = Field(
         None, description="law of the initial weights; null keeps the module's own"

@@ -28,16 +28,41 @@ def dense(forward_pass: ForwardPass, name: str, x_MNI: Tensor) -> Tensor:
     Returns:
         Outputs of the layer, (M, N, out).
     """
-    weight_MIO = forward_pass.tensors[f"{name}.weight"].mT
-    bias_MO = forward_pass.tensors.get(f"{name}.bias")
-    x_MNI = x_MNI.expand(len(weight_MIO), -1, -1)
-    if bias_MO is None:
-        y_MNO = torch.bmm(x_MNI, weight_MIO)
-    else:
-        y_MNO = torch.baddbmm(bias_MO.unsqueeze(1), x_MNI, weight_MIO)
+    x_MNI = x_MNI.expand(len(forward_pass.tensors[f"{name}.weight"]), -1, -1)
+    y_MNO = affine(forward_pass, name, x_MNI)
     if forward_pass.dense_io is not None:
         forward_pass.dense_io.append((name, x_MNI, y_MNO))
     return y_MNO
+
+
+def affine(
+    forward_pass: ForwardPass,
+    name: str,
+    x_MNI: Tensor,
+    weight: str = "weight",
+    bias: str = "bias",
+) -> Tensor:
+    """Multiply rows by a weight (out, in), and add a bias (out,) if there is one.
+
+    It is not recorded among the dense layers, so that a layer may be applied to several
+    rows of a sample.
+
+    Args:
+        forward_pass: tensors of the network.
+        name: name of the layer.
+        x_MNI: rows; M may be 1 where models share them.
+        weight: name of the weight in the layer.
+        bias: name of the bias in the layer.
+
+    Returns:
+        The rows, (M, N, out).
+    """
+    weight_MIO = forward_pass.tensors[f"{name}.{weight}"].mT
+    bias_MO = forward_pass.tensors.get(f"{name}.{bias}")
+    x_MNI = x_MNI.expand(len(weight_MIO), -1, -1)
+    if bias_MO is None:
+        return torch.bmm(x_MNI, weight_MIO)
+    return torch.baddbmm(bias_MO.unsqueeze(1), x_MNI, weight_MIO)
 
 
 def activate(forward_pass: ForwardPass, activation: Activation, x: Tensor) -> Tensor:

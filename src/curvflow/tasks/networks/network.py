@@ -108,6 +108,7 @@ class Network:
         has_paths: outputs are sums over paths of products of weights, so that a path
             norm is defined.
         note: how it is computed, where that is slower than users may expect.
+        vocabulary: number of tokens that inputs may name; None where they name none.
     """
 
     layout: Layout
@@ -119,6 +120,7 @@ class Network:
     moves_statistics: bool = True
     has_paths: bool = True
     note: str = ""
+    vocabulary: int | None = None
 
     @property
     def num_parameters(self) -> int:

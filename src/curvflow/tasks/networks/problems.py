@@ -17,7 +17,6 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import has_labels, has_tokens, is_ignored
 from curvflow.schemas.losses import AnyLoss, CrossEntropy, OwnLoss, loss_name, takes
 from curvflow.schemas.models import AnyModel, model_name, parse_model
-from curvflow.schemas.models.factory import FactoryModel
 from curvflow.schemas.nodes import Array, Member, NodeData
 from curvflow.tasks.networks.checks import check_network, output_shape
 from curvflow.tasks.networks.losses import (
@@ -173,13 +172,12 @@ def pose(model: AnyModel, loss: AnyLoss, data: NodeData) -> Problem:
         InputError: the loss or the model does not fit the targets.
     """
     targets = data["targets"]
-    is_own = isinstance(model, FactoryModel)
     tokens = targets.shape[1] if has_tokens(targets) else None
-    if tokens is not None and not is_own:
+    if tokens is not None and not model.takes_tokens:
         raise InputError(
-            f"model: expected a module of your own for the labels of {tokens} tokens a "
-            f"sample, got {model_name(model)}. Take a factory, or one label for each "
-            "sample."
+            f"model: expected a model of sequences for the labels of {tokens} tokens a "
+            f"sample, got {model_name(model)}. Take a transformer, lstm, gru or "
+            "factory, or one label for each sample."
         )
     if not (has_labels(targets) or model.fits_values):
         raise InputError(
@@ -195,8 +193,9 @@ def pose(model: AnyModel, loss: AnyLoss, data: NodeData) -> Problem:
         kind = np.int64 if has_labels(targets) else np.float64
         rows = Rows.of(targets[:TRIAL_ROWS].astype(kind))
         check_own_loss(text, output_shape(num_outputs, tokens), rows)
-    if not is_own or data["inputs"].dtype.kind != "i":
-        return _build(plain, text, *shapes)
+    takes_integers = model.takes_tokens and data["inputs"].dtype.kind == "i"
+    if not (takes_integers and model.is_tried):
+        return _build(plain, text, *shapes, takes_integers=takes_integers)
     return _of_integers(plain, text, shapes, Rows.of(data["inputs"][:TRIAL_ROWS]))
 
 
@@ -411,7 +410,7 @@ def _build(
 ) -> Problem:
     spec = parse_model(json.loads(model))
     builder = import_module(f"curvflow.tasks.models.{model_name(spec)}")
-    # Only a module of the user's own takes tokens, or has labels for them.
+    # Only models of sequences take tokens, or have labels for them.
     own: dict[str, Any] = {"tokens": tokens} if tokens is not None else {}
     if takes_integers:
         own["takes_integers"] = True
@@ -532,6 +531,9 @@ def load_samples(
         The samples.
     """
     different = data if len({node.digest for node in data}) > 1 else data[:1]
+    if (vocabulary := problem.network.vocabulary) is not None:
+        for node in different:
+            _check_tokens(node[prefix + "inputs"], vocabulary)
 
     def stacked(arrays: Iterable[Array], loaded_type: torch.dtype) -> Tensor:
         return torch.as_tensor(np.stack(list(arrays)), dtype=loaded_type, device=device)
@@ -543,6 +545,21 @@ def load_samples(
         stacked(inputs, torch.int64 if problem.takes_integers else dtype),
         stacked(targets, problem.target_type(dtype)),
     )
+
+
+def _check_tokens(tokens: Array, vocabulary: int) -> None:
+    """Refuse tokens that have no embedding.
+
+    Raises:
+        InputError: one is negative, or beyond the vocabulary.
+    """
+    least, most = (int(f(initial=0)) for f in (tokens.min, tokens.max))
+    if least < 0 or most >= vocabulary:
+        raise InputError(
+            f"model: expected tokens from 0 to {vocabulary - 1}, got "
+            f"{least if least < 0 else most}. Set vocabulary to the number of "
+            "different tokens, or number them from 0."
+        )
 
 
 def grouped(

@@ -6,6 +6,7 @@ shape of its outputs. Activations have shape (M or 1, N, *shape of a sample).
 
 from curvflow.tasks.networks.parts.batch_norm import batch_norm
 from curvflow.tasks.networks.parts.convolution import convolution, pooling
+from curvflow.tasks.networks.parts.group_norm import group_norm
 from curvflow.tasks.networks.parts.part import (
     BuiltPart,
     Part,
@@ -17,6 +18,12 @@ from curvflow.tasks.networks.parts.part import (
     flatten,
     network_of,
     residual,
+)
+from curvflow.tasks.networks.parts.sequence import (
+    layer_norm,
+    readout,
+    token_embedding,
+    tokenwise,
 )
 
 __all__ = [
@@ -30,7 +37,12 @@ __all__ = [
     "dense_part",
     "dropout_part",
     "flatten",
+    "group_norm",
+    "layer_norm",
     "network_of",
     "pooling",
+    "readout",
     "residual",
+    "token_embedding",
+    "tokenwise",
 ]

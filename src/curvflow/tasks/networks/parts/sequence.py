@@ -1,0 +1,243 @@
+"""Embeddings, positions, norms and readouts of sequences, for a batch of models.
+
+A sample is a row of T tokens, (T,), or of T vectors, (T, W).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from curvflow.tasks.networks.layers import affine
+from curvflow.tasks.networks.network import ForwardPass
+from curvflow.tasks.networks.parts.part import BuiltPart, Part, Shape
+
+# Base of the wavelengths of sines, Vaswani et al. (2017), section 3.5.
+WAVELENGTHS = 10_000.0
+
+Readout = Literal["first", "last", "mean", "tokens"]
+
+
+def token_embedding(name: str, vocabulary: int, width: int) -> Part:
+    """Make a table of a vector for each token.
+
+    Args:
+        name: name of the layer.
+        vocabulary: number of tokens, V.
+        width: entries of a vector, W.
+
+    Returns:
+        The part, from tokens (T,) to vectors (T, W); the weight has shape (V, W).
+    """
+
+    def apply(forward_pass: ForwardPass, tokens_MNT: Tensor) -> Tensor:
+        table_MVW = forward_pass.tensors[f"{name}.weight"]
+        # One table of all models. Measured on a CPU, products with the Hessian: by
+        # `gather` they take a tenth longer, by one-hot rows up to twice as long.
+        starts_M = torch.arange(len(table_MVW), device=tokens_MNT.device) * vocabulary
+        rows_MNT = tokens_MNT + starts_M[:, None, None]
+        return F.embedding(rows_MNT, table_MVW.flatten(0, 1))
+
+    def build(shape: Shape) -> BuiltPart:
+        out = (*shape, width)
+        weight = {f"{name}.weight": (vocabulary, width)}
+        return BuiltPart(apply, out, weight, kept=math.prod(out), has_paths=False)
+
+    return build
+
+
+def tokenwise(name: str, out: int, *, bias: bool = True) -> Part:
+    """Make a dense layer that each token goes through by itself.
+
+    Args:
+        name: name of the layer.
+        out: number of units.
+        bias: add a bias to each unit.
+
+    Returns:
+        The part, from (T, in) to (T, out); the weight has shape (out, in).
+    """
+
+    def build(shape: Shape) -> BuiltPart:
+        length, width = shape
+        tensors: dict[str, Shape] = {f"{name}.weight": (out, width)}
+        if bias:
+            tensors[f"{name}.bias"] = (out,)
+        return BuiltPart(
+            lambda p, x: apply_tokenwise(p, name, x),
+            (length, out),
+            tensors,
+            kept=length * out,
+        )
+
+    return build
+
+
+def apply_tokenwise(forward_pass: ForwardPass, name: str, x_MNTI: Tensor) -> Tensor:
+    """Apply a dense layer to each token, from (M or 1, N, T, in) to (M, N, T, out)."""
+    y_MXO = affine(forward_pass, name, x_MNTI.flatten(1, 2))
+    return torch.unflatten(y_MXO, 1, x_MNTI.shape[1:3])
+
+
+def unembedding(name: str, vocabulary: int) -> Part:
+    """Make a head of a table of embeddings: the product with each token's vector.
+
+    Args:
+        name: name of the embedding, whose weight (V, W) is used once more.
+        vocabulary: number of tokens, V.
+
+    Returns:
+        The part, from (W,) or (T, W) to (V,) or (T, V), with no tensor of its own.
+    """
+
+    def build(shape: Shape) -> BuiltPart:
+        *tokens, _ = shape
+
+        def apply(forward_pass: ForwardPass, x: Tensor) -> Tensor:
+            rows = affine(forward_pass, name, x.reshape(len(x), -1, x.shape[-1]))
+            return torch.unflatten(rows, 1, (-1, *tokens))
+
+        out = (*tokens, vocabulary)
+        return BuiltPart(apply, out, kept=math.prod(out), has_paths=False)
+
+    return build
+
+
+def positions(
+    kind: Literal["learned", "sinusoidal"], name: str, length: int | None
+) -> Part:
+    """Add a vector to each token for where it stands.
+
+    Args:
+        kind: parameters, or sines and cosines.
+        name: name of the layer.
+        length: number of learned vectors; None for as many as there are tokens.
+
+    Returns:
+        The part; the weight of learned positions has shape (length, W).
+
+    Reference:
+        Vaswani et al. (2017), arXiv:1706.03762, section 3.5.
+    """
+
+    def build(shape: Shape) -> BuiltPart:
+        count, width = shape
+
+        def learned(forward_pass: ForwardPass, x_MNTW: Tensor) -> Tensor:
+            places_MTW = forward_pass.tensors[f"{name}.weight"][:, :count]
+            return x_MNTW + places_MTW.unsqueeze(1)
+
+        if kind == "learned":
+            weight = {f"{name}.weight": (length or count, width)}
+            return BuiltPart(learned, shape, weight, kept=count * width)
+        sines_TW = _sines(count, width)
+        return BuiltPart(
+            lambda _, x: x + sines_TW.to(x), shape, kept=count * width, has_paths=False
+        )
+
+    return build
+
+
+def angles(count: int, pairs: int) -> Tensor:
+    """Return the angle of each pair of entries at each place, (T, pairs)."""
+    places_T = torch.arange(count, dtype=torch.float64)
+    steps_P = torch.arange(pairs, dtype=torch.float64) / pairs
+    return places_T[:, None] * WAVELENGTHS**-steps_P
+
+
+def _sines(count: int, width: int) -> Tensor:
+    """Return sines at even entries and cosines at odd ones, (T, W)."""
+    # An odd width has a sine more than cosines.
+    angles_TP = angles(count, (width + 1) // 2)
+    both = torch.stack([angles_TP.sin(), angles_TP.cos()], dim=-1)
+    return both.flatten(1)[:, :width]
+
+
+def layer_norm(name: str, eps: float, *, bias: bool = True) -> Part:
+    """Make a layer normalisation of the last dimension.
+
+    Args:
+        name: name of the layer.
+        eps: added to variances.
+        bias: whether there is a shift.
+
+    Returns:
+        The part; parameters `scale` and `shift`, each (W,).
+
+    Reference:
+        Ba, Kiros and Hinton (2016), arXiv:1607.06450, as in `torch.nn.LayerNorm`.
+    """
+
+    def build(shape: Shape) -> BuiltPart:
+        tensors = {f"{name}.scale": shape[-1:]}
+        if bias:
+            tensors[f"{name}.shift"] = shape[-1:]
+        return BuiltPart(
+            lambda p, x: _normalised(p, name, x, eps),
+            shape,
+            tensors,
+            kept=math.prod(shape),
+            has_paths=False,
+        )
+
+    return build
+
+
+def _normalised(
+    forward_pass: ForwardPass, name: str, x_MNTW: Tensor, eps: float
+) -> Tensor:
+    scale_M11W = forward_pass.tensors[f"{name}.scale"][:, None, None]
+    shift_MW = forward_pass.tensors.get(f"{name}.shift")
+    y_MNTW = F.layer_norm(x_MNTW, x_MNTW.shape[-1:], eps=eps)
+    if shift_MW is None:
+        return y_MNTW * scale_M11W
+    return torch.addcmul(shift_MW[:, None, None], y_MNTW, scale_M11W)
+
+
+def readout(how: Readout) -> Part:
+    """Take what a sequence is judged by: a token, their mean, or each of them.
+
+    Args:
+        how: `first`, `last`, `mean`, or `tokens` for all.
+
+    Returns:
+        The part, from (T, W) to (W,), or to (T, W).
+    """
+    if how == "tokens":
+        return lambda shape: BuiltPart(lambda _, x: x, shape)
+
+    def apply(forward_pass: ForwardPass, x_MNTW: Tensor) -> Tensor:
+        return x_MNTW.mean(2) if how == "mean" else x_MNTW[:, :, ends(how)].squeeze(2)
+
+    return lambda shape: BuiltPart(apply, shape[-1:])
+
+
+def ends(how: Readout) -> slice:
+    """Return the tokens that a readout looks at, so that others need not be computed.
+
+    Args:
+        how: of the readout.
+    """
+    return {"first": slice(0, 1), "last": slice(-1, None)}.get(how, slice(None))
+
+
+def tokens_at(rows: slice) -> Part:
+    """Take some of the tokens.
+
+    Args:
+        rows: which.
+
+    Returns:
+        The part, from (T, W) to (S, W).
+    """
+
+    def build(shape: Shape) -> BuiltPart:
+        length, width = shape
+        out = (len(range(length)[rows]), width)
+        return BuiltPart(lambda _, x: x[:, :, rows], out)
+
+    return build
