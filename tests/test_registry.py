@@ -50,6 +50,7 @@ def folder(tmp_path_factory):
     draw = np.random.default_rng(0)
     inputs, targets = draw.normal(size=(20, 3)), np.arange(20) % 2
     np.savez(folder / "measured.npz", inputs=inputs, targets=targets)
+    (folder / "story.txt").write_text("The cat sat on a mat.\n\nA dog ran.\n\n" * 20)
     shapes = {"1": (32, 64), "2": (10, 32)}
     layers = {f"layer{n}.weight": draw.normal(size=s) for n, s in shapes.items()}
     biases = {f"layer{n}.bias": np.zeros(s[0]) for n, s in shapes.items()}

@@ -76,6 +76,9 @@ class Samples:
     tokens: int | None = None
 
 
+# Content of the files that parameters name, arrays by field and name.
+Files = Mapping[str, Mapping[str, Array]]
+
 # Kinds of the stages taken, by input and stage.
 Taken = Mapping[str, Mapping[str, "Kind"]]
 
@@ -206,6 +209,8 @@ class Kind:
             variable that it leaves out is not compared.
         known_samples: of a kind that returns Data, from the parameters and the form of
             the samples taken to that of those returned, as far as planning knows it.
+        samples_in_files: the same of a kind that returns what files hold, from the
+            parameters and the files that they name.
     """
 
     name: str
@@ -221,7 +226,7 @@ class Kind:
     selects: tuple[str, ...] = ()
     per_stage: tuple[str, ...] = ()
     checkpoints: Callable[[Any], Sequence[int]] | None = None
-    check: Callable[[Any, Mapping[str, Mapping[str, Array]]], None] | None = None
+    check: Callable[[Any, Files], None] | None = None
     check_names: Callable[[Any, Taken], Iterable[ParamProblem]] | None = None
     judges: bool = False
     settings: tuple[str, ...] = ()
@@ -234,6 +239,7 @@ class Kind:
     continues: Continues | None = None
     truth: Truth | None = None
     known_samples: Callable[[Any, Samples], Samples] | None = None
+    samples_in_files: Callable[[Any, Files], Samples] | None = None
 
     def output(self, name: str) -> Variable | None:
         """Return the declared variable of this name, if any."""

@@ -22,7 +22,13 @@ class Neutral:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """Mark of a path field whose file's content, not its name, enters the key."""
+    """Mark of a path field whose file's content, not its name, enters the key.
+
+    Attributes:
+        raw: the file arrives as its `bytes`, whatever its form.
+    """
+
+    raw: bool = False
 
 
 @dataclass(frozen=True)

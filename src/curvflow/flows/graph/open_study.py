@@ -185,7 +185,8 @@ class SourceFiles:
         """Read the arrays of all files that parameters name, by field and name.
 
         An .npy holds `array`, an .mtx `bytes`, a file of PyTorch's or a .safetensors
-        its tensors; published files are under `originals`, read only when used.
+        its tensors, a file of a raw field `bytes`; published files are under
+        `originals`, read only when used.
 
         Raises:
             InputError: a file has changed or vanished since it was planned with, is
@@ -193,8 +194,9 @@ class SourceFiles:
         """
         if isinstance(params, ImageParams):
             return {"originals": published_arrays(params, self.folder)}
+        fields = _file_fields(type(params))
         return {
-            name: _arrays(name, path, form[name]["sha256"])
+            name: _arrays(name, path, form[name]["sha256"], fields[name])
             for name, path in self._paths(params).items()
         }
 
@@ -216,15 +218,16 @@ class SourceFiles:
 
 
 @cache
-def _file_fields(params: type[Params]) -> tuple[str, ...]:
-    return tuple(
-        name
+def _file_fields(params: type[Params]) -> Mapping[str, SourceFile]:
+    return {
+        name: mark
         for name, info in params.model_fields.items()
-        if any(isinstance(mark, SourceFile) for mark in info.metadata)
-    )
+        for mark in info.metadata
+        if isinstance(mark, SourceFile)
+    }
 
 
-def _arrays(name: str, path: Path, digest: str) -> dict[str, Array]:
+def _arrays(name: str, path: Path, digest: str, mark: SourceFile) -> dict[str, Array]:
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -237,7 +240,7 @@ def _arrays(name: str, path: Path, digest: str) -> dict[str, Array]:
             f"{name}: expected the {path.name} that was planned with, got one that "
             "has changed since. Run again"
         )
-    if path.suffix == ".mtx":  # text, which the task reads
+    if mark.raw or path.suffix == ".mtx":  # what it is the kind knows
         return {"bytes": np.frombuffer(content, dtype=np.uint8)}
     if path.suffix in TENSOR_FILES:
         # Loaded here, for PyTorch takes a second.

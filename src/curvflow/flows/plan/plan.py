@@ -22,7 +22,6 @@ from curvflow.flows.reads.current import CurrentReads
 from curvflow.schemas.checks.model_data_checks import check_model_and_data
 from curvflow.schemas.checks.samples import known_samples
 from curvflow.schemas.kind import Kind, Samples
-from curvflow.schemas.kinds.data.array import ArrayParams, samples_of
 from curvflow.schemas.nodes import Figure, Table
 from curvflow.schemas.params import Params
 from curvflow.schemas.study.study import Study
@@ -228,16 +227,16 @@ def _check_arrays(graph: Graph, files: SourceFiles) -> None:
         node.params: node.form
         for nodes in graph.nodes.values()
         for node in nodes
-        if isinstance(node.params, ArrayParams)
+        if node.kind.samples_in_files
     }
     known: dict[Params, Samples] = {}
 
     def tell(kind: Kind, params: Params, taken: Samples) -> Samples:
-        if not isinstance(params, ArrayParams):
+        if kind.samples_in_files is None:
             return known_samples(kind, params, taken)
         if params not in known:
             read = files.read(params, forms[params])
-            known[params] = samples_of(params, read)
+            known[params] = kind.samples_in_files(params, read)
         return known[params]
 
     for name, nodes in graph.nodes.items() if forms else ():

@@ -152,6 +152,7 @@ KIND = Kind(
     outputs=OUTPUTS,
     varying=("seed",),
     check=check,
+    samples_in_files=samples_of,
 )
 
 EXPLANATION = Explanation(
