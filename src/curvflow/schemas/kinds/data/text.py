@@ -265,8 +265,8 @@ EXPLANATION = Explanation(
 study: example
 stages:
   letters: {use: data.text, path: story.txt, length: 16, stride: 4}
-  words: {use: data.text, path: story.txt, unit: words, length: 8, lowercase: true,
-          max_tokens: 20, windows: packed}
+  words: {use: data.text, path: story.txt, unit: words, length: 8,
+          lowercase: true, max_tokens: 20, windows: packed}
 """,
     page="how-to/own-data.md#text",
     units={"length": "token", "stride": "token", "max_tokens": "token"},
