@@ -1,6 +1,7 @@
-"""The files that examples of kinds read: arrays, weights, a table, a text."""
+"""The files that examples of kinds read: arrays, weights, a table, a text, images."""
 
 import numpy as np
+from PIL import Image
 
 STORY = "The cat sat on a mat.\n\nA dog ran.\n\n"
 
@@ -20,3 +21,8 @@ def write(folder):
     ]
     lines = ["acid,colour,quality,sugar,year", *wines]
     (folder / "wine.csv").write_text("\n".join(lines), encoding="utf-8")
+    for number in range(16):
+        place = folder / "pets" / ("cat", "dog")[number % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        pixels = draw.integers(0, 256, size=(9, 12, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(place / f"{number}.png")

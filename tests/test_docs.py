@@ -73,6 +73,7 @@ EXAMPLES = list(examples())
 
 @pytest.mark.parametrize("study", EXAMPLES)
 def test_every_study_shown_can_be_planned(study, folder):
+    (folder / "shapes").mkdir()
     for name in ("measured.npz", "net.npz", "net.pt", "sums.txt", "wine.csv"):
         (folder / name).write_bytes(b"any content")
     path = folder / "study.yaml"
