@@ -73,7 +73,8 @@ EXAMPLES = list(examples())
 
 @pytest.mark.parametrize("study", EXAMPLES)
 def test_every_study_shown_can_be_planned(study, folder):
-    for name in ("measured.npz", "net.npz", "net.pt"):
+    (folder / "runs" / "digits").mkdir(parents=True)
+    for name in ("measured.npz", "net.npz", "net.pt", "runs/digits/step_10.pt"):
         (folder / name).write_bytes(b"any content")
     path = folder / "study.yaml"
     YAML(typ="safe").dump(study, path)

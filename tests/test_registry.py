@@ -54,6 +54,10 @@ def folder(tmp_path_factory):
     layers = {f"layer{n}.weight": draw.normal(size=s) for n, s in shapes.items()}
     biases = {f"layer{n}.bias": np.zeros(s[0]) for n, s in shapes.items()}
     np.savez(folder / "net.npz", **layers, **biases)
+    (folder / "runs" / "net").mkdir(parents=True)
+    for step in (10, 20):
+        tensors = {name: step * array for name, array in (layers | biases).items()}
+        np.savez(folder / "runs" / "net" / f"step_{step}.npz", **tensors)
     with (
         mock.patch.dict(CATALOGUE, fakes.write_all(folder / "images")),
         mock.patch.dict("os.environ", CURVFLOW_DATA=str(folder / "images")),

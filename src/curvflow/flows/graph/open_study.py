@@ -7,7 +7,7 @@ import io
 import re
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -16,9 +16,18 @@ from typing import Any
 import numpy as np
 
 from curvflow.errors import InputError, RequestError
+from curvflow.flows.graph.network_files import (
+    TENSOR_FILES,
+    checkpoint_files,
+    content_digest,
+    files_digest,
+    network_files,
+)
 from curvflow.flows.published_images.arrays import published_arrays
 from curvflow.flows.reads.windows import importing, may_import
 from curvflow.schemas.kinds.shared.images import ImageParams
+from curvflow.schemas.kinds.shared.imported import ImportedParams
+from curvflow.schemas.kinds.weights.checkpoints import CheckpointsParams
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import Params, SourceFile
 from curvflow.schemas.study.study import Stage, Study, load_study
@@ -26,8 +35,6 @@ from curvflow.schemas.study.yaml_source import MAX_CHARACTERS
 from curvflow.stores.base import Store
 from curvflow.stores.open import open_store
 
-# Suffixes of files that torch.save or safetensors writes.
-TENSOR_FILES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors")
 NAME = re.compile(r"^study: *[\"']?([^\"'#\n]*?)[\"']? *(?:#.*)?$", re.MULTILINE)
 HEAD = 8192  # characters of a file in which its name is looked for
 FORMS = ".npy, .npz, .pt, .pth, .ckpt, .bin or .safetensors"
@@ -172,12 +179,14 @@ class SourceFiles:
                 wanted.seek(stage)
                 self._sought.add(wanted)
 
-    def digests(self, stage: Stage, params: Params) -> dict[str, str]:
-        """Return the SHA-256 of each file that parameters name, by field."""
-        return {
-            name: self._digest(stage, name, path)
-            for name, path in self._paths(params).items()
-        }
+    def digests(
+        self, stage: Stage, params: Params
+    ) -> dict[str, str | Mapping[str, str]]:
+        """Return the SHA-256 of each file that parameters name, by field.
+
+        Of a folder of checkpoints there is one for each step, by its digits.
+        """
+        return {name: self._digest(stage, params, name) for name in _named(params)}
 
     def read(
         self, params: Params, form: Mapping[str, Any]
@@ -185,7 +194,8 @@ class SourceFiles:
         """Read the arrays of all files that parameters name, by field and name.
 
         An .npy holds `array`, an .mtx `bytes`, a file of PyTorch's or a .safetensors
-        its tensors; published files are under `originals`, read only when used.
+        its tensors; published files are under `originals`, read only when used. The
+        checkpoints of a folder are under the field, `@` and the step.
 
         Raises:
             InputError: a file has changed or vanished since it was planned with, is
@@ -194,25 +204,53 @@ class SourceFiles:
         if isinstance(params, ImageParams):
             return {"originals": published_arrays(params, self.folder)}
         return {
-            name: _arrays(name, path, form[name]["sha256"])
-            for name, path in self._paths(params).items()
+            source: arrays
+            for name in _named(params)
+            for source, arrays in self._read(params, name, form[name])
         }
 
-    def _paths(self, params: Params) -> dict[str, Path]:
-        return {
-            name: self.folder / Path(getattr(params, name)).expanduser()
-            for name in _file_fields(type(params))
-            if getattr(params, name) is not None
-        }
+    def _read(
+        self, params: Params, name: str, planned: Mapping[str, str]
+    ) -> Iterator[tuple[str, Mapping[str, Array]]]:
+        files = self._files(params, name)
+        if not isinstance(params, CheckpointsParams):
+            yield name, _all_arrays(name, files[""], planned["sha256"])
+            return
+        for step in sorted(planned, key=int):
+            source = f"{name}@{step}"
+            yield source, _all_arrays(source, files.get(step, ()), planned[step])
 
-    def _digest(self, stage: Stage, name: str, path: Path) -> str:
+    def _files(self, params: Params, name: str) -> dict[str, tuple[Path, ...]]:
+        """Return the files that a field names, by step where there are several."""
+        path = self.folder / Path(getattr(params, name)).expanduser()
+        if isinstance(params, CheckpointsParams):
+            by_step = checkpoint_files(path, params)
+            return {str(step): files for step, files in by_step.items()}
+        if isinstance(params, ImportedParams) and path.is_dir():
+            return {"": network_files(path)}
+        return {"": (path,)}
+
+    def _digest(
+        self, stage: Stage, params: Params, name: str
+    ) -> str | Mapping[str, str]:
         try:
-            with path.open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
+            files = self._files(params, name)
+            digests = {step: files_digest(paths) for step, paths in files.items()}
+        except InputError as error:
+            raise stage.error((name,), str(error)) from error
         except OSError as error:
-            reason = f"expected a readable file, got {path} ({error.strerror})"
+            reason = (
+                f"expected a readable file, got {error.filename} ({error.strerror})"
+            )
             hint = "Paths are relative to the study file's folder."
             raise stage.error((name,), reason, hint) from error
+        return digests if isinstance(params, CheckpointsParams) else digests[""]
+
+
+def _named(params: Params) -> list[str]:
+    """Return the fields that name a file."""
+    fields = _file_fields(type(params))
+    return [name for name in fields if getattr(params, name) is not None]
 
 
 @cache
@@ -224,19 +262,33 @@ def _file_fields(params: type[Params]) -> tuple[str, ...]:
     )
 
 
-def _arrays(name: str, path: Path, digest: str) -> dict[str, Array]:
+def _all_arrays(source: str, files: Sequence[Path], digest: str) -> dict[str, Array]:
+    """Return the arrays of a network's files, if these are as they were planned with.
+
+    Raises:
+        InputError: they are not, or hold no arrays.
+    """
+    names = ", ".join(path.name for path in files) or "files"
     try:
-        content = path.read_bytes()
+        contents = {path.name: path.read_bytes() for path in files}
     except OSError as error:
         raise InputError(
-            f"{name}: expected the file {path.name} that was planned with, got none "
+            f"{source}: expected the file {names} that was planned with, got none "
             f"({error.strerror})"
         ) from error
-    if hashlib.sha256(content).hexdigest() != digest:
+    known = {name: hashlib.sha256(c).hexdigest() for name, c in contents.items()}
+    if not known or content_digest(known) != digest:
         raise InputError(
-            f"{name}: expected the {path.name} that was planned with, got one that "
+            f"{source}: expected the {names} that was planned with, got one that "
             "has changed since. Run again"
         )
+    arrays: dict[str, Array] = {}
+    for path in files:
+        arrays |= _arrays(source, path, contents[path.name])
+    return arrays
+
+
+def _arrays(name: str, path: Path, content: bytes) -> dict[str, Array]:
     if path.suffix == ".mtx":  # text, which the task reads
         return {"bytes": np.frombuffer(content, dtype=np.uint8)}
     if path.suffix in TENSOR_FILES:
