@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from curvflow.errors import InputError, RequestError
+from curvflow.flows.graph.hub_cache import snapshot
 from curvflow.flows.graph.network_files import (
     TENSOR_FILES,
     checkpoint_files,
@@ -28,6 +29,7 @@ from curvflow.flows.reads.windows import importing, may_import
 from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.schemas.kinds.shared.imported import ImportedParams
 from curvflow.schemas.kinds.weights.checkpoints import CheckpointsParams
+from curvflow.schemas.kinds.weights.import_ import ImportParams
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import Params, SourceFile
 from curvflow.schemas.study.study import Stage, Study, load_study
@@ -184,7 +186,8 @@ class SourceFiles:
     ) -> dict[str, str | Mapping[str, str]]:
         """Return the SHA-256 of each file that parameters name, by field.
 
-        Of a folder of checkpoints there is one for each step, by its digits.
+        Of a folder of checkpoints there is one for each step, by its digits; beside
+        that of a repository's files is its commit.
         """
         return {name: self._digest(stage, params, name) for name in _named(params)}
 
@@ -212,7 +215,7 @@ class SourceFiles:
     def _read(
         self, params: Params, name: str, planned: Mapping[str, str]
     ) -> Iterator[tuple[str, Mapping[str, Array]]]:
-        files = self._files(params, name)
+        files = self._files(params, name, planned)
         if not isinstance(params, CheckpointsParams):
             yield name, _all_arrays(name, files[""], planned["sha256"])
             return
@@ -220,8 +223,14 @@ class SourceFiles:
             source = f"{name}@{step}"
             yield source, _all_arrays(source, files.get(step, ()), planned[step])
 
-    def _files(self, params: Params, name: str) -> dict[str, tuple[Path, ...]]:
+    def _files(
+        self, params: Params, name: str, planned: Mapping[str, str] | None = None
+    ) -> dict[str, tuple[Path, ...]]:
         """Return the files that a field names, by step where there are several."""
+        if isinstance(params, ImportParams) and name == "repo":
+            # A branch may have moved on since it was planned with.
+            revision = planned["commit"] if planned else params.revision
+            return {"": network_files(snapshot(str(params.repo), revision))}
         path = self.folder / Path(getattr(params, name)).expanduser()
         if isinstance(params, CheckpointsParams):
             by_step = checkpoint_files(path, params)
@@ -244,7 +253,11 @@ class SourceFiles:
             )
             hint = "Paths are relative to the study file's folder."
             raise stage.error((name,), reason, hint) from error
-        return digests if isinstance(params, CheckpointsParams) else digests[""]
+        if isinstance(params, CheckpointsParams):
+            return digests
+        if name == "repo":
+            return {"commit": files[""][0].parent.name, "sha256": digests[""]}
+        return digests[""]
 
 
 def _named(params: Params) -> list[str]:

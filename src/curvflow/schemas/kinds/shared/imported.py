@@ -18,10 +18,11 @@ from curvflow.schemas.params import Neutral, Params, SourceFile
 class ImportedParams(Params):
     """Files, the network that their arrays belong to, and what these are called."""
 
-    path: Annotated[str, SourceFile()] = Field(
+    path: Annotated[str | None, SourceFile()] = Field(
+        None,
         description="file of named arrays, such as a state_dict: .npz, .safetensors, "
         "or .pt, .pth, .ckpt, .bin of torch.save; or a folder with model.safetensors "
-        "or pytorch_model.bin"
+        "or pytorch_model.bin",
     )
     model: ModelSpec = Field(description="the network: a kind, or a factory's module")
     loss: Loss = Field(

@@ -2,16 +2,50 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Annotated, Self
+
+from pydantic import Field, field_validator, model_validator
 
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.kinds.shared.imported import ImportedParams, check_arrays
 from curvflow.schemas.nodes import Array, Data, Weights
+from curvflow.schemas.params import Neutral, NotInKey, SourceFile
 
 
 class ImportParams(ImportedParams):
     """One file, the network that its arrays belong to, and what they are called."""
+
+    repo: Annotated[str | None, Neutral(None), SourceFile()] = Field(
+        None,
+        pattern=r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$",
+        description="in place of path, a HuggingFace repository in the cache on this "
+        "machine; nothing is downloaded",
+    )
+    # Its commit, and the content of the files there, enter the key.
+    revision: Annotated[str, NotInKey()] = Field(
+        "main", description="branch, tag or commit of repo"
+    )
+
+    @field_validator("revision")
+    @classmethod
+    def _stays_in_the_repository(cls, revision: str) -> str:
+        parts = revision.split("/")
+        if not all(re.fullmatch(r"\w[\w.-]*", part) for part in parts):
+            raise ValueError(
+                f"expected a branch, a tag or a commit, got '{revision}'. Write its "
+                "name alone."
+            )
+        return revision
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if (self.path is None) == (self.repo is None):
+            got = "none" if self.path is None else "both"
+            raise ValueError(f"expected path or repo, got {got}. Name one of them.")
+        return self
 
 
 def check(params: ImportParams, files: Mapping[str, Mapping[str, Array]]) -> None:
