@@ -102,7 +102,7 @@ def test_losses_without_test_samples_and_of_sums():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"0.bias": None}, r"path@20: expected an array '0.bias' of shape \("),
+        ({"0.bias": None}, r"path@20: expected the tensor '0.bias' of shape \("),
         ({"0.bias": np.zeros(9)}, r"path@20: expected shape \(\d+,\) of .* \(9,\)"),
         ({"7.bias": np.zeros(9)}, r"path@20: expected .* got '7.bias' too"),
     ],

@@ -255,7 +255,7 @@ class SourceFiles:
             raise stage.error((name,), reason, hint) from error
         if isinstance(params, CheckpointsParams):
             return digests
-        if name == "repo":
+        if isinstance(params, ImportParams) and name == "repo":
             return {"commit": files[""][0].parent.name, "sha256": digests[""]}
         return digests[""]
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import torch
 
 from curvflow.errors import InputError, nearest
+from curvflow.schemas.kind import Samples
 from curvflow.schemas.kinds.shared.imported import ImportedParams, prefixes
-from curvflow.schemas.nodes import Array, NodeData
-from curvflow.tasks.networks.network import Layout, Network
-from curvflow.tasks.networks.problems import Problem, load_samples
+from curvflow.schemas.nodes import Array, Data, NodeData
+from curvflow.tasks.networks.network import Network
+from curvflow.tasks.networks.problems import Problem, load_samples, pose
+
+FEW = 6  # names that a message lists
 
 
 def arranged(
@@ -32,13 +36,54 @@ def arranged(
         InputError: a tensor lacks an array or its array has another shape, or an array
             belongs to no tensor.
     """
+    tensors = _tensors(params, network, arrays, source)
+    flat = [array.astype(np.float64).ravel() for array in tensors]
+    return np.concatenate([np.zeros(0), *flat])
+
+
+def check_tensors(
+    params: ImportedParams,
+    samples: Samples,
+    arrays: Mapping[str, Array],
+    source: str,
+) -> None:
+    """Check arrays against the tensors of a model that is to fit samples of some form.
+
+    Args:
+        params: the model, and what its arrays are called.
+        samples: form of the samples, with shape, targets and outputs.
+        arrays: of one file, with whatever else it holds.
+        source: the parameter that names the file, for messages.
+
+    Raises:
+        InputError: a tensor lacks an array or its array has another shape, or an array
+            belongs to no tensor.
+    """
+    assert samples.shape is not None
+    assert samples.outputs is not None
+    of_labels = samples.targets == "labels"
+    targets = np.zeros(1, np.int64) if of_labels else np.zeros((1, samples.outputs))
+    content: dict[str, Array] = {
+        "inputs": np.zeros((1, *samples.shape)),
+        "targets": targets,
+        "num_classes": np.array(samples.outputs),
+    }
+    data = Data(stage="", kind="", coords={}, arrays=content, digest="")
+    network = pose(params.model, params.loss, data).network
+    _tensors(params, network, arrays, source)
+
+
+def _tensors(
+    params: ImportedParams, network: Network, arrays: Mapping[str, Array], source: str
+) -> list[Array]:
+    """Return the arrays of a network's tensors and statistics, in its order."""
     layouts = network.layout, network.statistics
     names = [name for layout in layouts for name in layout.names]
     wanted = [params.names.get(name, name) for name in names]
     below = _below_prefix(params, arrays, wanted, source)
     renamed = _renamed(params, below)
-    _check_names(layouts, renamed, source)
-    return np.concatenate([_vector(layout, renamed) for layout in layouts])
+    _check_names(network, renamed, source)
+    return [renamed[name] for name in names]
 
 
 def _below_prefix(
@@ -56,12 +101,19 @@ def _below_prefix(
                 f"{source}: expected the network once, got it below "
                 f"{', '.join(found)}. Choose one by `prefix`."
             )
-        prefix = "" if "" in found or not found else found[0]
+        found = found or [_likeliest(arrays, wanted)]
+        prefix = "" if "" in found else found[0]
     return {
         name.removeprefix(prefix): array
         for name, array in arrays.items()
         if name.startswith(prefix)
     }
+
+
+def _likeliest(arrays: Mapping[str, Array], wanted: Sequence[str]) -> str:
+    """Return the prefix below which most names are, where none has all of them."""
+    counts = Counter(start for name in wanted for start in prefixes(arrays, [name]))
+    return max(counts, key=counts.__getitem__, default="")
 
 
 def _renamed(params: ImportedParams, arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -74,36 +126,64 @@ def _renamed(params: ImportedParams, arrays: Mapping[str, Array]) -> dict[str, A
     }
 
 
-def _check_names(
-    layouts: tuple[Layout, ...], arrays: Mapping[str, Array], source: str
-) -> None:
+def _check_names(network: Network, arrays: Mapping[str, Array], source: str) -> None:
+    layouts = network.layout, network.statistics
     required = {
         name: shape
         for layout in layouts
         for name, shape in zip(layout.names, layout.shapes, strict=True)
     }
+    superfluous = [name for name in arrays if name not in required]
     for name, shape in required.items():
         if name not in arrays:
+            is_statistic = name in network.statistics.names
             raise InputError(
-                f"{source}: expected an array '{name}' of shape {shape}, got none. "
-                f"{nearest(name, arrays)} Map its name under `names`."
+                f"{source}: expected the {'statistic' if is_statistic else 'tensor'} "
+                f"'{name}' of shape {shape}, got none. "
+                + _remedy(
+                    name,
+                    is_statistic,
+                    alike=[n for n in superfluous if arrays[n].shape == shape],
+                    others=superfluous,
+                )
             )
-        if arrays[name].shape != shape:
+        if (got := arrays[name].shape) != shape:
+            is_transposed = len(shape) > 1 and got == shape[::-1]
             raise InputError(
-                f"{source}: expected shape {shape} of the array '{name}', got "
-                f"{arrays[name].shape}"
+                f"{source}: expected shape {shape} of the array '{name}', got {got}"
+                + (", its transpose" if is_transposed else "")
+                + ". Take the model that has it."
             )
-    for name in arrays:
-        if name not in required:
-            raise InputError(
-                f"{source}: expected arrays of {', '.join(required)}, got '{name}' "
-                "too. Remove it from the file, or take the model that has it."
-            )
+    for name in superfluous:
+        raise InputError(
+            f"{source}: expected arrays of the model alone, got '{name}' too. "
+            f"{_similar(name, required)}Take the model that has it."
+        )
 
 
-def _vector(layout: Layout, arrays: Mapping[str, Array]) -> Array:
-    parts = [arrays[name].astype(np.float64).ravel() for name in layout.names]
-    return np.concatenate([np.zeros(0), *parts])
+def _remedy(
+    name: str, is_statistic: bool, *, alike: Sequence[str], others: Sequence[str]
+) -> str:
+    """Return what to do about a tensor without an array, with the nearest name."""
+    if not is_statistic:
+        hint = _similar(name, alike or others)
+        return f"{hint}Map its name under `names`, or take the model of the file."
+    # A network without its statistics is another function: they are never left out.
+    last = name.rpartition(".")[2]
+    if same := [other for other in alike if other.rpartition(".")[2] == last]:
+        return f"{_similar(name, same)}Map its name under `names`."
+    return (
+        "Save the whole state_dict, in which statistics such as the running mean and "
+        "variance of a batch norm are."
+    )
+
+
+def _similar(name: str, known: Collection[str]) -> str:
+    """Return a hint with the nearest name, or with the first of them."""
+    few = [*known][:FEW]
+    listed = ", ".join([*few, *(["..."] if len(known) > FEW else [])])
+    hint = nearest(name, known, otherwise=f"There are {listed}." if few else "")
+    return f"{hint} " if hint else ""
 
 
 def mean_losses(
