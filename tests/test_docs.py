@@ -73,8 +73,9 @@ EXAMPLES = list(examples())
 
 @pytest.mark.parametrize("study", EXAMPLES)
 def test_every_study_shown_can_be_planned(study, folder):
-    (folder / "runs" / "digits").mkdir(parents=True)
-    for name in ("measured.npz", "net.npz", "net.pt", "runs/digits/step_10.pt"):
+    steps = [f"imported/{run}/step_10.pt" for run in ("small", "large")]
+    for name in ("measured.npz", "net.npz", "net.pt", *steps):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"any content")
     path = folder / "study.yaml"
     YAML(typ="safe").dump(study, path)
