@@ -195,6 +195,7 @@ def test_an_index_without_a_map_is_refused(tmp_path, text):
         ({"step": r"\d+"}, "with one group, got"),
         ({"steps": [1], "every": 2}, "steps or every, got both"),
         ({"steps": []}, "at least 1 item"),
+        ({"path": None}, "valid string"),
     ],
 )
 def test_a_choice_that_is_none_is_refused(settings, says):

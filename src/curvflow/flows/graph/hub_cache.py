@@ -8,6 +8,7 @@ from pathlib import Path
 from curvflow.errors import InputError, nearest
 
 MODELS = "models--"
+FEW = 6  # repositories that a message lists
 
 
 def hub_folder() -> Path:
@@ -40,10 +41,11 @@ def snapshot(repo: str, revision: str) -> Path:
     if not folder.is_dir():
         there = sorted(path.name for path in hub.glob(f"{MODELS}*"))
         known = [n.removeprefix(MODELS).replace("--", "/", 1) for n in there]
-        hint = nearest(repo, known, otherwise="It has others." if known else "")
+        listed = ", ".join([*known[:FEW], *(["..."] if len(known) > FEW else [])])
+        hint = nearest(repo, known, otherwise=f"It has {listed or 'none'}.")
         raise InputError(
-            f"expected a repository in {hub}, got {repo}, which is not there. "
-            f"{hint or 'It has none.'} `{command}` brings it"
+            f"expected a repository in {hub}, got {repo}, which is not there. {hint} "
+            f"`{command}` brings it."
         )
     reference = folder / "refs" / revision
     commit = revision
@@ -61,6 +63,6 @@ def snapshot(repo: str, revision: str) -> Path:
         hint = nearest(revision, [*names, *commits])
         raise InputError(
             f"expected a revision of {repo} in {hub}, got {revision}, which is not "
-            f"there. {hint or 'It has none.'} `{command}` brings it"
+            f"there. {hint or 'It has none.'} `{command}` brings it."
         )
     return files
