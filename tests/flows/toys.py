@@ -10,7 +10,8 @@ from unittest import mock
 import numpy as np
 from pydantic import Field
 
-from curvflow.flows.graph.open_study import OpenedStudy, SourceFiles
+from curvflow.flows.graph.open_study import OpenedStudy
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.run.run import RunReport, run_study
 from curvflow.schemas import kinds
 from curvflow.schemas.kind import Input, Kind, Variable

@@ -14,7 +14,7 @@ from itertools import product
 from typing import Any, Literal, Protocol
 
 from curvflow.flows.graph.bounds import NodeCount
-from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.reads.current import CurrentReads, Outdated
 from curvflow.schemas.keys import Encoded, action_key, canonical, form, sha256
 from curvflow.schemas.kind import Kind, Variable
@@ -303,6 +303,8 @@ class Source:
         if node.kind.checkpoints is None:
             return []
         kept = node.kind.checkpoints(node.params)
+        if kept is None:
+            kept = steps_in(node.form)
         # Networks that differ in their seed alone keep the same.
         memo = kept if isinstance(kept, Hashable) else (*kept,)
         if memo not in self._chosen_of:
@@ -332,6 +334,11 @@ class Source:
         beside = {v.judged_by for v in chosen if v.judged_by}
         beside |= set(self._stage.kind.settings) if beside else set()
         return [v for v in kind.outputs if v in chosen or v.name in beside]
+
+
+def steps_in(form: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the steps by which a form has the digests of files, ascending."""
+    return tuple(sorted(map(int, form["path"])))
 
 
 def _part_name(variable: Variable, epoch: Label | None) -> str:

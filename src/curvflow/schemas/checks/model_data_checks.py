@@ -139,6 +139,20 @@ def _dataset(
     return _Dataset(name, lambda: _samples(data, stages, labels, samples_of))
 
 
+def samples_taken(
+    stage: Stage, stages: Stages, labels: Labels, samples_of: SamplesOf = known_samples
+) -> Samples:
+    """Return the form of the samples of the data that a stage takes, as far as known.
+
+    Args:
+        stage: with the input `data`.
+        stages: of the study.
+        labels: of the stage's dimensions, those of its data among them.
+        samples_of: of one data stage, by the form of the samples that it takes.
+    """
+    return _samples(stages[stage.inputs[DATA][0]], stages, labels, samples_of)
+
+
 def _samples(
     data: Stage, stages: Stages, labels: Labels, samples_of: SamplesOf
 ) -> Samples:
