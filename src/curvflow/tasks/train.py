@@ -250,9 +250,10 @@ def _outcome(fit: Fit, number: int, params: TrainParams, state: Tensor) -> Outco
     measured = fit.curves.of(number)
     final = {f"final_{n}": measured[n][-1:].reshape(()) for n in FINAL}
     trained = max(diverged, reached)
+    trained = trained if trained >= 0 else params.epochs
     counts = {
         "epoch": fit.curves.epochs,
-        "num_gradients": trained if trained >= 0 else params.epochs,
+        "num_gradients": trained * params.rule.gradients_per_step,
         "diverged_epoch": diverged,
         "num_parameters": fit.problem.network.num_parameters,
         "checkpoint": fit.checkpoints.epochs,

@@ -46,7 +46,8 @@ INNERS = {
 
 
 def lookahead(inner, **fields):
-    return rule(rule="lookahead", inner={"lr": 0.05, **inner}, **fields)
+    default = {} if "inner" in inner else {"lr": 0.05}
+    return rule(rule="lookahead", inner={**default, **inner}, **fields)
 
 
 def run(rules, start, steps, of=gradient, scale=None):

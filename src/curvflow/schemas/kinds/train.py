@@ -180,6 +180,7 @@ KIND = Kind(
     loads={
         "rule.module": "curvflow.tasks.rules",
         "rule.inner.module": "curvflow.tasks.rules",
+        "rule.inner.inner.module": "curvflow.tasks.rules",
         "model.kind": "curvflow.tasks.models",
     },
     carries=("model",),
@@ -206,9 +207,9 @@ EXPLANATION = Explanation(
     ),
     source="that of the rule and of the model, on their pages",
     cost=(
-        "epochs · one gradient over the data (num_gradients), and at every recorded "
-        "epoch the losses of all sets; rules that look at the curvature add "
-        "products, as their sections tell"
+        "epochs · one gradient over the data, under sam two (num_gradients), and at "
+        "every recorded epoch the losses of all sets; rules that look at the curvature "
+        "add products, as their sections tell"
     ),
     example="""\
 study: example

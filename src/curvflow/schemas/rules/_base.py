@@ -154,6 +154,11 @@ class Rule(Params):
         """True if steps are P^-1 times a mean of gradients, with a known diagonal P."""
         return False
 
+    @property
+    def gradients_per_step(self) -> int:
+        """Gradients of its batch that a step takes; `num_gradients` counts them."""
+        return 1
+
     def product_from(self) -> int | None:
         """Return the epoch, from 0, from which `step` needs H w; None if never."""
         return None

@@ -13,7 +13,7 @@ from curvflow.tasks.networks.layers import MOMENTUM
 from curvflow.tasks.networks.problems import Problem, Samples
 from curvflow.tasks.training.batches import Batches
 from curvflow.tasks.training.curves import Curves
-from curvflow.tasks.training.gradients import Gradients, Noise, gradients
+from curvflow.tasks.training.gradients import Gradients, Noise, gradient_at, gradients
 from curvflow.tasks.training.state import Checkpoints, Stateful
 from curvflow.tasks.training.step_context import Step, StepNorms
 from curvflow.tasks.training.stopping_criteria import Divergence, EarlyStopping
@@ -190,17 +190,21 @@ class Fit:
             first = models.start if isinstance(models, slice) else int(models[0])
             noise = self._noise("rule").of(models)
             dropout = self._noise("dropout").of(models)
+            held = self.statistics[models], batch.models(models), dropout
             return Step(
                 epoch=self.epoch - 1,
                 count=noise.step,
                 begins_epoch=self.step == 0,
                 ends_epoch=self.step + 1 == self.batches.steps,
                 problem=self.problem,
-                statistics=self.statistics[models],
-                batch=batch.models(models),
+                statistics=held[0],
+                batch=held[1],
                 product=gradient.product_of(models) if wants[first] else None,
                 draw=noise.uniform(),
                 dropout=lambda chosen: dropout.of(chosen).uniform(),
+                gradient_at=lambda weights_MD: gradient_at(
+                    self.problem, weights_MD, *held, self.compiler
+                ),
             )
 
         before_MD = self.weights

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import torch
@@ -235,6 +235,43 @@ def gradients(
     )
     product_mD = parts[-1][3] if without < models else weights_MD[:0]
     return Gradients(losses_M, gradient_MD, after_MS, product_mD)
+
+
+def gradient_at(
+    problem: Problem,
+    weights_MD: Tensor,
+    statistics_MS: Tensor,
+    samples: Samples,
+    noise: Noise,
+    compiler: str = "none",
+) -> Tensor:
+    """Compute the gradients of batch losses alone, as at a second place in one step.
+
+    Args:
+        problem: network and loss.
+        weights_MD: parameters.
+        statistics_MS: statistics before the step; those after it are left out.
+        samples: batches of the models.
+        noise: random numbers for dropout.
+        compiler: mode of torch.compile; `none` computes call by call.
+
+    Returns:
+        The gradients, (M, D).
+    """
+    models = len(weights_MD)
+    if models == 1:  # no pass is of a single model: see decision 0003
+        weights_MD, statistics_MS = weights_MD.repeat(2, 1), statistics_MS.repeat(2, 1)
+        noise = replace(noise, seeds=[*noise.seeds] * 2)
+    several = gradients(
+        problem,
+        weights_MD,
+        statistics_MS,
+        samples,
+        noise,
+        without=len(weights_MD),
+        compiler=compiler,
+    )
+    return several.gradient[:models]
 
 
 def _one_pass(

@@ -106,6 +106,8 @@ class Step:
         draw: uniform numbers for the rule.
         dropout: from a slice of models to the uniform numbers of their dropout in this
             step's gradients, begun anew at each call.
+        gradient_at: from other weights, (M, D), to the gradients of this step's batch
+            loss there, with the same dropout; a batch norm's statistics stay.
     """
 
     epoch: int
@@ -118,6 +120,7 @@ class Step:
     product: Tensor | None
     draw: Draw
     dropout: Callable[[slice], Draw]
+    gradient_at: Callable[[Tensor], Tensor]
 
     def per_tensor(self, reduce: str, values_MD: Tensor) -> Tensor:
         """Reduce values over each parameter tensor, and spread the result over it.

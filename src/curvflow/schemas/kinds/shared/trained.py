@@ -112,8 +112,8 @@ OUTPUTS = (
     ),
     Variable(
         "num_gradients",
-        "work: epochs trained, a gradient over the training data each; products "
-        "with the Hessian and rows of a Fisher matrix are not counted",
+        "work: epochs trained, a gradient over the training data each, under sam two; "
+        "products with the Hessian and rows of a Fisher matrix are not counted",
         dtype="int64",
     ),
     Variable(
