@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from curvflow.schemas.kinds.shared.trained import RECORDED
+from curvflow.schemas.rules import Position
 from curvflow.tasks.networks.layers import MOMENTUM
 from curvflow.tasks.networks.problems import Problem, Samples
 from curvflow.tasks.training.batches import Batches
@@ -159,6 +160,7 @@ class Fit:
         # Batch sums add up to the loss over the data, batch means by their shares.
         is_sum = self.problem.loss == "sse"
         for batch in self.batches.epoch(self.step):
+            self.updates.begin_step(self._position())
             noise = self._noise("dropout")
             result = gradients(
                 self.problem,
@@ -210,10 +212,15 @@ class Fit:
         before_MD = self.weights
         self.weights = self.updates.step(gradient.gradient, before_MD, step_of)
         if self.step_norms is not None:
-            rates_M, _ = self.updates.rates(self.epoch - 1, self.last)
+            rates_M, _ = self.updates.rates(self._position())
             self.step_norms.add(self.weights - before_MD, rates_M)
         self.statistics = gradient.statistics
         self.step += 1
+
+    def _position(self, step: int | None = None) -> Position:
+        """Return the position of a step of the epoch; by default of the next one."""
+        step = self.step if step is None else step
+        return Position(max(0, self.epoch - 1), self.last, step, self.batches.steps)
 
     def _noise(self, purpose: str) -> Noise:
         taken = (self.epoch - 1) * self.batches.steps + self.step
@@ -253,7 +260,7 @@ class Fit:
         return self.curves.measure(
             result_MW,
             update_MD=self.weights - self._before_MD,
-            rates=self.updates.rates(max(0, self.epoch - 1), self.last),
+            rates=self.updates.rates(self._position(max(0, self.step - 1))),
             step_norm_M=None if self.step_norms is None else self.step_norms.mean(),
         )
 

@@ -76,7 +76,7 @@ OUTPUTS = (
         "Euclidean norm of the change over the last epoch; 0 at epoch 0",
         "parameter",
     ),
-    _curve("lr", "learning rate of the epoch that ends here"),
+    _curve("lr", "learning rate of the last step of the epoch that ends here"),
     Variable(
         "chosen_momentum",
         "momentum of the epoch that ends here, of rules that choose it",
