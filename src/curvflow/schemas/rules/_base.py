@@ -302,6 +302,12 @@ class Rule(Params):
     schedule: Schedule | None = Field(
         None, description="how the learning rate changes; null keeps it"
     )
+    clip_norm: Annotated[float | None, Neutral(None)] = Field(
+        None,
+        gt=0,
+        description="largest Euclidean norm of a gradient, to which longer ones are "
+        "shortened; null takes all as they are",
+    )
 
     @property
     def module(self) -> str:
@@ -376,4 +382,4 @@ class Rule(Params):
 
 
 # Fields that training itself reads; `step` never sees them.
-OF_TRAINING = ("init", "schedule")
+OF_TRAINING = ("init", "schedule", "clip_norm")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -58,6 +59,7 @@ class _Group:
         self.hyper = self.scaled_hyper = Hyper(self.rules, weights_MD)
         self.has_schedule = any(rule.schedule for rule in self.rules)
         self.by_step = any(r.schedule and r.schedule.by_step for r in self.rules)
+        self.clip_M1 = _clips(self.rules, weights_MD)
         self.problem = problem
         self.state: RuleState = self.init(weights_MD)
 
@@ -72,9 +74,21 @@ class _Group:
             scale_M = _scales(self.rules, at).to(self.hyper.like)
             self.scaled_hyper = self.hyper.scaled(scale_M.unsqueeze(1))
 
+    def clipped(self, gradient_MD: Tensor) -> Tensor:
+        """Shorten gradients that are too long; also those at a rule's other weights."""
+        # Pascanu, Mikolov and Bengio (2013), arXiv:1211.5063, Algorithm 1, with 1e-6
+        # beside the norm as in torch's clip_grad_norm_.
+        if self.clip_M1 is None:
+            return gradient_MD
+        norm_M1 = torch.linalg.vector_norm(gradient_MD, dim=1, keepdim=True)
+        return gradient_MD * (self.clip_M1 / (norm_M1 + 1e-6)).clamp(max=1.0)
+
     def step(self, gradient_MD: Tensor, weights_MD: Tensor, step: Step) -> Tensor:
+        if self.clip_M1 is not None:
+            gradient_at = step.gradient_at
+            step = replace(step, gradient_at=lambda w: self.clipped(gradient_at(w)))
         new, self.state = self.functions.step(
-            gradient_MD[self.models],
+            self.clipped(gradient_MD[self.models]),
             self.state,
             weights_MD[self.models],
             self.scaled_hyper,
@@ -170,6 +184,14 @@ def _scales(rules: Sequence[Rule], at: Position) -> Tensor:
     """Return the schedules' factors of the rates, (M,), float64 on the CPU."""
     scales = [rule.schedule.scale(at) if rule.schedule else 1.0 for rule in rules]
     return torch.tensor(scales, dtype=torch.float64)
+
+
+def _clips(rules: Sequence[Rule], like: Tensor) -> Tensor | None:
+    """Return the largest norms of gradients, (M, 1); None if no rule has one."""
+    clips = [rule.clip_norm for rule in rules]
+    if all(clip is None for clip in clips):
+        return None
+    return like.new_tensor([[torch.inf if c is None else c] for c in clips])
 
 
 def _index(numbers: Sequence[int], device: torch.device) -> Any:
