@@ -65,7 +65,8 @@ def member_bytes(member: Member) -> int:
 
     # Weights, gradient, two moments, and the temporaries of an update.
     weights = 10 * item * network.num_parameters
-    activations = max(4 * in_one_pass(batch), 2 * in_one_pass(evaluated))
+    together = -(-batch // params.accumulation)
+    activations = max(4 * in_one_pass(together), 2 * in_one_pass(evaluated))
     # With a validation set, a full batch is gathered for each member.
     is_copied = params.validation_fraction and batch == count
     copied = item * data["inputs"].size if is_copied else 0
@@ -190,6 +191,7 @@ def _fit(members: Sequence[Member], machine: Machine) -> Fit:
         _early_stopping(params, weights_MW, updates.vectors(weights_MD), scales),
         StepNorms(weights_MD) if params.record_step_norms else None,
         machine.compiler,
+        params.accumulation,
     )
 
 

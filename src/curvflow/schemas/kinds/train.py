@@ -48,6 +48,13 @@ class TrainParams(Params):
         description="samples per step; the last batch of an epoch may be smaller and "
         "counts as a whole step; null takes all samples at once",
     )
+    accumulation: Annotated[int, Neutral(1)] = Field(
+        1,
+        ge=1,
+        description="parts of a batch whose gradients are computed one after another "
+        "and averaged over all samples before the step; less memory, and a batch norm "
+        "normalises part by part",
+    )
     drop_last: bool = Field(
         False, description="leave out the last batch of an epoch if it is smaller"
     )
@@ -106,6 +113,17 @@ class TrainParams(Params):
                 "which is told the validation loss, got 0"
             )
         return self
+
+    @field_validator("accumulation")
+    @classmethod
+    def _has_samples_in_each_part(cls, parts: int, known: ValidationInfo) -> int:
+        batch_size = known.data.get("batch_size")
+        if batch_size is not None and parts > batch_size:
+            raise ValueError(
+                f"expected at most the {batch_size} samples of a batch, got {parts}. "
+                "Lower it, or raise batch_size."
+            )
+        return parts
 
     @field_validator("epochs")
     @classmethod
@@ -224,6 +242,7 @@ stages:
 """,
     page="study.md#stages",
     units={
+        "accumulation": "part",
         "checkpoints.every": "epoch",
         "until.train_loss": "loss",
     },

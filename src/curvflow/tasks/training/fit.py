@@ -49,6 +49,7 @@ class Fit:
             models to the end.
         step_norms: mean lengths of steps; None if they are not recorded.
         compiler: mode of torch.compile; `none` computes call by call.
+        accumulation: parts of a batch whose gradients are computed one after another.
         epoch: the current epoch; 0 has no steps.
         step: batches of this epoch already used.
     """
@@ -66,6 +67,7 @@ class Fit:
     early_stopping: EarlyStopping | None = None
     step_norms: StepNorms | None = None
     compiler: str = "none"
+    accumulation: int = 1
     epoch: int = 0
     step: int = 0
 
@@ -170,6 +172,7 @@ class Fit:
                 noise,
                 without=without,
                 compiler=self.compiler,
+                accumulation=self.accumulation,
             )
             share = 1 if is_sum else batch.count / self.batches.used
             self._total_M = self._total_M + share * result.losses
@@ -205,7 +208,7 @@ class Fit:
                 draw=noise.uniform(),
                 dropout=lambda chosen: dropout.of(chosen).uniform(),
                 gradient_at=lambda weights_MD: gradient_at(
-                    self.problem, weights_MD, *held, self.compiler
+                    self.problem, weights_MD, *held, self.compiler, self.accumulation
                 ),
             )
 
