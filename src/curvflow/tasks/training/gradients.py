@@ -195,7 +195,7 @@ class Part:
     @property
     def share(self) -> float:
         """The share of the batch."""
-        return (self.rows.stop - self.rows.start) / self.count
+        return len(range(self.count)[self.rows]) / self.count
 
     def draw(self, uniform: Uniform) -> Callable[[tuple[int, ...]], Tensor]:
         """Return a source of this part's numbers among those of the whole batch.

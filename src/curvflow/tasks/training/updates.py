@@ -81,7 +81,8 @@ class _Group:
         if self.clip_M1 is None:
             return gradient_MD
         norm_M1 = torch.linalg.vector_norm(gradient_MD, dim=1, keepdim=True)
-        return gradient_MD * (self.clip_M1 / (norm_M1 + 1e-6)).clamp(max=1.0)
+        share_M1 = torch.clamp(self.clip_M1 / (norm_M1 + 1e-6), max=1.0)
+        return gradient_MD * share_M1
 
     def step(self, gradient_MD: Tensor, weights_MD: Tensor, step: Step) -> Tensor:
         if self.clip_M1 is not None:
