@@ -33,7 +33,8 @@ SETTINGS = [
 EXACT = {"rtol": 1e-12, "atol": 1e-13}
 SIZE = pose(parse_model(RELU_NET), "auto", blobs()).network.num_parameters
 OUTSIDE = {
-    *("gadam", "gadam_auto", "gadamx", "lookahead", "swa", "torch_optimizer"),
+    *("ema", "gadam", "gadam_auto", "gadamx", "lookahead", "swa"),
+    "torch_optimizer",
     *("spectral_sgd", "spectral_swa"),  # whose rate is told of the rule itself alone
 }
 INNERS = {

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from tests.tasks.rules.checks import rule
 
 SGD = {"rule": "sgd", "lr": 0.1}
-around = pytest.mark.parametrize("outer", ["lookahead", "sam"])
+around = pytest.mark.parametrize("outer", ["ema", "lookahead", "sam"])
 
 
 @around
@@ -16,9 +16,10 @@ around = pytest.mark.parametrize("outer", ["lookahead", "sam"])
         ({**SGD, "schedule": {"kind": "cosine"}}, "schedule .* Move it to "),
         ({**SGD, "init": {"normal": 1.0}}, "init cannot be combined with inner"),
         ({"rule": "lookahead", "inner": SGD}, "tag 'lookahead'"),
+        ({"rule": "ema", "inner": SGD}, "tag 'ema'"),
         ({"rule": "swa", "lr": 0.1, "start": 1}, "tag 'swa'"),
     ],
-    ids=["schedule", "init", "lookahead", "swa"],
+    ids=["schedule", "init", "lookahead", "ema", "swa"],
 )
 def test_what_cannot_be_within_is_refused(outer, inner, reason):
     with pytest.raises(ValidationError, match=reason):

@@ -72,9 +72,9 @@ class Sam(Around):
 
 
 if TYPE_CHECKING:
-    InnerOfLookahead = Rule
+    InnerOrSam = Rule
 else:
-    InnerOfLookahead = Annotated[_ANY | Sam, Field(discriminator="rule")]
+    InnerOrSam = Annotated[_ANY | Sam, Field(discriminator="rule")]
 
 
 class Lookahead(Around):
@@ -83,16 +83,45 @@ class Lookahead(Around):
     not_inside: ClassVar[bool] = True
 
     rule: Literal["lookahead"] = "lookahead"
-    inner: InnerOfLookahead = Field(description="the rule that steps between two moves")
+    inner: InnerOrSam = Field(description="the rule that steps between two moves")
     k: int = Field(5, ge=1, description="steps between two moves of the slow weights")
     alpha: float = Field(
         0.5, gt=0, le=1, description="share of the way to the fast weights"
     )
 
 
-RULES = (Lookahead, Sam)
+class Ema(Around):
+    """Steps of another rule, whose result is a fading mean of its weights."""
+
+    not_inside: ClassVar[bool] = True
+
+    rule: Literal["ema"] = "ema"
+    inner: InnerOrSam = Field(description="the rule that steps")
+    decay: float = Field(0.999, ge=0, lt=1, description="decay of the mean, by step")
+
+
+RULES = (Ema, Lookahead, Sam)
 
 EXPLANATIONS = (
+    Section(
+        group="Averages of weights",
+        summary="lets the mean of another rule's weights fade",
+        text="""\
+w ← the step of the rule `inner`; after each, e ← d e + (1 − d) w, with d = `decay` and
+e = w after the first. The result is e. `inner`, `init`, `schedule` and presets are as
+under [`lookahead`](#lookahead), and `inner` may be [`sam`](#sam).
+""",
+        source="""\
+Polyak and Juditsky (1992), doi:10.1137/0330046, for averages; the form is that of
+`get_ema_multi_avg_fn` of `torch.optim.swa_utils`, PyTorch 2.
+""",
+        example="""\
+axes:
+  rule:
+    ema: {rule: ema, inner: {rule: adamw, lr: 0.003}, decay: 0.99}
+    long: {rule: ema, inner: {rule: sgd, lr: 0.1, momentum: 0.9}}
+""",
+    ),
     Section(
         group="Averages of weights",
         summary="lets slow weights follow those of another rule",

@@ -69,6 +69,55 @@ def slow_weights(weights_MD: Tensor, state: State, hyper: Hyper) -> Tensor:
     return state.slow
 
 
+class Fading(NamedTuple):
+    """State of a fading mean.
+
+    Attributes:
+        inner: state of the rule that steps.
+        mean: of its weights, (M, D).
+    """
+
+    inner: Any
+    mean: Tensor
+
+
+def ema_init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> Fading:
+    """Return the inner rule's state and the weights before the first step."""
+    return Fading(inner_init(weights_MD, hyper, problem), weights_MD)
+
+
+def ema_step(
+    gradient_MD: Tensor, state: Fading, weights_MD: Tensor, hyper: Hyper, context: Step
+) -> tuple[Tensor, Fading]:
+    """Take one step of the inner rule, then e <- decay e + (1 - decay) w.
+
+    Args:
+        gradient_MD: gradients of the loss.
+        state: inner state and mean e.
+        weights_MD: weights w.
+        hyper: decay, (M, 1), and those of the inner rule.
+        context: after the first step e is w.
+
+    Returns:
+        The new weights and state.
+
+    Reference:
+        torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn.
+    """
+    new_MD, inner = functions_of(hyper.rule.inner).step(
+        gradient_MD, state.inner, weights_MD, hyper.within("inner"), context
+    )
+    mean_MD = (
+        torch.lerp(new_MD, state.mean, hyper["decay"]) if context.count else new_MD
+    )
+    return new_MD, Fading(inner, mean_MD)
+
+
+def fading_mean(weights_MD: Tensor, state: Fading, hyper: Hyper) -> Tensor:
+    """Return the mean, which is the result."""
+    return state.mean
+
+
 def sam_step(
     gradient_MD: Tensor, state: Any, weights_MD: Tensor, hyper: Hyper, context: Step
 ) -> tuple[Tensor, Any]:
@@ -107,6 +156,7 @@ def _ascent(gradient_MD: Tensor, weights_MD: Tensor, hyper: Hyper) -> Tensor:
 
 
 RULES = {
+    "ema": Functions(init=ema_init, step=ema_step, evaluated=fading_mean),
     "lookahead": Functions(
         init=lookahead_init, step=lookahead_step, evaluated=slow_weights
     ),
