@@ -27,7 +27,7 @@ from curvflow.tasks.networks.problems import (
 )
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes
-from curvflow.tasks.training.batches import Batches, split_validation
+from curvflow.tasks.training.batches import Batches, LabelNoise, split_validation
 from curvflow.tasks.training.cache_blocks import CPU_PASS_BYTES
 from curvflow.tasks.training.curves import EVALUATION_ROWS, Curves, Evaluation
 from curvflow.tasks.training.fit import Fit
@@ -67,8 +67,9 @@ def member_bytes(member: Member) -> int:
     weights = 10 * item * network.num_parameters
     together = -(-batch // params.accumulation)
     activations = max(4 * in_one_pass(together), 2 * in_one_pass(evaluated))
-    # With a validation set, a full batch is gathered for each member.
-    is_copied = params.validation_fraction and batch == count
+    # With a validation set or noise, a full batch is gathered for each member.
+    is_own = params.validation_fraction or params.label_noise
+    is_copied = is_own and batch == count
     copied = item * data["inputs"].size if is_copied else 0
     copies = 4 if params.keep_preconditioner else 2
     kept = copies * 8 * len(kept_epochs(params)) * network.num_parameters
@@ -192,7 +193,19 @@ def _fit(members: Sequence[Member], machine: Machine) -> Fit:
         StepNorms(weights_MD) if params.record_step_norms else None,
         machine.compiler,
         params.accumulation,
+        _label_noise(params, problem),
     )
+
+
+def _label_noise(params: TrainParams, problem: Problem) -> LabelNoise | None:
+    if not params.label_noise:
+        return None
+    if problem.loss != "cross_entropy":
+        raise InputError(
+            "label_noise: expected labels, got values. Remove it, or take data with "
+            "labels."
+        )
+    return LabelNoise(params.label_noise, json.loads(problem.text)["num_outputs"])
 
 
 def _scales(params: TrainParams, weights_MD: Tensor) -> Tensor | None:

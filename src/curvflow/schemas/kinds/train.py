@@ -58,6 +58,13 @@ class TrainParams(Params):
     drop_last: bool = Field(
         False, description="leave out the last batch of an epoch if it is smaller"
     )
+    label_noise: Annotated[float, Neutral(0.0)] = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="share of training labels replaced by another class, drawn anew "
+        "in each epoch; curves are those of the true labels",
+    )
     validation_fraction: float = Field(
         0.0,
         ge=0,

@@ -12,7 +12,7 @@ from curvflow.schemas.kinds.shared.trained import RECORDED
 from curvflow.schemas.rules import Position
 from curvflow.tasks.networks.layers import MOMENTUM
 from curvflow.tasks.networks.problems import Problem, Samples
-from curvflow.tasks.training.batches import Batches
+from curvflow.tasks.training.batches import Batches, LabelNoise
 from curvflow.tasks.training.curves import Curves
 from curvflow.tasks.training.gradients import Gradients, Noise, gradient_at, gradients
 from curvflow.tasks.training.state import Checkpoints, Stateful
@@ -50,6 +50,7 @@ class Fit:
         step_norms: mean lengths of steps; None if they are not recorded.
         compiler: mode of torch.compile; `none` computes call by call.
         accumulation: parts of a batch whose gradients are computed one after another.
+        label_noise: replaces labels of training; None for none.
         epoch: the current epoch; 0 has no steps.
         step: batches of this epoch already used.
     """
@@ -68,6 +69,7 @@ class Fit:
     step_norms: StepNorms | None = None
     compiler: str = "none"
     accumulation: int = 1
+    label_noise: LabelNoise | None = None
     epoch: int = 0
     step: int = 0
 
@@ -163,6 +165,8 @@ class Fit:
         is_sum = self.problem.loss == "sse"
         for batch in self.batches.epoch(self.step):
             self.updates.begin_step(self._position())
+            if self.label_noise is not None:
+                batch = self.label_noise.applied(batch, self._noise("labels"))
             noise = self._noise("dropout")
             result = gradients(
                 self.problem,
