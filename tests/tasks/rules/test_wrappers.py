@@ -1,9 +1,15 @@
 """Rules around another rule: what they share."""
 
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
 import pytest
+import torch
 from pydantic import ValidationError
 
-from tests.tasks.rules.checks import rule
+from tests.tasks.rules.checks import gradient, rule, started, trained
 
 SGD = {"rule": "sgd", "lr": 0.1}
 around = pytest.mark.parametrize("outer", ["ema", "lookahead", "sam"])
@@ -39,3 +45,23 @@ def test_rate_and_needs_are_those_of_the_rule_within(outer):
     assert spec.product_from() == 0
     assert spec.is_extendable
     assert not rule(rule=outer, inner=inner, schedule={"kind": "cosine"}).is_extendable
+
+
+def test_the_rule_of_two_gradients_of_the_documentation_does_what_it_says(monkeypatch):
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "own-rule.md"
+    for code in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
+        path = code.splitlines()[0].removeprefix("# src/").removesuffix(".py")
+        if path.endswith("extragradient"):
+            module = ModuleType(path.replace("/", "."))
+            monkeypatch.setitem(sys.modules, module.__name__, module)
+            exec(compile(code, path, "exec"), vars(module))
+    specification = sys.modules["curvflow.schemas.rules.extragradient"].RULE
+    specification.model_rebuild()
+    rates, start = (0.05, 0.1), started(2)
+    course, _ = trained([specification(lr=lr) for lr in rates], start)
+    assert specification(lr=0.1).gradients_per_step == 2
+    for row, lr in enumerate(rates):
+        w = start[row]
+        for count, weights in enumerate(course):
+            w = w - lr * gradient(w - lr * gradient(w, count), count)
+            torch.testing.assert_close(weights[row], w, rtol=1e-12, atol=1e-13)

@@ -34,7 +34,7 @@ class Position(NamedTuple):
 class Scheduled(Params):
     """Base of the schedules: they change by epoch or by step, after a warm-up.
 
-    Reference: Goyal et al. (2017), arXiv:1706.02677, section 2.2, for the warm-up.
+    Reference: Goyal et al. (2017), arXiv:1706.02677, for the gradual warm-up.
     """
 
     per: Annotated[Literal["epoch", "step"], Neutral("epoch")] = Field(
@@ -131,7 +131,7 @@ class Over(Scheduled):
         if self.epochs is not None and self.warmup_epochs >= self.epochs:
             raise ValueError(
                 f"expected warmup_epochs below the {self.epochs} epochs, got "
-                f"{self.warmup_epochs}"
+                f"{self.warmup_epochs}. Lower it"
             )
         return self
 
@@ -192,9 +192,8 @@ class Linear(Over):
 class OneCycle(Over):
     """The rate rises from `first` to 1 and falls to `final`, within the training.
 
-    Reference: Smith and Topin (2019), arXiv:1708.07120, section 3, which is in three
-    phases and linear; the defaults and where phases end are those of torch's
-    `OneCycleLR`.
+    Reference: Smith and Topin (2019), arXiv:1708.07120, in three phases and linear;
+    the defaults and where phases end are those of torch's `OneCycleLR`.
     """
 
     kind: Literal["one_cycle"] = "one_cycle"
@@ -229,7 +228,7 @@ class OneCycle(Over):
     def _has_room(self) -> Self:
         if self.three_phase and self.peak >= 0.5:
             raise ValueError(
-                f"expected peak below 0.5 with three_phase, got {self.peak:g}"
+                f"expected peak below 0.5 with three_phase, got {self.peak:g}. Lower it"
             )
         for name in ("warmup_epochs", "warmup_steps"):
             if getattr(self, name):
@@ -243,7 +242,7 @@ class OneCycle(Over):
 class Cyclic(Scheduled):
     """The rate rises from `low` to 1 and falls to it, over and over.
 
-    Reference: Smith (2017), arXiv:1506.01186, section 3.1, triangular and triangular2.
+    Reference: Smith (2017), arXiv:1506.01186, triangular and triangular2.
     """
 
     kind: Literal["cyclic"] = "cyclic"

@@ -152,14 +152,16 @@ w ← the step of the rule `inner` from w, by the gradient at w + ε instead of 
 ε = ρ g / |g| and ρ = `rho`. With `adaptive`, ε = ρ T² g / |T g|, where T multiplies
 each entry by |w| + `eta`: distances are then relative to the weights, and the same
 for networks that differ only in the scale of their layers; a larger ρ fits, 0.5 in
-the source. T covers all parameters, biases too. Where g is 0, so is ε.
+the source. T covers all parameters, biases too, which the authors' code leaves as they
+are. Where g is 0, so is ε.
 
 Both gradients are of the same batch with the same dropout. A batch norm normalises by
 the batch in both, and its running statistics move once, at w. A step is that of two
 gradients, and `num_gradients` counts both. Decay, H w and the curvature that `inner`
-may look at are those at w. `inner` is any rule but `torch_optimizer`, `sam` itself,
-and those whose result is not the weights they step from; `init`, `schedule` and
-presets as under [`lookahead`](#lookahead), within which `sam` may stand.
+may look at are those at w. `inner` is any rule but `torch_optimizer`, `spectral_sgd`,
+which chooses its rate, `sam` itself, and those whose result is not the weights they
+step from; `init`, `schedule` and presets as under [`lookahead`](#lookahead), within
+which `sam` may stand.
 """,
         source="""\
 Foret, Kleiner, Mobahi and Neyshabur (2021), arXiv:2010.01412, eq. 2 with p = 2; Kwon,
