@@ -164,7 +164,7 @@ def _network(
 def _model_problems(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
     """Yield mismatches between the data and a stage's model or loss."""
     model, loss = params.model, getattr(params, "loss", "auto")
-    if data.samples.targets == "values" and getattr(params, "label_noise", 0):
+    if data.samples.targets == "values" and getattr(params, "label_noise", None):
         message = f"expected labels for label_noise, got the values of {data.name}"
         yield ("label_noise",), message, "Remove it, or take data with labels."
     if loss == "auto" and model.fits_values and input_form(model) != "image":

@@ -134,10 +134,10 @@ EXPLANATIONS = (
         text="""\
 w ← (1 − η λ) w − η a O for each matrix of weights, with λ = `weight_decay`. b ← μ b +
 (1 − μ) g is the mean gradient, μ being `momentum`, and with `nesterov` μ b + (1 − μ) g
-stands for it once more. O is b with its singular values moved close to 1, between
-about 0.7 and 1.2: `ns_steps` times X ← 3.4445 X − 4.775 XX'X + 2.0315 XX'XX'X from
-X = b / |b|, |b| being at least `eps`, in the precision of the training, where other
-implementations take 16 bits. a is the factor of `adjust_lr`.
+stands for it once more. O is b with its singular values moved close to 1, the smaller
+the less: `ns_steps` times X ← 3.4445 X − 4.775 XX'X + 2.0315 XX'XX'X from X = b / |b|,
+|b| being at least `eps`, in the precision of the training, where other implementations
+take 16 bits. a is the factor of `adjust_lr`.
 
 A tensor of more than two axes, as of a convolution, is a matrix of a row for each
 output. All others, biases and norms, are stepped by `adamw`, with all its
