@@ -263,7 +263,7 @@ def test_verdicts_are_taken_where_they_are_reported_and_nowhere_else(tmp_path):
         "judged": ("llc_mean", "verdict"),
         "axis": ("llc_mean", "verdict", "nbeta", "localization"),
         "sure": ("init_loss",),
-        "drawn": ("llc_mean", "verdict"),
+        "drawn": ("llc_mean", "verdict", "localization"),
         "joined": ("llc_mean",),
         "values": ("rank", "eigenvalues", "converged"),
         "bounds": ("rank", "residuals"),

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from matplotlib.axes import Axes
 
-from curvflow.schemas.nodes import Label
-from curvflow.schemas.words import counted
+from curvflow.schemas.kinds.shared.figures import HOLD
+from curvflow.schemas.nodes import Label, NodeData
+from curvflow.schemas.words import counted, span_text
 from curvflow.tasks.statistics.label_groups import ValueGroup
 from curvflow.tasks.statistics.measurements import Measurement, is_unconverged
 
@@ -148,6 +149,36 @@ def unconverged_sentences(measurements: Iterable[Measurement]) -> list[str]:
         return []
     share = f"{total} of {counted(len(doubts), 'node')}"
     return [f"Not converged, drawn all the same: {share}."]
+
+
+def hold_sentences(measurements: Iterable[Measurement]) -> list[str]:
+    """Return a sentence for each stage on the localization of its estimates.
+
+    Coefficients at different localizations are of different posteriors, so that their
+    differences may be those of the localization.
+
+    Args:
+        measurements: the drawn variables.
+
+    Returns:
+        Such as `Localization 5.6 to 17.7 in 9 estimates.`; none without estimates that
+        have one.
+    """
+    stages: dict[str, dict[int, NodeData]] = {}
+    for measurement in measurements:
+        if measurement.variable.judged_by:
+            nodes = {id(n): n for n in measurement.ok if HOLD[0] in n}
+            stages.setdefault(measurement.stage, {}).update(nodes)
+    texts = {
+        stage: span_text([float(node[HOLD[0]]) for node in nodes.values()])
+        for stage, nodes in stages.items()
+        if nodes
+    }
+    names = len(texts) > 1
+    return [
+        f"Localization{f' of {stage}' if names else ''} {text}."
+        for stage, text in texts.items()
+    ]
 
 
 def draw_no_values(axes: Axes) -> None:

@@ -120,6 +120,7 @@ def _caption(
         note for groups in grid for note in captions.left_out_sentences(groups)
     )
     notes.update(dict.fromkeys(captions.unconverged_sentences(panels)))
+    notes.update(dict.fromkeys(captions.hold_sentences(panels)))
     hidden = int((numbers["mean"] <= 0).sum()) if params.log_y else 0
     notes.update(dict.fromkeys(captions.off_scale_sentences(hidden, "mean")))
     if params.log_y and (numbers["low"][numbers["mean"] > 0] <= 0).any():

@@ -163,7 +163,7 @@ def _caption(
         notes.append(f"{text}; {whole} without any value." if whole else f"{text}.")
     if total := int(numbers["nonfinite"].sum()):
         notes.append(f"Not finite, left out: {counted(total, 'value')}.")
-    notes += captions.unconverged_sentences([z])
+    notes += [*captions.unconverged_sentences([z]), *captions.hold_sentences([z])]
     if params.log_z:
         hidden = int((numbers["mean"] <= 0).sum())
         notes += captions.off_scale_sentences(hidden, "mean")

@@ -128,6 +128,7 @@ def _caption(
         text += f"; band: {captions.SPREADS[params.band]}"
     hidden = int((np.isfinite(numbers["mean"]) & ~shown).sum())
     notes = [*captions.left_out_sentences(groups), *captions.unconverged_sentences([y])]
+    notes += captions.hold_sentences([y])
     notes += captions.off_scale_sentences(hidden, "point")
     if params.log_y and (numbers["low"][shown] <= 0).any():
         notes.append("Where the band reaches 0 it runs off the axis.")

@@ -158,7 +158,8 @@ def _caption(
     for name, word in (("nonpositive", "At or below 0"), ("nonfinite", "Not finite")):
         if total := sum(getattr(fitted.series, name) for fitted in laws):
             notes.append(f"{word}, left out: {counted(total, 'point')}.")
-    notes += captions.unconverged_sentences([y] if x is None else [x, y])
+    drawn = [y] if x is None else [x, y]
+    notes += captions.unconverged_sentences(drawn) + captions.hold_sentences(drawn)
     return " ".join(notes)
 
 

@@ -154,9 +154,8 @@ def _caption(
     notes += trend_sentences(trend, int(shown.sum()), params)
     hidden = int((np.isfinite(numbers["x"] + numbers["y"]) & ~shown).sum())
     notes += captions.left_out_sentences(colours)
-    notes += captions.unconverged_sentences(
-        axis for series in all_series for axis in (series.x, series.y)
-    )
+    drawn = [axis for series in all_series for axis in (series.x, series.y)]
+    notes += captions.unconverged_sentences(drawn) + captions.hold_sentences(drawn)
     notes += captions.off_scale_sentences(hidden, "point")
     if _has_bars_off_axis(numbers, shown, params):
         notes.append("Bars that reach 0 run off the axis.")

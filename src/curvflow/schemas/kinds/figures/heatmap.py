@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from curvflow.schemas.checks.name_checks import not_single
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Taken, Variable
-from curvflow.schemas.kinds.shared.figures import PICTURES, FigureParams
+from curvflow.schemas.kinds.shared.figures import HOLD, PICTURES, FigureParams
 from curvflow.schemas.nodes import Figure, Numbers
 
 CELL = ("panel", "y", "x")
@@ -63,6 +63,7 @@ KIND = Kind(
     selects=("z",),
     check_names=_check_names,
     judges=True,
+    settings=HOLD,
     vectorised=False,
 )
 

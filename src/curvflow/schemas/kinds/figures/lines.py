@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from curvflow.schemas.checks.name_checks import not_single
 from curvflow.schemas.explanations import REPEATED, Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Taken, Variable
-from curvflow.schemas.kinds.shared.figures import PICTURES, UNITS, FigureParams
+from curvflow.schemas.kinds.shared.figures import HOLD, PICTURES, UNITS, FigureParams
 from curvflow.schemas.nodes import Figure, Numbers
 
 Band = Literal["ci95", "sem", "sd", "range", "none"]
@@ -84,6 +84,7 @@ KIND = Kind(
     selects=("y",),
     check_names=_check_names,
     judges=True,
+    settings=HOLD,
     vectorised=False,
 )
 

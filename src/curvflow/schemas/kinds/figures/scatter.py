@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import REPEATED, Explanation
 from curvflow.schemas.kind import STAGE, Input, Kind, Variable
-from curvflow.schemas.kinds.shared.figures import PICTURES, FigureParams
+from curvflow.schemas.kinds.shared.figures import HOLD, PICTURES, FigureParams
 from curvflow.schemas.kinds.shared.tables import OneOrMoreNames
 from curvflow.schemas.nodes import Figure, Numbers
 
@@ -154,6 +154,7 @@ KIND = Kind(
     selects=("x", "y"),
     per_stage=("x", "y", "lower_is_better"),
     judges=True,
+    settings=HOLD,
     vectorised=False,
 )
 

@@ -12,6 +12,9 @@ from curvflow.schemas.params import Params
 
 UNITS = "as y"
 
+# What captions say of estimates that have a verdict: the strength of their hold.
+HOLD = ("localization",)
+
 
 class FigureParams(Params):
     """Axes that a figure averages over and sets side by side, and its size."""
