@@ -18,6 +18,11 @@ SPREADS = {
     "sd": "one standard deviation either side",
     "range": "least to greatest value",
 }
+TREATMENTS = {
+    "show": "drawn all the same",
+    "mark": "drawn hollow",
+    "exclude": "left out",
+}
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -130,11 +135,14 @@ def left_out_sentences(groups: Sequence[ValueGroup]) -> list[str]:
     return sentences
 
 
-def unconverged_sentences(measurements: Iterable[Measurement]) -> list[str]:
-    """Return a sentence on unconverged nodes, which means include.
+def unconverged_sentences(
+    measurements: Iterable[Measurement], how: str = "show"
+) -> list[str]:
+    """Return a sentence on unconverged nodes, which means include unless excluded.
 
     Args:
         measurements: the drawn variables.
+        how: `show`, `mark` or `exclude`, as figures take it.
 
     Returns:
         A sentence; none if all nodes are converged.
@@ -148,7 +156,7 @@ def unconverged_sentences(measurements: Iterable[Measurement]) -> list[str]:
     if not (total := sum(doubts.values())):
         return []
     share = f"{total} of {counted(len(doubts), 'node')}"
-    return [f"Not converged, drawn all the same: {share}."]
+    return [f"Not converged, {TREATMENTS[how]}: {share}."]
 
 
 def hold_sentences(measurements: Iterable[Measurement]) -> list[str]:
