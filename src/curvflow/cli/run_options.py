@@ -143,6 +143,13 @@ def _share(text: str) -> float:
     )
 
 
+PartialResults = Annotated[
+    bool,
+    typer.Option(
+        "--partial",
+        help="make tables and figures without the nodes that fail, which they count",
+    ),
+]
 NoRecordReads = Annotated[
     bool,
     typer.Option(

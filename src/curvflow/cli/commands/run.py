@@ -46,6 +46,7 @@ def command(
     cluster: options.ClusterFile = None,
     dashboard: options.Dashboard = False,
     observe: options.Observe = None,
+    partial: options.PartialResults = False,
     no_record_reads: options.NoRecordReads = False,
     revive: options.Revive = None,
     accept: options.Accept = None,
@@ -58,7 +59,7 @@ def command(
     """Compute the results of the study that the store lacks."""
     tile = {"device": device, "num_threads": threads, "compiler": compiler}
     place = {"workers": workers, "scheduler": scheduler, "dashboard": dashboard}
-    record = {"record_reads": not no_record_reads}
+    record = {"record_reads": not no_record_reads, "partial": partial}
     results = _compute(
         study,
         observe,
@@ -120,6 +121,11 @@ def _echo_results(study: Path, results: Results, as_json: bool) -> None:
     else:
         totals = {stage: len(results.view(stage).points) for stage in results}
         told = results.run, results.files, totals, results.revived, judged
-        echo(run_summary(study, *told))
+        partial = [
+            f"{stage}: {line}"
+            for stage in results
+            for line in results.made_without(stage)
+        ]
+        echo(run_summary(study, *told, partial))
     if results.run.failures:
         raise typer.Exit(1)

@@ -10,7 +10,7 @@ from curvflow.errors import CorruptPayloadError, RemovedPayloadError
 from curvflow.flows.report.basis import Basis, kind_of
 from curvflow.flows.report.grids import Grid, Read, grids
 from curvflow.flows.report.origins import Origins
-from curvflow.flows.results.convergence_counts import made_of
+from curvflow.flows.results.convergence_counts import made_of, made_without
 from curvflow.flows.results.node_results import View
 from curvflow.flows.results.outputs import view_records
 from curvflow.flows.results.run_facts import divergences
@@ -107,7 +107,10 @@ class Reader:
         store = self._basis.opened.store
         made = [
             f"{line[0].upper()}{line[1:]}."
-            for line in made_of(view, self._basis.views, store)
+            for line in (
+                *made_without(view),
+                *made_of(view, self._basis.views, store),
+            )
         ]
         chosen = [f"Chosen while computing: {choice}." for choice in view.chosen()]
         unseen = [f"{line[0].upper()}{line[1:]}." for line in view.blind_spots()]

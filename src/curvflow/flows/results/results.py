@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curvflow.errors import RemovedPayloadError, UnknownNameError, nearest
-from curvflow.flows.results.convergence_counts import made_of, verdicts
+from curvflow.flows.results.convergence_counts import made_of, made_without, verdicts
 from curvflow.flows.results.node_results import View, typed_label
 from curvflow.flows.results.outputs import columns_of, view_records
 from curvflow.schemas.kind import Variable
@@ -259,6 +259,20 @@ class Results(Mapping[str, "Dataset"]):
             UnknownNameError: there is no such stage.
         """
         return made_of(self.view(stage), self._views.values(), self._store)
+
+    def made_without(self, stage: str) -> list[str]:
+        """Word the failed nodes that tables or figures are made without.
+
+        Args:
+            stage: name of their stage.
+
+        Returns:
+            A line for each stage that they lack nodes of; none if they are complete.
+
+        Raises:
+            UnknownNameError: there is no such stage.
+        """
+        return made_without(self.view(stage))
 
     def __contains__(self, stage: object) -> bool:
         """Return whether the study has a stage, without reading it."""

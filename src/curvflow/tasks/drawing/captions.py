@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from matplotlib.axes import Axes
 
 from curvflow.schemas.kinds.shared.figures import HOLD
-from curvflow.schemas.nodes import Label, NodeData
-from curvflow.schemas.words import counted, span_text
+from curvflow.schemas.nodes import Label, Member, NodeData
+from curvflow.schemas.words import counted, node_label, span_text
 from curvflow.tasks.statistics.label_groups import ValueGroup
 from curvflow.tasks.statistics.measurements import Measurement, is_unconverged
 
@@ -23,6 +23,7 @@ TREATMENTS = {
     "mark": "drawn hollow",
     "exclude": "left out",
 }
+MOST_NAMES = 4  # of nodes that failed
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -187,6 +188,25 @@ def hold_sentences(measurements: Iterable[Measurement]) -> list[str]:
         f"Localization{f' of {stage}' if names else ''} {text}."
         for stage, text in texts.items()
     ]
+
+
+def with_absent(caption: str, member: Member) -> str:
+    """Return a caption that states what is drawn without: nodes that failed.
+
+    Args:
+        caption: of the results that are there.
+        member: the node that draws.
+
+    Returns:
+        The caption, with a sentence that counts and names them.
+    """
+    absent = member.all_absent
+    if not absent:
+        return caption
+    names = [node_label(node.stage, node.coords) for node in absent[:MOST_NAMES]]
+    more = len(absent) - len(names)
+    listed = ", ".join(names) + (f" and {more:,} more" if more else "")
+    return f"{caption} Failed, left out: {counted(len(absent), 'node')}, {listed}."
 
 
 def draw_no_values(axes: Axes) -> None:

@@ -72,7 +72,7 @@ def figure_bars(member: Member, machine: Machine) -> Outcome:
     )
     canvas.check_labels(len(grid[0]))
     numbers = _numbers(panels, grid, params.error)
-    caption = _caption(panels, whole, numbers, params)
+    caption = captions.with_absent(_caption(panels, whole, numbers, params), member)
     with canvas.default_style():
         figure = _new_figure(params, len(panels), len(grid[0]))
         for number, (measurement, groups) in enumerate(zip(panels, grid, strict=True)):

@@ -67,7 +67,7 @@ def figure_heatmap(member: Member, machine: Machine) -> Outcome:
     z = find_measurement("z", params.z, member.inputs["of"])
     numbers = _numbers(without_doubtful(z, params.unconverged), params)
     norm = _norm(numbers["mean"], params)
-    caption = _caption(z, numbers, params)
+    caption = captions.with_absent(_caption(z, numbers, params), member)
     with canvas.default_style():
         figure = _new_figure(numbers, params)
         for number, axes in enumerate(figure.axes):

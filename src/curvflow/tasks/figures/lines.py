@@ -66,7 +66,9 @@ def figure_lines(member: Member, machine: Machine) -> Outcome:
     }
     shown = _shown(numbers, params)
     limits = _limits(numbers, shown, params)
-    caption = _caption(y, whole, numbers, shown, limits, params)
+    caption = captions.with_absent(
+        _caption(y, whole, numbers, shown, limits, params), member
+    )
     with canvas.default_style():
         figure = canvas.new_figure(params.width or WIDTH, params.height or HEIGHT)
         axes = figure.add_subplot()

@@ -59,7 +59,7 @@ def figure_scaling(member: Member, machine: Machine) -> Outcome:
     laws = fit_laws(params, nodes)
     canvas.check_labels(len(laws))
     crossed = _crossings_inside(laws, params)
-    caption = _caption(x, y, laws, crossed, params)
+    caption = captions.with_absent(_caption(x, y, laws, crossed, params), member)
     with canvas.default_style():
         figure = canvas.new_figure(params.width or WIDTH, params.height or HEIGHT)
         axes = figure.add_subplot()

@@ -67,8 +67,11 @@ def figure_scatter(member: Member, machine: Machine) -> Outcome:
     shown = _shown(numbers, params)
     trend = trend_columns(numbers["x"][shown], numbers["y"][shown], params)
     limits = _limits(numbers, shown, params)
-    caption = _caption(
-        all_series, [*colours.values()], numbers, shown, limits, trend, params
+    caption = captions.with_absent(
+        _caption(
+            all_series, [*colours.values()], numbers, shown, limits, trend, params
+        ),
+        member,
     )
     with canvas.default_style():
         figure = canvas.new_figure(params.width or WIDTH, params.height or HEIGHT)
