@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import takewhile
 
-
 PACKAGE = __file__.removesuffix("errors.py")  # its folder
 
 

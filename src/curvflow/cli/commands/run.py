@@ -54,6 +54,7 @@ def command(
     verify: options.Verify = None,
     rerun: options.Rerun = None,
     reanalyse: options.Reanalyse = False,
+    log: options.LogPath = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute the results of the study that the store lacks."""
@@ -63,6 +64,7 @@ def command(
     results = _compute(
         study,
         observe,
+        log,
         store=store,
         profile=profile,
         overrides=overrides or (),
@@ -77,12 +79,14 @@ def command(
     _echo_results(study, results, as_json)
 
 
-def _compute(study: Path, observe: bool | None, **arguments: Any) -> Results:
-    """Run the study and show its progress."""
+def _compute(
+    study: Path, observe: bool | None, log: Path | None, **arguments: Any
+) -> Results:
+    """Run the study, show its progress, and keep its log."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.cli.text.progress import watch
 
-    with _report_interruption(), watch() as observer:
+    with _report_interruption(), watch(log) as observer:
         return _run_function(observe)(study, observer=observer, **arguments)
 
 
