@@ -1,11 +1,15 @@
 """Progress as lines: in logs of batch systems, and in files."""
 
+import errno
+import os
 import re
+from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
-from curvflow.cli.text.progress_lines import EVERY, LogFile, ProgressLines
+from curvflow.cli.text.progress_lines import EVERY, LogFile, ProgressLines, logged
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.run.run import run_study
 from curvflow.schemas.options import RunOptions
@@ -148,3 +152,19 @@ def test_a_log_that_cannot_be_written_is_refused(curvflow, tmp_path):
     said = curvflow("run", study, "--log", tmp_path)
     assert said.code == 2
     assert "--log: expected a file that can be written" in " ".join(said.err.split())
+
+
+def test_a_full_disk_ends_the_log_and_not_the_run(tmp_path, monkeypatch):
+    said = []
+    observer = SimpleNamespace(warn=said.append)
+    path = tmp_path / "one.log"
+    with logged(observer, path) as both:
+        log = both._observers[1]
+        log.tell("first")
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        monkeypatch.setattr(Path, "open", mock.Mock(side_effect=full))
+        log.tell("second")
+        log.tell("third")
+        monkeypatch.undo()
+    assert [line[26:] for line in path.read_text().splitlines()] == ["first"]
+    assert said == [f"{path}: the log ends here: No space left on device"]

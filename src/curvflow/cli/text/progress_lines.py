@@ -184,17 +184,34 @@ def logged(observer: Observer, path: Path | None) -> Iterator[Observer]:
     if path is None:
         yield observer
         return
+    log = _Log(path, observer)
     try:
-        file = path.open("a", encoding="utf-8", buffering=1)
+        log.append("")
     except OSError as error:
         raise RequestError(
             f"--log: expected a file that can be written, got {path}: "
             f"{error.strerror}. Name another."
         ) from None
+    yield Both(observer, LogFile(log.say))
 
-    def say(message: str) -> None:
+
+class _Log:
+    """A file to which lines are appended as long as that can be done."""
+
+    def __init__(self, path: Path, observer: Observer) -> None:
+        self._path, self._observer, self._is_over = path, observer, False
+
+    def append(self, text: str) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(text)
+
+    def say(self, message: str) -> None:
+        """Append a line; a disk that is full ends the log and no run."""
+        if self._is_over:
+            return
         now = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-        file.write(f"{now} {printable(message)}\n")
-
-    with file:
-        yield Both(observer, LogFile(say))
+        try:
+            self.append(f"{now} {printable(message)}\n")
+        except OSError as error:
+            self._is_over = True
+            self._observer.warn(f"{self._path}: the log ends here: {error.strerror}")
