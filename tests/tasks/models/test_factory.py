@@ -132,22 +132,18 @@ def test_weights_stored_without_buffers_have_the_modules_own():
 @pytest.mark.parametrize(
     ("name", "kwargs", "message"),
     [
-        ("make_batch_norm", {}, "got BatchNorm1d at '1'. Remove it, or return"),
         (
-            "make_dropout",
-            {},
-            "equal outputs for equal inputs, got Dropout at '1'. Remove it, or return",
+            "make_batch_norm",
+            {"track_running_stats": False},
+            "got BatchNorm1d at '1' without running statistics. Leave track_running",
         ),
         ("make_pair", {}, "to return a torch.nn.Module with parameters, got tuple"),
         ("make_conv", {"width": 3}, "to take the keyword arguments width, got TypeErr"),
-        (
-            "make_frozen",
-            {},
-            "expected trainable parameters, got frozen '0.weight'. Register it as a "
-            "buffer, or let it train.",
-        ),
+        ("make_frozen", {"last": True}, "parameters to train, got frozen ones alone"),
         ("make_mixing", {}, "batch of one"),
-        ("make_noisy", {}, "got other outputs at the second call. Remove random draws"),
+        ("make_noisy", {}, "second call. Remove internal state, and draw in training"),
+        ("make_stacked_lstm", {}, "in training for equal inputs and draws"),
+        ("make_counter", {}, "got 'calls' of torch.int64. Register it as real numbers"),
         ("make_counting", {}, "second call"),
         ("make_misfit", {}, "got tests.tasks.toys:make_misfit with RuntimeError: "),
         (

@@ -69,8 +69,22 @@ def check_network(
             again = network.outputs(weights_MW, x)
             alone = network.outputs(weights_MW, x[:, :1])
         _check_sameness(outputs, again, alone)
+        with _refused(name, "computes in training"), torch.no_grad():
+            in_training = [_trained(network, weights_MW, x) for _ in range(2)]
+        _check_repeats(*in_training)
         with _refused(name, "has second derivatives"):
             _product(network, weights_MW, x)
+
+
+def _trained(network: Network, weights_MW: Tensor, x: Tensor) -> Tensor:
+    """Return outputs and statistics of a pass in training, (M, ...), of equal draws."""
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(shape: tuple[int, ...]) -> Tensor:
+        return torch.rand(len(weights_MW), *shape, generator=generator)
+
+    passed = network.training_outputs(*network.split(weights_MW), x, draw)
+    return torch.cat([part.flatten(1) for part in passed], dim=1)
 
 
 def _product(network: Network, weights_MW: Tensor, x: Tensor) -> Tensor:
@@ -91,6 +105,8 @@ def _refused(name: str, does: str) -> Iterator[None]:
             # Slowness under vmap is no error; training itself warns of it.
             warnings.filterwarnings("ignore", "There is a performance drop")
             yield
+    except InputError:
+        raise
     # User code raises whatever it likes.
     except Exception as error:
         raise InputError(
@@ -114,12 +130,21 @@ def _check_shape(outputs: Tensor, x: Tensor, output_shape: Sequence[int]) -> Non
         )
 
 
+def _check_repeats(first: Tensor, again: Tensor) -> None:
+    if not torch.allclose(first, again, equal_nan=True):
+        raise InputError(
+            "model: expected equal outputs in training for equal inputs and draws, got "
+            "others at the second call. Draw by functions of torch instead of within a "
+            "kernel, such as the dropout of nn.LSTM, and keep no state but in buffers."
+        )
+
+
 def _check_sameness(outputs: Tensor, again: Tensor, alone: Tensor) -> None:
     if not torch.allclose(outputs, again, equal_nan=True):
         raise InputError(
             "model: expected equal outputs for equal inputs, got other outputs at the "
-            "second call. Remove random draws and internal state, or return the module "
-            "after eval()."
+            "second call. Remove internal state, and draw in training alone "
+            "(`if self.training`)."
         )
     # Products of other shapes round differently, by far less than samples that meet.
     scale = float(outputs.abs().max())
@@ -129,7 +154,7 @@ def _check_sameness(outputs: Tensor, again: Tensor, alone: Tensor) -> None:
         raise InputError(
             "model: expected outputs that depend on their own sample alone, got other "
             "outputs for a batch of one. Remove operations that mix the samples of a "
-            "batch, or return the module after eval()."
+            "batch, or mix them in training alone (`if self.training`)."
         )
 
 
