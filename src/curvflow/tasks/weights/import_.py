@@ -11,7 +11,7 @@ import torch
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.kinds.weights.import_ import ImportParams, prefixes
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.tasks.networks.network import Layout
+from curvflow.tasks.networks.network import Layout, Network
 from curvflow.tasks.networks.problems import Problem, load_samples, pose
 from curvflow.tasks.registry import Machine, computes_each
 
@@ -36,10 +36,14 @@ def import_(member: Member, machine: Machine) -> Outcome:
     params = cast("ImportParams", member.params)
     data = member.one("data")
     problem = pose(params.model, params.loss, data)
-    layouts = problem.network.layout, problem.network.statistics
+    network = problem.network
+    layouts = network.layout, network.statistics
     names = [name for layout in layouts for name in layout.names]
-    wanted = [params.names.get(name, name) for name in names]
+    # A file may hold a tensor that has several names under one of them alone.
+    sure = [name for name in names if name not in network.aliases.values()] or names
+    wanted = [params.names.get(name, name) for name in sure]
     arrays = _renamed(params, _below_prefix(params, member.files["path"], wanted))
+    arrays = _without_others(network, arrays, names)
     _check_names(layouts, arrays)
     weights_W = np.concatenate([_vector(layout, arrays) for layout in layouts])
     return Outcome(
@@ -75,12 +79,41 @@ def _below_prefix(
 
 def _renamed(params: ImportParams, arrays: Mapping[str, Array]) -> dict[str, Array]:
     ours = {theirs: name for name, theirs in params.names.items()}
+    return {ours.get(name, name): array for name, array in arrays.items()}
+
+
+def _without_others(
+    network: Network, arrays: Mapping[str, Array], names: Sequence[str]
+) -> dict[str, Array]:
+    """Return the arrays of these names, without those that say nothing new.
+
+    Raises:
+        InputError: a tensor that has two names has two values, or a constant of the
+            module has another.
+    """
     # PyTorch counts a batch norm's batches, on which no output depends.
-    return {
-        ours.get(name, name): array
+    kept = {
+        name: array
         for name, array in arrays.items()
-        if not name.endswith("num_batches_tracked")
+        if name in names or not name.endswith("num_batches_tracked")
     }
+    for alias, first in network.aliases.items():
+        if alias in kept:
+            array = kept.pop(alias)
+            _check_equal(alias, kept.setdefault(first, array), array, f"'{first}'")
+    for name, tensor in network.constants.items():
+        if name in kept:
+            array = kept.pop(name)
+            _check_equal(name, tensor.numpy(), array, "the module's own")
+    return kept
+
+
+def _check_equal(name: str, ours: Array, theirs: Array, whose: str) -> None:
+    if not np.array_equal(ours, theirs):
+        raise InputError(
+            f"path: expected the array '{name}' to be equal to {whose}, got other "
+            "values. Let the factory make the network that the file is of."
+        )
 
 
 def _check_names(layouts: tuple[Layout, ...], arrays: Mapping[str, Array]) -> None:

@@ -67,7 +67,7 @@ def check(params: ImportParams, files: Mapping[str, Mapping[str, Array]]) -> Non
     for name, array in arrays.items():
         if not name.startswith(prefix):
             continue
-        if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
             raise InputError(
                 f"path: expected finite numbers, got others in the array '{name}'"
             )
