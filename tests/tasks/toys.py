@@ -261,7 +261,7 @@ class Ageing(nn.Linear):
 
     def forward(self, x):
         if self.training:
-            self.age += 1
+            self.age = self.age + 1  # a new tensor in the buffer's place
         return super().forward(x)
 
 

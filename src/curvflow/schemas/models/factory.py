@@ -29,10 +29,10 @@ EXPLANATION = Section(
     text="""\
 f(x) is what a `torch.nn.Module` computes that a function returns. `factory` names it,
 `kwargs` are its arguments; see [a model of your own](how-to/own-model.md). Its own
-initial parameters are taken, drawn from the seed, unless `init` names a law. In training
-its layers are as the function returns them, batch norm and dropout included; it is
-evaluated and probed after `eval()`. Layers that mix samples or draw at random there, or
-have no second derivatives, are refused.
+initial parameters are taken, drawn from the seed, unless `init` names a law. In
+training its layers are as the function returns them, batch norm and dropout included;
+it is evaluated and probed after `eval()`. Layers that mix samples or draw at random
+there, or have no second derivatives, are refused.
 """,
     source="",
     example="""\

@@ -84,10 +84,10 @@ class StackedModule:
         """Further names of tensors that have several, and the first of each."""
         names: dict[int, str] = {}
         aliases = {}
-        for name, tensor in self._module.state_dict(keep_vars=True).items():
-            first = names.setdefault(id(tensor), name)
-            if first != name:
-                aliases[name] = first
+        for named in (self._module.named_parameters, self._module.named_buffers):
+            for name, tensor in named(remove_duplicate=False):
+                if (first := names.setdefault(id(tensor), name)) != name:
+                    aliases[name] = first
         return aliases
 
     @cached_property
@@ -123,7 +123,7 @@ class StackedModule:
         # Fused attention has no rule for batches.
         with self._routes(forward_pass), sdpa_kernel(SDPBackend.MATH):
             outputs, moved = vmap(partial(self._one, moved=seen.moved), in_dims)(
-                tensors,
+                dict(tensors),
                 inputs[0] if shared else inputs,
                 _drawn(forward_pass, seen, models),
             )
@@ -135,23 +135,23 @@ class StackedModule:
         models, tensors = _stacked(forward_pass)
         seen = self._seen(forward_pass, inputs)
         drawn = _drawn(forward_pass, seen, models)
+        # By views that are undone at once: an index of each would be as M sums.
+        parts = zip(*[_rows(stacked) for stacked in tensors.values()], strict=True)
+        numbers = list(zip(*map(_rows, drawn), strict=True)) or [()] * models
         each = inputs.expand(models, *inputs.shape[1:])
         with self._routes(forward_pass):
             results = [
                 self._one(
-                    {name: stacked[model] for name, stacked in tensors.items()},
-                    each[model],
-                    [numbers[model] for numbers in drawn],
-                    moved=seen.moved,
+                    dict(zip(tensors, part, strict=True)), x, few, moved=seen.moved
                 )
-                for model in range(models)
+                for part, x, few in zip(parts, each, numbers, strict=True)
             ]
         outputs, moved = zip(*results, strict=True)
         self._update(
             forward_pass,
             {name: torch.stack([m[name] for m in moved]) for name in seen.moved},
         )
-        return torch.stack(outputs)
+        return outputs[0].unsqueeze(0) if models == 1 else torch.stack(outputs)
 
     def _seen(self, forward_pass: ForwardPass, inputs: Tensor) -> Observed:
         """Return what a call in training draws and moves, from a trial of its shape."""
@@ -220,18 +220,26 @@ class StackedModule:
         return output, {name: held[name].to(tensors[name]) for name in moved}
 
     def _call(
-        self, held: Mapping[str, Tensor], inputs: Tensor, draw: Uniform | None
+        self, held: dict[str, Tensor], inputs: Tensor, draw: Uniform | None
     ) -> Tensor:
+        """Return the outputs, and leave in `held` what buffers have become."""
+        held |= {name: held[first] for name, first in self.aliases.items()}
         with nullcontext() if draw is None else Drawn(draw):
-            output: Tensor = functional_call(self._module, dict(held), (inputs,))
+            # Ties are known: to look for them at each call takes as long as a layer.
+            output: Tensor = functional_call(
+                self._module, held, (inputs,), tie_weights=False
+            )
         return output
 
     def _held(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        held = dict(tensors)
+        if not self._buffers:
+            return held
         like = next(iter(tensors.values()))
         # Copies, so that a module that changes its buffers does not change these.
-        held = {n: _moved(b, like) for n, b in self._buffers.items()} | dict(tensors)
         for name, buffer in self._buffers.items():
-            copied = held[name].detach().clone()
+            given = tensors[name] if name in tensors else _moved(buffer, like)
+            copied = given.detach().clone()
             is_count = copied.is_floating_point() and not buffer.is_floating_point()
             held[name] = copied.round().to(buffer.dtype) if is_count else copied
         return held
@@ -304,11 +312,18 @@ def _other_draws(got: str) -> InputError:
     )
 
 
-def _stacked(forward_pass: ForwardPass) -> tuple[int, dict[str, Tensor]]:
+def _stacked(forward_pass: ForwardPass) -> tuple[int, Mapping[str, Tensor]]:
     """Return the number of models, and their tensors, statistics of one for each."""
-    models = max(map(len, forward_pass.tensors.values()))
-    tensors = forward_pass.tensors.items()
-    return models, {name: t.expand(models, *t.shape[1:]) for name, t in tensors}
+    tensors = forward_pass.tensors
+    lengths = {len(tensor) for tensor in tensors.values()}
+    models = max(lengths)
+    if len(lengths) > 1:
+        tensors = {n: t.expand(models, *t.shape[1:]) for n, t in tensors.items()}
+    return models, tensors
+
+
+def _rows(stacked: Tensor) -> Sequence[Tensor]:
+    return (stacked.squeeze(0),) if len(stacked) == 1 else stacked.unbind()
 
 
 def _drawn(forward_pass: ForwardPass, seen: Observed, models: int) -> list[Tensor]:
