@@ -351,6 +351,52 @@ class Recurrent(nn.Module):
         return self.out(state[0] if isinstance(state, tuple) else state)
 
 
+class Broken(nn.Linear):
+    """Fails when it is called."""
+
+    def __init__(self) -> None:
+        super().__init__(3, 3)
+
+    def forward(self, x):
+        return 1 / self.nothing
+
+
+def make_broken() -> nn.Module:
+    return Broken()
+
+
+def make_wrong() -> nn.Module:
+    return nn.Linear(3, -2)
+
+
+def make_untyped() -> nn.Module:
+    return nn.Linear(3) + 1
+
+
+class _OnceOnly(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.abs().sqrt()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, slope):
+        (x,) = ctx.saved_tensors
+        return slope * x.sign() / x.abs().sqrt() / 2
+
+
+class Rounded(nn.Module):
+    """A layer that can be differentiated once."""
+
+    def forward(self, x):
+        return _OnceOnly.apply(x)
+
+
+def make_rounded() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 4), Rounded(), nn.Linear(4, 3))
+
+
 def make_recurrent(layer: str = "LSTM") -> nn.Module:
     return Recurrent(layer)
 

@@ -16,6 +16,7 @@ from curvflow.tasks.networks.checks import (
     check_network,
     first_line,
     output_shape,
+    place_of,
     trial_inputs,
 )
 from curvflow.tasks.networks.modules import StackedModule
@@ -92,7 +93,14 @@ def build(
             raise
         note = f"{name}: {APART} ({type(cause).__name__}: {first_line(cause)})"
         network = replace(network, forward=called.apart, note=note)
-        check_network(network, first_W, x, name=name, output_shape=shape)
+        check_network(
+            network,
+            first_W,
+            x,
+            name=name,
+            output_shape=shape,
+            layer=partial(called.layer_without_derivatives, x[0]),
+        )
     hooked = partial(network.outputs, first_W[None].float())
     width = _count_activations(module, hooked, torch.zeros_like(x[:, :1]))
     shares = called.shares
@@ -103,7 +111,18 @@ def _make(spec: FactoryModel, generator: torch.Generator) -> nn.Module:
     # Modules draw from the global generator; it is put back as it was.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(generator.initial_seed())
-        module = spec.call()
+        try:
+            module = spec.call()
+        except InputError:
+            raise
+        # User code raises whatever it likes.
+        except Exception as error:
+            place = place_of(error)
+            raise InputError(
+                f"model: {place + ': ' if place else ''}{type(error).__name__}: "
+                f"{first_line(error)}: expected {spec.factory} to return a "
+                "torch.nn.Module"
+            ) from error
     if not isinstance(module, nn.Module) or not list(module.parameters()):
         raise InputError(
             f"model: expected {spec.factory} to return a torch.nn.Module with "

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sysconfig
+import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -37,6 +40,7 @@ def check_network(
     *,
     name: str,
     output_shape: Sequence[int],
+    layer: Callable[[], str] = str,
 ) -> None:
     """Call a network, and multiply by its Hessian once, as training and probes would.
 
@@ -46,6 +50,7 @@ def check_network(
         x: the inputs, (1, N, ...).
         name: name of the user's function, for messages.
         output_shape: outputs expected per sample, (C,) or (T, C).
+        layer: names the layer that lacks second derivatives, if it is asked.
 
     Raises:
         InputError: a call fails, outputs have another shape or depend on random
@@ -72,7 +77,7 @@ def check_network(
         with _refused(name, "computes in training"), torch.no_grad():
             in_training = [_trained(network, weights_MW, x) for _ in range(2)]
         _check_repeats(*in_training)
-        with _refused(name, "has second derivatives"):
+        with _refused(name, "has second derivatives", layer):
             _product(network, weights_MW, x)
 
 
@@ -99,7 +104,7 @@ def _product(network: Network, weights_MW: Tensor, x: Tensor) -> Tensor:
 
 
 @contextmanager
-def _refused(name: str, does: str) -> Iterator[None]:
+def _refused(name: str, does: str, layer: Callable[[], str] = str) -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             # Slowness under vmap is no error; training itself warns of it.
@@ -109,10 +114,43 @@ def _refused(name: str, does: str) -> Iterator[None]:
         raise
     # User code raises whatever it likes.
     except Exception as error:
-        raise InputError(
-            f"model: expected a module that {does}, got {name} with "
-            f"{type(error).__name__}: {first_line(error)}"
-        ) from error
+        said = f"{type(error).__name__}: {first_line(error)}"
+        if place := place_of(error):
+            text = f"{place}: {said}: expected a module that {does}, got {name}"
+        else:
+            text = f"expected a module that {does}, got {name} with {said}"
+        remedy = (
+            f". It is in {found}: replace that layer." if (found := layer()) else ""
+        )
+        raise InputError(f"model: {text}{remedy}") from error
+
+
+def place_of(error: BaseException) -> str:
+    """Return the user's file and line where an error arose, or "".
+
+    Args:
+        error: raised by code of the user's own, or by a library that it called.
+
+    Returns:
+        `nets.py:12`, the innermost line that is neither of this package nor of a
+        library.
+    """
+    place = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = Path(frame.f_code.co_filename)
+        if file.is_absolute() and not any(map(file.is_relative_to, _LIBRARIES)):
+            place = f"{file.name}:{line}"
+    return place
+
+
+_LIBRARIES = [
+    Path(__file__).parents[2],
+    Path(torch.__file__).parent,
+    *(
+        Path(sysconfig.get_path(name))
+        for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    ),
+]
 
 
 def first_line(error: BaseException) -> str:

@@ -10,13 +10,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import functional_call, grad, jvp, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from curvflow.errors import InputError
 from curvflow.tasks.networks.draws import Drawn, Uniform
 from curvflow.tasks.networks.network import ForwardPass
+from curvflow.tasks.numerics.derivatives.precision import differentiable
 
 # A batch norm's count of batches, on which it depends where all batches weigh alike.
 COUNT = "num_batches_tracked"
@@ -153,6 +155,39 @@ class StackedModule:
         )
         return outputs[0].unsqueeze(0) if models == 1 else torch.stack(outputs)
 
+    def layer_without_derivatives(self, inputs: Tensor) -> str:
+        """Return the first layer that has no second derivatives, or "".
+
+        Args:
+            inputs: shape (N, ...).
+        """
+        calls: list[tuple[str, nn.Module, tuple[Any, ...], dict[str, Any]]] = []
+
+        def note(
+            name: str, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+        ) -> None:
+            calls.append((name, layer, args, kwargs))
+
+        # Hooks run when a layer ends, so that those within it come first.
+        hooks = [
+            layer.register_forward_hook(
+                lambda layer, args, kwargs, _, name=name: note(
+                    name, layer, args, kwargs
+                ),
+                with_kwargs=True,
+            )
+            for name, layer in self._module.named_modules()
+        ]
+        self._set_mode(is_trained=False)
+        with torch.no_grad(), differentiable():
+            self._module(inputs)
+        for hook in hooks:
+            hook.remove()
+        for name, layer, args, kwargs in calls:
+            if name and not _has_second_derivatives(layer, args, kwargs):
+                return f"{type(layer).__name__} at '{name}'"
+        return ""
+
     def _seen(self, forward_pass: ForwardPass, inputs: Tensor) -> Observed:
         """Return what a call in training draws and moves, from a trial of its shape."""
         if not (forward_pass.in_training and any(self._trained.values())):
@@ -286,6 +321,40 @@ class StackedModule:
         """It has transformer layers, which take a route without rules in evaluation."""
         layers = nn.MultiheadAttention | nn.TransformerEncoderLayer
         return any(isinstance(layer, layers) for layer in self._trained)
+
+
+def _has_second_derivatives(
+    layer: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> bool:
+    given, form = tree_flatten(args)
+    varied = [n for n, leaf in enumerate(given) if _is_real(leaf)]
+    held = {name: p.detach() for name, p in layer.named_parameters()}
+
+    def size(held: dict[str, Tensor], leaves: list[Tensor]) -> Tensor:
+        whole = list(given)
+        for n, leaf in zip(varied, leaves, strict=True):
+            whole[n] = leaf
+        outputs = functional_call(
+            layer, held, tree_unflatten(whole, form), dict(kwargs)
+        )
+        squares = [
+            leaf.square().sum() for leaf in tree_leaves(outputs) if _is_real(leaf)
+        ]
+        return torch.stack(squares).sum()
+
+    at = held, [given[n].detach() for n in varied]
+    along = tree_map(torch.ones_like, at)
+    try:
+        with differentiable():
+            jvp(grad(size, argnums=(0, 1)), at, along)
+    # Layers lack derivatives in many ways.
+    except Exception:
+        return False
+    return True
+
+
+def _is_real(leaf: object) -> bool:
+    return isinstance(leaf, Tensor) and leaf.is_floating_point()
 
 
 class _Replayed:
