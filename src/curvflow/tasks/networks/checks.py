@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -137,19 +136,20 @@ def place_of(error: BaseException) -> str:
     """
     place = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
-        file = Path(frame.f_code.co_filename)
-        if file.is_absolute() and not any(map(file.is_relative_to, _LIBRARIES)):
-            place = f"{file.name}:{line}"
+        file = frame.f_code.co_filename.replace("\\", "/")
+        # Code that is in no file has a name such as <string>.
+        if not file.startswith(("<", *_LIBRARIES)):
+            place = f"{file.rpartition('/')[2]}:{line}"
     return place
 
 
 _LIBRARIES = [
-    Path(__file__).parents[2],
-    Path(torch.__file__).parent,
-    *(
-        Path(sysconfig.get_path(name))
-        for name in ("stdlib", "platstdlib", "purelib", "platlib")
-    ),
+    f"{folder}/".replace("\\", "/")
+    for folder in (
+        __file__.rpartition("tasks")[0].rstrip("/\\"),
+        torch.__path__[0],
+        *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")),
+    )
 ]
 
 
