@@ -248,7 +248,7 @@ def _check_alike(name: str, test: Array, train: Array) -> None:
 
 def is_ignored(targets: Array) -> Array:
     """Return which labels stand for none, of the shape of the targets."""
-    ignored: Array = np.equal(targets, IGNORED) & has_labels(targets)
+    ignored: Array = (targets == IGNORED) & has_labels(targets)
     return ignored
 
 
