@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from curvflow.schemas.models._base import Readout
 from curvflow.tasks.networks.layers import affine
 from curvflow.tasks.networks.network import ForwardPass
 from curvflow.tasks.networks.parts.part import BuiltPart, Part, Shape
 
 # Base of the wavelengths of sines, Vaswani et al. (2017), section 3.5.
 WAVELENGTHS = 10_000.0
-
-Readout = Literal["first", "last", "mean", "tokens"]
 
 
 def token_embedding(name: str, vocabulary: int, width: int) -> Part:
