@@ -39,6 +39,9 @@ OWNERS = {
     "jinja2": {"flows"},
     "prefect": {"flows"},
     "matplotlib": {"tasks"},
+    # What decodes a file's bytes: loaded when a tile runs, never while planning.
+    "PIL": {"tasks"},
+    "tokenizers": {"tasks"},
     "safetensors": {"tasks"},
     "scipy": {"tasks"},
     "sklearn": {"tasks"},

@@ -13,7 +13,7 @@ import curvflow
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-MODULES = {"ruamel.yaml": "ruamel", "scikit-learn": "sklearn"}
+MODULES = {"pillow": "PIL", "ruamel.yaml": "ruamel", "scikit-learn": "sklearn"}
 BOUNDED = {"fastapi", "sqlalchemy"}  # listed for their bounds; Prefect imports them
 # Joined here so that this file does not hold what it looks for.
 HOSTS = ("pypi" + ".org", "pythonhosted" + ".org", "index" + "-url", "find" + "-links")
@@ -76,8 +76,9 @@ def test_dependencies_are_what_the_package_imports():
             elif isinstance(node, ast.ImportFrom):
                 imported.add(str(node.module).partition(".")[0])
     own = {"curvflow", *sys.stdlib_module_names}
-    # `datasets`, `export`, `s3`, and what who imports `curvflow.testing` has
-    optional = {"pooch", "h5netcdf", "h5py", "pyarrow", "obstore", "pytest"}
+    # `datasets`, `export`, `s3`, `text`, and what who imports `curvflow.testing` has
+    optional = {"pooch", "h5netcdf", "h5py", "pyarrow", "obstore", "tokenizers"}
+    optional |= {"pytest"}
     needed = {MODULES.get(name, name) for name in listed} - BOUNDED
     assert imported - own - optional == needed
 

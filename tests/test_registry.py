@@ -22,7 +22,7 @@ from curvflow.schemas.nodes import Figure, Table
 from curvflow.schemas.rules import all_rules
 from curvflow.stores.memory import MemoryStore
 from curvflow.tasks.drawing import canvas
-from tests import golden
+from tests import example_files, golden
 from tests.flows.published_images import fakes
 from tests.pictures import placed
 
@@ -47,14 +47,7 @@ def folder(tmp_path_factory):
         with (folder / f"{name}.yaml").open("w", encoding="utf-8") as file:
             YAML(typ="safe").dump(every_kind(name), file)
     (folder / "nets.py").write_text(NETS)
-    draw = np.random.default_rng(0)
-    inputs, targets = draw.normal(size=(20, 3)), np.arange(20) % 2
-    np.savez(folder / "measured.npz", inputs=inputs, targets=targets)
-    (folder / "story.txt").write_text("The cat sat on a mat.\n\nA dog ran.\n\n" * 20)
-    shapes = {"1": (32, 64), "2": (10, 32)}
-    layers = {f"layer{n}.weight": draw.normal(size=s) for n, s in shapes.items()}
-    biases = {f"layer{n}.bias": np.zeros(s[0]) for n, s in shapes.items()}
-    np.savez(folder / "net.npz", **layers, **biases)
+    example_files.write(folder)
     with (
         mock.patch.dict(CATALOGUE, fakes.write_all(folder / "images")),
         mock.patch.dict("os.environ", CURVFLOW_DATA=str(folder / "images")),

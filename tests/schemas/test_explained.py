@@ -3,7 +3,6 @@
 import sys
 from unittest import mock
 
-import numpy as np
 import pytest
 
 from curvflow.flows.graph.graph import expand
@@ -13,6 +12,7 @@ from curvflow.schemas import explanations as explanation
 from curvflow.schemas.explanations import explanations
 from curvflow.schemas.kinds import all_kinds, find_kind
 from curvflow.schemas.study.study import load_study
+from tests import example_files
 from tests.loops import for_each
 
 TOLD = explanations()
@@ -30,13 +30,7 @@ def spirals(turns):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("examples")
-    draw = np.random.default_rng(0)
-    inputs, targets = draw.normal(size=(20, 3)), np.arange(20) % 2
-    np.savez(folder / "measured.npz", inputs=inputs, targets=targets)
-    shapes = {"1": (32, 64), "2": (10, 32)}
-    layers = {f"layer{n}.weight": draw.normal(size=s) for n, s in shapes.items()}
-    biases = {f"layer{n}.bias": np.zeros(s[0]) for n, s in shapes.items()}
-    np.savez(folder / "net.npz", **layers, **biases)
+    example_files.write(folder)
     (folder / "nets.py").write_text(SPIRALS)
     with mock.patch("sys.path", [str(folder), *sys.path]):
         yield folder

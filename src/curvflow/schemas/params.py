@@ -32,6 +32,21 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
+class SourceFolder(SourceFile):
+    """Mark of a path field whose folder's files enter the key, names and contents.
+
+    They arrive as bytes, by their paths in the folder, each read when it is taken.
+
+    Attributes:
+        suffixes: ends of the names of these files, in small letters.
+        depth: levels of folders that are looked into.
+    """
+
+    suffixes: tuple[str, ...] = ()
+    depth: int = 1
+
+
+@dataclass(frozen=True)
 class NotInKey:
     """Mark of a field that enters no key: a place to look for content with a checksum.
 

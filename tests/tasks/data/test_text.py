@@ -139,6 +139,16 @@ def test_line_ends_and_the_mark_of_the_byte_order_do_not_count():
         np.testing.assert_array_equal(plain[name], windows[name])
 
 
+def test_documents_are_separated_as_asked():
+    text = "abc\ndef\n\nghi\njkl"
+    params = {"windows": "packed", "length": 3, "test_fraction": 0.0}
+    lines = made(text, separator="\n", **params)
+    joined = ["abc<end>", "def<end>", "ghi<end>", "jkl<end>"]
+    pieces = [*spelt(lines), [spelt(lines, "targets")[-1][-1]]]
+    assert "".join("".join(window) for window in pieces) == "".join(joined)
+    assert "\n" in made(text, **params)["vocabulary"]
+
+
 def test_letters_that_are_in_the_test_part_alone_are_unknown():
     arrays = made(
         "abab" * 5 + "axbx", length=2, test_fraction=4 / 24, vocabulary="training"

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from curvflow.errors import InputError, RequestError
+from curvflow.flows.graph.source_folder import FolderFiles, files_in
 from curvflow.flows.published_images.arrays import published_arrays
 from curvflow.flows.reads.windows import importing, may_import
 from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.schemas.nodes import Array
-from curvflow.schemas.params import Params, SourceFile
+from curvflow.schemas.params import Params, SourceFile, SourceFolder
 from curvflow.schemas.study.study import Stage, Study, load_study
 from curvflow.schemas.study.yaml_source import MAX_CHARACTERS
 from curvflow.stores.base import Store
@@ -174,8 +175,9 @@ class SourceFiles:
 
     def digests(self, stage: Stage, params: Params) -> dict[str, str]:
         """Return the SHA-256 of each file that parameters name, by field."""
+        fields = _source_fields(type(params))
         return {
-            name: self._digest(stage, name, path)
+            name: self._digest(stage, name, path, fields[name])
             for name, path in self._paths(params).items()
         }
 
@@ -185,8 +187,8 @@ class SourceFiles:
         """Read the arrays of all files that parameters name, by field and name.
 
         An .npy holds `array`, an .mtx `bytes`, a file of PyTorch's or a .safetensors
-        its tensors, a file of a raw field `bytes`; published files are under
-        `originals`, read only when used.
+        its tensors, a file of a raw field `bytes`, a folder each of its files; these
+        and published files, under `originals`, are read only when used.
 
         Raises:
             InputError: a file has changed or vanished since it was planned with, is
@@ -194,7 +196,7 @@ class SourceFiles:
         """
         if isinstance(params, ImageParams):
             return {"originals": published_arrays(params, self.folder)}
-        fields = _file_fields(type(params))
+        fields = _source_fields(type(params))
         return {
             name: _arrays(name, path, form[name]["sha256"], fields[name])
             for name, path in self._paths(params).items()
@@ -203,22 +205,25 @@ class SourceFiles:
     def _paths(self, params: Params) -> dict[str, Path]:
         return {
             name: self.folder / Path(getattr(params, name)).expanduser()
-            for name in _file_fields(type(params))
+            for name in _source_fields(type(params))
             if getattr(params, name) is not None
         }
 
-    def _digest(self, stage: Stage, name: str, path: Path) -> str:
+    def _digest(self, stage: Stage, name: str, path: Path, mark: SourceFile) -> str:
         try:
+            if isinstance(mark, SourceFolder):
+                return files_in(name, path, mark).digest
             with path.open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
-            reason = f"expected a readable file, got {path} ({error.strerror})"
+            what = "folder" if isinstance(mark, SourceFolder) else "file"
+            reason = f"expected a readable {what}, got {path} ({error.strerror})"
             hint = "Paths are relative to the study file's folder."
             raise stage.error((name,), reason, hint) from error
 
 
 @cache
-def _file_fields(params: type[Params]) -> Mapping[str, SourceFile]:
+def _source_fields(params: type[Params]) -> Mapping[str, SourceFile]:
     return {
         name: mark
         for name, info in params.model_fields.items()
@@ -227,7 +232,27 @@ def _file_fields(params: type[Params]) -> Mapping[str, SourceFile]:
     }
 
 
-def _arrays(name: str, path: Path, digest: str, mark: SourceFile) -> dict[str, Array]:
+def _folder(name: str, path: Path, digest: str, mark: SourceFolder) -> FolderFiles:
+    try:
+        files = files_in(name, path, mark)
+    except OSError as error:
+        raise InputError(
+            f"{name}: expected the folder {path.name} that was planned with, got none "
+            f"({error.strerror})"
+        ) from error
+    if files.digest != digest:
+        raise InputError(
+            f"{name}: expected the files of {path.name} that were planned with, got "
+            "others. Run again"
+        )
+    return files
+
+
+def _arrays(
+    name: str, path: Path, digest: str, mark: SourceFile
+) -> Mapping[str, Array]:
+    if isinstance(mark, SourceFolder):
+        return _folder(name, path, digest, mark)
     try:
         content = path.read_bytes()
     except OSError as error:

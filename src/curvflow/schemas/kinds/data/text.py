@@ -26,6 +26,8 @@ from curvflow.schemas.kinds.shared.texts import (
 from curvflow.schemas.nodes import Data
 from curvflow.schemas.params import Params, SourceFile
 
+EMPTY_LINE = "\n\n"
+
 
 class TextParams(Params):
     """A text, what its tokens are, and how it is cut into samples."""
@@ -53,8 +55,10 @@ class TextParams(Params):
         description="tokens from the beginning of a window to that of the next; null "
         "is length, so that they do not overlap",
     )
-    separator: str = Field(
-        "\n\n", min_length=1, description="text between documents, if packed"
+    separator: str | None = Field(
+        None,
+        min_length=1,
+        description="text between documents, if packed; null is an empty line",
     )
     end_token: str = Field(
         "<end>", min_length=2, description="token behind each document, if packed"
@@ -128,7 +132,8 @@ def documents(params: TextParams, files: Files) -> list[str]:
     text = text.lower() if params.lowercase else text
     if not params.is_packed:
         return [text]
-    return [part for part in text.split(params.separator) if part.strip()]
+    between = EMPTY_LINE if params.separator is None else params.separator
+    return [part for part in text.split(between) if part.strip()]
 
 
 def numbered(params: TextParams, files: Files) -> Tokens:
@@ -265,8 +270,8 @@ EXPLANATION = Explanation(
 study: example
 stages:
   letters: {use: data.text, path: story.txt, length: 16, stride: 4}
-  words: {use: data.text, path: story.txt, unit: words, length: 8, lowercase: true,
-          max_tokens: 20, windows: packed}
+  words: {use: data.text, path: story.txt, unit: words, length: 8,
+          lowercase: true, max_tokens: 20, windows: packed}
 """,
     page="how-to/own-data.md#text",
     units={"length": "token", "stride": "token", "max_tokens": "token"},

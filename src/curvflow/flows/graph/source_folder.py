@@ -1,0 +1,100 @@
+"""Folders of files that parameters name, which count by names and contents."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from curvflow.errors import InputError
+from curvflow.schemas.keys import sha256
+from curvflow.schemas.nodes import Array
+from curvflow.schemas.params import SourceFolder
+
+
+@dataclass(frozen=True)
+class FolderFiles(Mapping[str, Array]):
+    """The files of a folder by their paths in it, as bytes.
+
+    Only these attributes travel to another process, which reads a file where it takes
+    it and compares its digest.
+
+    Attributes:
+        field: parameter that names the folder, for messages.
+        folder: its path.
+        digests: SHA-256 of each file.
+    """
+
+    field: str
+    folder: Path
+    digests: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> Array:
+        expected = self.digests[name]
+        try:
+            content = (self.folder / name).read_bytes()
+        except OSError as error:
+            raise InputError(
+                f"{self.field}: expected the file {name} that was planned with, got "
+                f"none ({error.strerror})"
+            ) from error
+        if hashlib.sha256(content).hexdigest() != expected:
+            raise InputError(
+                f"{self.field}: expected the {name} that was planned with, got one "
+                "that has changed since. Run again"
+            )
+        return np.frombuffer(content, dtype=np.uint8)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.digests)
+
+    def __len__(self) -> int:
+        return len(self.digests)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the names and contents of all files."""
+        return sha256([[name, digest] for name, digest in self.digests.items()])
+
+
+def files_in(field: str, folder: Path, mark: SourceFolder) -> FolderFiles:
+    """List the files of a folder that a parameter asks for, with their digests.
+
+    Raises:
+        OSError: the folder or a file in it cannot be read.
+    """
+    names = sorted(_names(folder, mark))
+    return FolderFiles(field, folder, {name: _digest(folder / name) for name in names})
+
+
+def _names(folder: Path, mark: SourceFolder) -> Iterator[str]:
+    with os.scandir(folder):  # `os.walk` takes what is no folder for an empty one
+        pass
+    for place, folders, files in os.walk(folder, followlinks=True):
+        inner = Path(place).relative_to(folder)
+        # A link may lead back to a folder above it.
+        is_deep = len(inner.parts) >= mark.depth
+        folders[:] = [f for f in folders if not (is_deep or f.startswith("."))]
+        for name in files:
+            if name.lower().endswith(mark.suffixes) and not name.startswith("."):
+                yield (inner / name).as_posix()
+
+
+def _digest(path: Path) -> str:
+    state = path.stat()
+    times = state.st_mtime_ns, state.st_ctime_ns
+    return _digest_of(path, state.st_dev, state.st_ino, state.st_size, times)
+
+
+@lru_cache(maxsize=1 << 20)
+def _digest_of(
+    path: Path, _device: int, _node: int, _size: int, _times: tuple[int, int]
+) -> str:
+    """Return a file's digest, read once while nothing about the file changes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,262 @@
+"""Columns of CSV and Parquet files: texts or numbers, and which cells are empty."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from curvflow.errors import InputError, nearest
+from curvflow.schemas.kinds.shared.texts import text_of
+from curvflow.schemas.nodes import Array
+
+# Parquet files begin with it; all others are read as text.
+PARQUET = b"PAR1"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table of N rows.
+
+    Attributes:
+        missing: cells that hold nothing, (N,).
+        texts: cells as texts, (N,); None if the file has numbers.
+        numbers: cells as numbers, NaN where missing, (N,); None if one is no number.
+    """
+
+    missing: Array
+    texts: Array | None
+    numbers: Array | None
+
+    def of(self, rows: Array) -> Column:
+        """Return some of its rows."""
+        texts = None if self.texts is None else self.texts[rows]
+        numbers = None if self.numbers is None else self.numbers[rows]
+        return Column(self.missing[rows], texts, numbers)
+
+    def as_texts(self) -> Array:
+        """Return the cells as texts, those of numbers as `as_text` writes them."""
+        if self.texts is not None:
+            return self.texts
+        assert self.numbers is not None
+        return np.array([as_text(number) for number in self.numbers], dtype=object)
+
+    def sortable(self) -> Array:
+        """Return the cells as what they are compared by: numbers, or else texts."""
+        return self.as_texts() if self.numbers is None else self.numbers
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with named columns, which are converted when they are asked for.
+
+    Attributes:
+        names: of the columns, in the order of the file.
+        num_rows: rows, N.
+        places: number of each row's line, or of the row itself; (N,).
+        unit: what these numbers count, `line` or `row`.
+        read: from a name to the column.
+    """
+
+    names: Sequence[str]
+    num_rows: int
+    places: Array
+    unit: str
+    read: Callable[[str], Column]
+
+    def column(self, name: str, field: str) -> Column:
+        """Return a column.
+
+        Args:
+            name: of the column.
+            field: parameter that names it, for messages.
+
+        Raises:
+            InputError: the table has no such column, or cannot use its type.
+        """
+        if name not in self.names:
+            raise InputError(
+                f"{field}: expected a column of the table, got '{name}'. "
+                f"{nearest(name, self.names)}"
+            )
+        return self.read(name)
+
+    def place(self, row: int) -> str:
+        """Return where a row is in the file, such as `line 7`."""
+        return f"{self.unit} {self.places[row]}"
+
+
+def as_text(number: float) -> str:
+    """Return a number as text, a whole one without a point."""
+    return str(int(number)) if float(number).is_integer() else repr(float(number))
+
+
+def table_of(
+    content: Array, delimiter: str, missing_values: Collection[str], field: str
+) -> Table:
+    """Read a CSV or a Parquet file.
+
+    Args:
+        content: the bytes of the file.
+        delimiter: between the cells of a CSV file.
+        missing_values: cells that hold nothing.
+        field: for messages.
+
+    Returns:
+        The table.
+
+    Raises:
+        InputError: it is no such file, its columns have no names of their own, or a
+            package is not installed.
+    """
+    if content[:4].tobytes() == PARQUET:
+        return _parquet(content, missing_values, field)
+    return _csv(text_of(content, field), delimiter, missing_values, field)
+
+
+def _csv(
+    text: str, delimiter: str, missing_values: Collection[str], field: str
+) -> Table:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    rows, places = [], []
+    try:
+        for row in reader:
+            if row:
+                rows.append(row)
+                places.append(reader.line_num)
+    except csv.Error as error:
+        raise InputError(
+            f"{field}: expected a CSV file, got line {reader.line_num} with: {error}"
+        ) from error
+    header = [name.strip() for name in rows[0]] if rows else []
+    _check_names(header, delimiter, field)
+    for row, place in zip(rows, places, strict=True):
+        if len(row) != len(header):
+            raise InputError(
+                f"{field}: expected {len(header)} cells in line {place}, as the first "
+                f"line has, got {len(row)}"
+            )
+    cells = rows[1:]
+
+    def read(name: str) -> Column:
+        at = header.index(name)
+        return column_of([row[at].strip() for row in cells], missing_values)
+
+    return Table(header, len(cells), np.array(places[1:], np.int64), "line", read)
+
+
+def _check_names(header: Sequence[str], delimiter: str, field: str) -> None:
+    for at, name in enumerate(header, start=1):
+        if not name:
+            raise InputError(
+                f"{field}: expected a name for each column, got none for column {at}. "
+                "Name it in the first line, or write the table without its index."
+            )
+        if name in header[: at - 1]:
+            raise InputError(
+                f"{field}: expected names of columns that differ, got '{name}' twice. "
+                "Rename one in the first line."
+            )
+    if len(header) < 2:
+        raise InputError(
+            f"{field}: expected at least 2 columns, got {len(header)} with delimiter: "
+            f"'{delimiter}'. Change delimiter."
+        )
+
+
+def column_of(cells: Sequence[str], missing_values: Collection[str]) -> Column:
+    """Return a column of texts, with its numbers if all of them are.
+
+    Args:
+        cells: texts.
+        missing_values: texts that stand for nothing.
+    """
+    texts = np.array(cells, dtype=object)
+    missing = np.array([cell in missing_values for cell in cells], dtype=bool)
+    numbers = np.full(len(cells), np.nan)
+    try:
+        numbers[~missing] = [_number(cell) for cell in texts[~missing]]
+    except ValueError:
+        return Column(missing, texts, None)
+    return Column(missing, texts, numbers)
+
+
+def _number(cell: str) -> float:
+    """Return a cell as a number; ValueError if it is none."""
+    if "_" in cell:  # which Python takes between digits
+        raise ValueError(cell)
+    return float(cell)
+
+
+def num_numbers(column: Column) -> tuple[int, int | None]:
+    """Return how many cells are numbers, and the row of the first that is none.
+
+    Args:
+        column: with texts.
+    """
+    assert column.texts is not None
+    count, first = 0, None
+    for row in np.flatnonzero(~column.missing):
+        try:
+            _number(column.texts[row])
+            count += 1
+        except ValueError:
+            first = int(row) if first is None else first
+    return count, first
+
+
+def _parquet(content: Array, missing_values: Collection[str], field: str) -> Table:
+    if find_spec("pyarrow") is None:
+        raise InputError(
+            f"{field}: expected pyarrow installed for a Parquet file, got none. "
+            "Install curvflow[export], or write a CSV file."
+        )
+    import pyarrow  # an extra, and slow to load
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(pyarrow.BufferReader(content.tobytes()))
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise InputError(
+            f"{field}: expected a Parquet file, got one that breaks off: {error}"
+        ) from error
+    names = list(file.schema_arrow.names)
+    _check_names(names, ",", field)
+
+    def read(name: str) -> Column:
+        cells = file.read(columns=[name]).column(0)
+        return _arrow_column(cells, missing_values, f"{field}: column '{name}'")
+
+    rows = file.metadata.num_rows
+    return Table(names, rows, np.arange(1, rows + 1), "row", read)
+
+
+def _arrow_column(cells: Any, missing_values: Collection[str], where: str) -> Column:
+    import pyarrow
+
+    types = pyarrow.types
+    if types.is_dictionary(cells.type):
+        cells = cells.cast(cells.type.value_type)
+    kind = cells.type
+    missing = cells.is_null().to_numpy()
+    if types.is_string(kind) or types.is_large_string(kind):
+        texts = np.array([cell or "" for cell in cells.to_pylist()], dtype=object)
+        named = np.array([cell in missing_values for cell in texts], dtype=bool)
+        return Column(missing | named, texts, None)
+    if types.is_date(kind) or types.is_timestamp(kind):
+        # Texts of one time zone, whose order is that of time.
+        cells = cells.cast(pyarrow.timestamp("us"), safe=False)
+        texts = np.array([str(cell or "") for cell in cells.to_pylist()], dtype=object)
+        return Column(missing, texts, None)
+    if types.is_boolean(kind):
+        cells = cells.cast(pyarrow.int8())
+    elif not (types.is_integer(kind) or types.is_floating(kind)):
+        raise InputError(f"{where}: expected numbers, texts or times, got {kind}")
+    plain = cells.cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False)
+    numbers = np.array(plain, dtype=np.float64)
+    return Column(missing | np.isnan(numbers), None, numbers)

@@ -1,0 +1,147 @@
+"""Columns of a table as a data set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.data.table import (
+    Read,
+    TableParams,
+    latest,
+    num_test,
+    read,
+)
+from curvflow.schemas.kinds.shared.datasets import dataset_of
+from curvflow.schemas.nodes import Array, Member, Outcome
+from curvflow.tasks.datasets.images import shuffled
+from curvflow.tasks.registry import Machine, computes_each
+
+
+@computes_each("data.table")
+def table(member: Member, machine: Machine) -> Outcome:
+    """Split the rows of a table, and scale its columns by the training part.
+
+    Args:
+        member: the parameters, and the bytes of the file.
+        machine: not used.
+
+    Returns:
+        The data set, inputs (N, F); the names, shifts and widths of its F features,
+        and the names of its classes if it has labels.
+
+    Raises:
+        InputError: the file cannot be used, or the test part has a category that the
+            training part lacks.
+    """
+    params = cast("TableParams", member.params)
+    data = read(params, member.files)
+    train, test = _parts(params, data)
+    features = [
+        _one_hot(params, data, name, train)
+        if name in data.are_categories
+        else _scaled(params, data, name, train)
+        for name in data.inputs
+    ]
+    inputs = np.concatenate([feature.columns for feature in features], axis=1)
+    targets = data.targets
+    parts = inputs[train], targets[train], inputs[test], targets[test]
+    arrays = dataset_of(np.float64, len(data.classes) or None, *parts)
+    arrays["feature"] = np.array([n for feature in features for n in feature.names])
+    arrays["shift"] = np.concatenate([feature.shift for feature in features])
+    arrays["width"] = np.concatenate([feature.width for feature in features])
+    if data.classes:
+        arrays["class_names"] = np.array(data.classes)
+    return Outcome(arrays)
+
+
+@dataclass(frozen=True)
+class _Features:
+    """The inputs made of one column of the table.
+
+    Attributes:
+        names: of the F inputs.
+        columns: (N, F).
+        shift: subtracted from what is in the table, (F,).
+        width: divided by then, (F,).
+    """
+
+    names: Sequence[str]
+    columns: Array
+    shift: Array
+    width: Array
+
+
+def _parts(params: TableParams, data: Read) -> tuple[Array, Array]:
+    """Return the rows of the training and of the test part."""
+    total, count = len(data.rows), num_test(params, data)
+    if params.time is not None and data.by is not None:
+        order = np.argsort(data.by, kind="stable")
+        late = latest(data.by, count)[order]
+        return order[~late], order[late]
+    if params.group is not None and data.by is not None and count:
+        held_out = _groups_held_out(data.by, count, params.seed)
+        return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+    order = shuffled(total, params.seed)
+    return order[count:], order[:count]
+
+
+def _groups_held_out(by: Array, count: int, seed: int) -> Array:
+    """Return the rows of groups drawn until as many rows as can be near to a count."""
+    groups, number, sizes = np.unique(by, return_inverse=True, return_counts=True)
+    order = shuffled(len(groups), seed)
+    # At least one group is in either part.
+    reached = np.cumsum(sizes[order])[:-1]
+    drawn = order[: np.argmin(abs(reached - count)) + 1]
+    return np.isin(number, drawn)
+
+
+def _scaled(params: TableParams, data: Read, name: str, train: Array) -> _Features:
+    """Return a column of numbers, scaled by the training part."""
+    numbers, missing = data.inputs[name].numbers, data.inputs[name].missing
+    assert numbers is not None
+    known = numbers[train][~missing[train]]
+    if not len(known):
+        raise InputError(
+            f"missing: expected a value in column '{name}' of the training part, got "
+            "none. Leave the column out."
+        )
+    # Sums that are exact are the same on every processor, and so are keys behind them.
+    mean = math.fsum(known) / len(known)
+    filled = np.where(missing, mean, numbers)
+    shift, width = 0.0, 1.0
+    if params.scaling == "standard":
+        shift = mean
+        width = math.sqrt(math.fsum((filled[train] - mean) ** 2) / len(train))
+    elif params.scaling == "minmax":
+        shift, width = float(known.min()), float(known.max() - known.min())
+    width = width or 1.0  # what does not vary is shifted alone
+    scaled = (filled - shift) / width
+    return _Features(
+        [name], scaled[:, np.newaxis], np.array([shift]), np.array([width])
+    )
+
+
+def _one_hot(params: TableParams, data: Read, name: str, train: Array) -> _Features:
+    """Return a column of 0 and 1 for each category of the training part."""
+    cells = data.inputs[name].as_texts()
+    categories = sorted(set(cells[train]))
+    number = {category: n for n, category in enumerate(categories)}
+    columns = np.zeros((len(cells), len(categories)))
+    for row, cell in enumerate(cells):
+        if cell in number:
+            columns[row, number[cell]] = 1
+        elif params.unknown == "refuse":
+            raise InputError(
+                f"unknown: expected a category of the training part in column "
+                f"'{name}', got '{cell}' in {data.place(row)}. Set unknown: zeros, or "
+                "change the split."
+            )
+    names = [f"{name}={category}" for category in categories]
+    ones = np.ones(len(categories))
+    return _Features(names, columns, np.zeros(len(categories)), ones)

@@ -1,0 +1,402 @@
+"""Columns of a table as a data set."""
+
+import csv
+import io
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.kinds.data.table import TableParams
+from tests.tasks.toys import assert_declared, compute, member
+
+KIND = "data.table"
+
+
+def node(content, **params):
+    """Return a member with the bytes of a table, as if read from a file."""
+    raw = content if isinstance(content, bytes) else content.encode()
+    files = {"path": {"bytes": np.frombuffer(raw, np.uint8)}}
+    return replace(member(KIND, {"path": "table.csv", **params}), files=files)
+
+
+def made(content, **params):
+    planned = node(content, **params)
+    find_kind(KIND).check(planned.params, planned.files)
+    (outcome,) = compute(KIND, [planned])
+    assert_declared(KIND, outcome)
+    samples = find_kind(KIND).samples_in_files(planned.params, planned.files)
+    arrays = outcome.arrays
+    assert samples.shape in (None, arrays["inputs"].shape[1:])
+    assert samples.targets == ("labels" if "class_names" in arrays else "values")
+    assert samples.outputs == (arrays["num_classes"] or 1)
+    assert len(arrays["feature"]) == arrays["inputs"].shape[1]
+    return arrays
+
+
+def written(header, rows, delimiter=","):
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=delimiter)
+    writer.writerows([header, *rows])
+    return text.getvalue()
+
+
+HEADER = ["row", "size", "town", "code", "day", "flag", "who"]
+
+
+def random_rows(draw, count):
+    """Return rows of HEADER, the first of them its number."""
+    towns = ["Bern", "Brig, VS", 'the "old" town', "Olten"]
+    return [
+        [
+            row,
+            repr(draw.uniform(-5, 5) * 10 ** draw.randint(-3, 6)),
+            draw.choice(towns),
+            draw.choice([10, 9, 300]),
+            f"2024-0{draw.randint(1, 9)}-1{draw.randint(0, 9)}",
+            draw.choice(["yes", "no", "perhaps"]),
+            draw.randint(1, 6),
+        ]
+        for row in range(count)
+    ]
+
+
+def parts(arrays):
+    """Return the numbers of the rows in training and test, which are unscaled."""
+    at = arrays["feature"].tolist().index("row")
+    shift, width = arrays["shift"][at], arrays["width"][at]
+    both = (arrays[name][:, at] * width + shift for name in ("inputs", "test_inputs"))
+    return [np.rint(part).astype(int).tolist() for part in both]
+
+
+def expected(rows, train, scaling, name):
+    """Return names and values of a column's features, by plain loops over rows."""
+    at = HEADER.index(name)
+    cells = [str(row[at]) for row in rows]
+    if name in ("row", "size"):
+        known = [float(cells[row]) for row in train]
+        mean = sum(known) / len(known)
+        sd = (sum((x - mean) ** 2 for x in known) / len(known)) ** 0.5
+        low, high = min(known), max(known)
+        shift, width = {
+            "none": (0, 1),
+            "standard": (mean, sd),
+            "minmax": (low, high - low),
+        }[scaling]
+        return [name], [[(float(cell) - shift) / width] for cell in cells]
+    names = sorted({cells[row] for row in train})
+    return [f"{name}={n}" for n in names], [
+        [float(c == n) for n in names] for c in cells
+    ]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_tables_become_what_plain_loops_make_of_them(seed):
+    draw = random.Random(seed)
+    rows = random_rows(draw, draw.randint(8, 40))
+    inputs = ["row", "size", "town", "code"]
+    draw.shuffle(inputs)
+    scaling = draw.choice(["none", "standard", "minmax"])
+    delimiter = draw.choice([",", ";", "\t"])
+    split = draw.choice([{}, {"time": "day"}, {"group": "who"}])
+    arrays = made(
+        written(HEADER, rows, delimiter),
+        target="flag",
+        columns=inputs,
+        categories=["code"],
+        scaling=scaling,
+        unknown="zeros",
+        delimiter=delimiter,
+        test_fraction=draw.choice([0.0, 0.2, 0.5]),
+        seed=seed,
+        **split,
+    )
+    train, test = parts(arrays)
+    assert sorted(train + test) == list(range(len(rows)))
+    features = [expected(rows, train, scaling, name) for name in inputs]
+    assert arrays["feature"].tolist() == [n for names, _ in features for n in names]
+    flags = sorted({row[5] for row in rows})
+    assert arrays["class_names"].tolist() == flags
+    for part, prefix in ((train, ""), (test, "test_")):
+        values = [[x for _, block in features for x in block[row]] for row in part]
+        labels = [flags.index(rows[row][5]) for row in part]
+        width = len(arrays["feature"])
+        np.testing.assert_allclose(
+            arrays[f"{prefix}inputs"],
+            np.array(values).reshape(-1, width),
+            rtol=1e-9,
+            atol=1e-9,
+        )
+        assert arrays[f"{prefix}targets"].tolist() == labels
+
+
+def test_rows_are_held_out_at_random_by_the_seed():
+    text = written(HEADER, random_rows(random.Random(0), 50))
+    params = {"target": "flag", "columns": ["row"], "test_fraction": 0.3}
+    first, again, other = (parts(made(text, **params, seed=s)) for s in (1, 1, 2))
+    assert len(first[1]) == 15
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_group_is_in_one_part_and_the_share_is_met_to_half_a_group(seed):
+    rows = random_rows(random.Random(seed), 60)
+    arrays = made(
+        written(HEADER, rows),
+        target="flag",
+        columns=["row"],
+        group="who",
+        test_fraction=0.4,
+        seed=seed,
+    )
+    train, test = parts(arrays)
+    assert not {rows[r][6] for r in train} & {rows[r][6] for r in test}
+    largest = max(sum(row[6] == who for row in rows) for who in range(1, 7))
+    assert abs(len(test) - 24) <= largest / 2
+
+
+@pytest.mark.parametrize("fraction", [0.05, 0.3, 0.8])
+def test_no_training_row_is_as_late_as_a_test_row(fraction):
+    rows = random_rows(random.Random(4), 60)
+    arrays = made(
+        written(HEADER, rows),
+        target="flag",
+        columns=["row"],
+        time="day",
+        test_fraction=fraction,
+    )
+    train, test = ([rows[r][4] for r in part] for part in parts(arrays))
+    assert max(train) < min(test)
+    assert train + test == sorted(train + test)
+    # No later day could begin the test part.
+    assert sum(day > min(test) for day in test) < round(60 * fraction) <= len(test)
+
+
+def test_times_that_are_numbers_are_compared_as_numbers():
+    text = "t,x,y\n9,0.5,a\n10,1.5,b\n8,2.5,a\n11,3.5,b\n"
+    arrays = made(text, target="y", time="t", test_fraction=0.5, scaling="none")
+    assert arrays["inputs"][:, 0].tolist() == [2.5, 0.5]
+    assert arrays["test_inputs"][:, 0].tolist() == [1.5, 3.5]
+
+
+MEASURED = "x,town,y\n1.0,a,0.5\n,b,1.5\n3.0,a,2.5\n8.0,b,3.5\n"
+
+
+def test_the_mean_of_the_training_part_fills_what_is_missing():
+    arrays = made(
+        MEASURED, target="y", missing="mean", scaling="none", test_fraction=0.0
+    )
+    values = dict(zip(arrays["targets"][:, 0], arrays["inputs"][:, 0], strict=True))
+    assert values == {0.5: 1.0, 1.5: 4.0, 2.5: 3.0, 3.5: 8.0}
+    text = "x,t,y\n1.0,1,0.5\n,2,1.5\n3.0,3,2.5\n8.0,4,3.5\n"
+    params = {"missing": "mean", "scaling": "none", "test_fraction": 0.25}
+    held_out = made(text, target="y", time="t", **params)
+    assert held_out["inputs"][:, 0].tolist() == [1.0, 2.0, 3.0]
+
+
+def test_rows_with_missing_values_are_dropped():
+    arrays = made(MEASURED, target="y", missing="drop", test_fraction=0.0)
+    assert sorted(arrays["targets"][:, 0]) == [0.5, 2.5, 3.5]
+
+
+def test_a_column_that_is_not_used_may_have_gaps():
+    arrays = made(MEASURED, target="y", columns=["town"], test_fraction=0.0)
+    assert arrays["feature"].tolist() == ["town=a", "town=b"]
+
+
+def test_a_constant_column_is_shifted_alone():
+    text = "x,y\n" + "".join(f"7.5,{n}.5\n" for n in range(5))
+    arrays = made(text, target="y")
+    assert (arrays["inputs"] == 0).all()
+    assert arrays["shift"].tolist() == [7.5]
+    assert arrays["width"].tolist() == [1]
+
+
+def test_whole_numbers_are_labels_or_values_as_asked():
+    text = "x,y\n" + "".join(f"{n}.5,{(3, 7, 10)[n % 3]}\n" for n in range(12))
+    with pytest.raises(InputError, match="whole numbers, 3 to 10, in column 'y'"):
+        made(text, target="y")
+    labels = made(text, target="y", targets_as="labels", test_fraction=0.0)
+    assert labels["class_names"].tolist() == ["3", "7", "10"]
+    assert labels["num_classes"] == 3
+    values = made(text, target="y", targets_as="values", test_fraction=0.0)
+    assert set(values["targets"].ravel()) == {3.0, 7.0, 10.0}
+    assert values["num_classes"] == 0
+
+
+def test_zeros_and_ones_are_labels():
+    text = "x,y\n" + "".join(f"{n}.5,{n % 2}\n" for n in range(12))
+    assert made(text, target="y")["class_names"].tolist() == ["0", "1"]
+
+
+def test_a_category_that_training_lacks_is_refused_or_zero():
+    text = "x,t,y\na,1,0.5\nb,2,1.5\na,3,2.5\nc,4,3.5\n"
+    params = {"target": "y", "time": "t", "test_fraction": 0.25}
+    with pytest.raises(InputError, match="got 'c' in line 5"):
+        made(text, **params)
+    arrays = made(text, **params, unknown="zeros")
+    assert arrays["feature"].tolist() == ["x=a", "x=b"]
+    assert arrays["test_inputs"].tolist() == [[0.0, 0.0]]
+
+
+def test_a_parquet_file_holds_the_same_table():
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = random_rows(random.Random(5), 30)
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    columns[1] = [float(x) for x in columns[1]]
+    columns[1][3] = None
+    days = pyarrow.array(columns[4]).cast(pyarrow.timestamp("ns"))
+    arrays = [*columns[:4], days, pyarrow.array(columns[5]).dictionary_encode()]
+    file = io.BytesIO()
+    table = pyarrow.table(dict(zip(HEADER, [*arrays, columns[6]], strict=True)))
+    parquet.write_table(table, file)
+    rows[3][1] = ""
+    params = {
+        "target": "flag",
+        "time": "day",
+        "categories": ["code"],
+        "columns": ["row", "size", "town", "code"],
+        "missing": "mean",
+        "unknown": "zeros",
+    }
+    text, binary = (
+        made(written(HEADER, rows), **params),
+        made(file.getvalue(), **params),
+    )
+    assert text.keys() == binary.keys()
+    for name in text:
+        np.testing.assert_array_equal(text[name], binary[name])
+
+
+def test_columns_of_other_types_are_refused():
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    file = io.BytesIO()
+    lists = pyarrow.array([[1.0], [2.0]])
+    parquet.write_table(pyarrow.table({"x": lists, "y": [0.5, 1.5]}), file)
+    with pytest.raises(
+        InputError, match="column 'x': expected numbers, texts or times"
+    ):
+        made(file.getvalue(), target="y")
+    with pytest.raises(InputError, match="expected a Parquet file"):
+        made(file.getvalue()[:60], target="y")
+
+
+@pytest.mark.parametrize(
+    ("text", "params", "message"),
+    [
+        ("x,y\n1.5,a\n", {"target": "z"}, "target: expected a column .* got 'z'"),
+        (
+            "size,y\n1.5,a\n",
+            {"target": "y", "columns": ["siez"]},
+            "columns: .* Did you mean 'size'?",
+        ),
+        ("x,y\n1.5,a\n", {"target": "y", "group": "w"}, "group: expected a column"),
+        (
+            "x,y\n1.5,a\n",
+            {"target": "y", "categories": ["y"]},
+            "categories: expected columns of the inputs, got 'y'",
+        ),
+        (
+            "x,y\n1.5,a\n\n,b\n",
+            {"target": "y"},
+            "expected a value in column 'x', got none in line 4. Set missing: mean or",
+        ),
+        (
+            "x,y\na,1.5\nNA,2.5\n",
+            {"target": "y", "missing": "mean"},
+            "column 'x', got none in line 3. A mean has numbers alone",
+        ),
+        (
+            "x,y\n1.5,a\n2.5,\n",
+            {"target": "y", "missing": "mean"},
+            "column 'y', got none in line 3",
+        ),
+        (
+            'x,y\n1.5,"a\nb"\n"2,5",b\n4.5,a\n3.5,a\n',
+            {"target": "y"},
+            "expected numbers in column 'x', got '2,5' in line 4. Mend it",
+        ),
+        (
+            "x,y\n1.5,3.5\n2.5,4.5.1\n",
+            {"target": "y", "targets_as": "values"},
+            "expected numbers as values, got '4.5.1' in line 3",
+        ),
+        (
+            "x,y\n1.5,a\ninf,b\n",
+            {"target": "y"},
+            "expected finite numbers in column 'x', got infinity in line 3",
+        ),
+        ("x,y\n1.5\n", {"target": "y"}, "expected 2 cells in line 2, .* got 1"),
+        (",y\n0,1.5\n", {"target": "y"}, "got none for column 1"),
+        ("x,x,y\n0,1,1.5\n", {"target": "y"}, "got 'x' twice"),
+        (
+            "x;y\n1;2\n",
+            {"target": "y"},
+            "at least 2 columns, got 1 with delimiter: ','",
+        ),
+        ('x,y\n"1"2,a\n', {"target": "y"}, "expected a CSV file, got line 2"),
+        (b"x,y\n\xe9,a\n", {"target": "y"}, "expected text in UTF-8"),
+        ("x,y\n1.5,a\n2.5,a\n", {"target": "y"}, "at least 2 classes .* got 1"),
+        ("x,y\n", {"target": "y"}, "at least 2 rows left for training, got 0 of 0"),
+        (
+            "x,y\n1.5,a\n2.5,b\n3.5,a\n",
+            {"target": "y", "test_fraction": 0.5},
+            "at least 2 rows left for training, got 1 of 3",
+        ),
+        (
+            "x,t,y\n1.5,1,a\n2.5,2,b\n3.5,2,a\n",
+            {"target": "y", "time": "t", "test_fraction": 0.3},
+            "at least 2 rows left for training, got 1 of 3",
+        ),
+        (
+            "x,g,y\n1.5,1,a\n2.5,1,b\n3.5,1,a\n",
+            {"target": "y", "group": "g"},
+            "at least 2 groups to split, got 1",
+        ),
+        (
+            "x,y\na,1.5\nb,2.5\nc,3.5\n",
+            {"target": "y", "max_categories": 2},
+            "at most 2 categories in column 'x', got 3",
+        ),
+        ("y,g\n1.5,1\n2.5,2\n", {"target": "y", "group": "g"}, "got none"),
+    ],
+)
+def test_tables_that_will_not_do_are_refused_while_planning(text, params, message):
+    planned = node(text, **params)
+    with pytest.raises(InputError, match=message):
+        find_kind(KIND).check(planned.params, planned.files)
+
+
+def test_a_column_without_a_training_value_has_no_mean():
+    text = "x,t,y\n,1,0.5\n,2,1.5\n3.5,3,2.5\n"
+    with pytest.raises(InputError, match="column 'x' of the training part, got none"):
+        made(text, target="y", time="t", missing="mean", test_fraction=0.3)
+
+
+def test_parquet_without_pyarrow_is_refused_while_planning(monkeypatch):
+    monkeypatch.setattr(
+        "curvflow.schemas.kinds.shared.columns.find_spec", lambda name: None
+    )
+    with pytest.raises(InputError, match=r"Install curvflow\[export\]"):
+        made(b"PAR1", target="y")
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"group": "a", "time": "b"}, "by group or by time, got both"),
+        ({"columns": ["y"]}, "target that is no input"),
+        ({"columns": ["x", "x"]}, "got 'x' twice"),
+        ({"delimiter": '"'}, "expected a delimiter"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(params, message):
+    with pytest.raises(ValidationError, match=message):
+        TableParams(path="table.csv", target="y", **params)
