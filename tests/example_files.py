@@ -15,6 +15,10 @@ def write(folder):
     layers = {f"layer{n}.weight": draw.normal(size=s) for n, s in shapes.items()}
     biases = {f"layer{n}.bias": np.zeros(s[0]) for n, s in shapes.items()}
     np.savez(folder / "net.npz", **layers, **biases)
+    (folder / "runs" / "net").mkdir(parents=True)
+    for step in (10, 20):
+        tensors = {name: step * array for name, array in (layers | biases).items()}
+        np.savez(folder / "runs" / "net" / f"step_{step}.npz", **tensors)
     (folder / "story.txt").write_text(STORY * 20, encoding="utf-8")
     wines = [
         f"{n}.5,{'red' if n % 3 else 'white'},{n % 2},0.{n},{n}" for n in range(20)

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 import curvflow
 from curvflow.flows.graph.graph import expand
-from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.schemas import kinds
 from curvflow.schemas.options import Adapt, Cluster
 from curvflow.schemas.study.study import load_study
@@ -74,7 +74,10 @@ EXAMPLES = list(examples())
 @pytest.mark.parametrize("study", EXAMPLES)
 def test_every_study_shown_can_be_planned(study, folder):
     (folder / "shapes").mkdir()
-    for name in ("measured.npz", "net.npz", "net.pt", "sums.txt", "wine.csv"):
+    steps = [f"imported/{run}/step_10.pt" for run in ("small", "large")]
+    texts = ("sums.txt", "wine.csv")
+    for name in ("measured.npz", "net.npz", "net.pt", *texts, *steps):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"any content")
     path = folder / "study.yaml"
     YAML(typ="safe").dump(study, path)

@@ -40,6 +40,7 @@ def test_every_hyper_parameter_has_a_row_with_its_meaning(name):
         "rule",
         "init",
         "schedule",
+        "clip_norm",
     }
 
 

@@ -47,7 +47,7 @@ def _topics() -> dict[str, _Topic]:
             ("Family", "Rule", "What it does"),
             rules.all_rules(),
             rules.sections(),
-            frozenset({"rule", "init", "schedule"}),
+            frozenset({"rule", "init", "schedule", "clip_norm"}),
         ),
         "models": _Topic(
             ("Family", "Model", "Inputs, parameters and parts"),

@@ -20,9 +20,13 @@ receipt, in `flows/run/compute.py`; `TornEntryError` in `stores/log_entries.py`.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import takewhile
+
+PACKAGE = __file__.removesuffix("errors.py")  # its folder
 
 
 class CurvflowError(Exception):
@@ -31,6 +35,19 @@ class CurvflowError(Exception):
 
 class RequestError(CurvflowError):
     """The request is wrong: nothing was computed, exit code 2."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows: the message, and the line of the cell.
+
+        Frames of the package say nothing of a wrong request. IPython looks for this
+        name; `traceback.print_last()` prints all frames.
+        """
+        lines = [f"{type(self).__name__}: {self}", *getattr(self, "__notes__", ())]
+        frames = traceback.extract_tb(self.__traceback__)
+        theirs = [*takewhile(lambda f: not f.filename.startswith(PACKAGE), frames)]
+        if theirs and theirs[-1].line:
+            lines.append(f"  in line {theirs[-1].lineno}: {theirs[-1].line}")
+        return lines
 
 
 class ChangedCodeError(RequestError):

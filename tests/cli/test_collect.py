@@ -178,7 +178,7 @@ def test_verify_of_a_torn_commit_claims_no_more_than_it_knows(curvflow, study):
 
 def test_a_pin_keeps_a_run_until_it_is_unpinned(curvflow, study):
     LocalStore(study.parent / ".curvflow").make()
-    assert curvflow("pin", study).out == "no pins\n"
+    assert curvflow("pin", study).out.startswith("no pins; `curvflow pin STUDY NAME`")
     none = curvflow("pin", study, "--name", "paper")
     assert (none.code, "no run has finished yet" in none.err) == (2, True)
     curvflow("run", study)
@@ -188,7 +188,7 @@ def test_a_pin_keeps_a_run_until_it_is_unpinned(curvflow, study):
     assert "nothing to collect" in curvflow("gc", study, "--keep-runs", 1).out
     taken = curvflow("pin", study, "--name", "paper")
     assert (taken.code, "another run" in taken.err) == (2, True)
-    curvflow("pin", study, "--run", 2, "--name", "later")
+    curvflow("pin", study, "later", "--run", 2)
     pins = json.loads(curvflow("pin", study, "--json").out)
     assert [(pin["name"], pin["run"]) for pin in pins] == [("paper", 1), ("later", 2)]
     assert pins[0]["reason"] == "its figures"
@@ -199,6 +199,7 @@ def test_a_pin_keeps_a_run_until_it_is_unpinned(curvflow, study):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["pin", "tiny.yaml", "a", "--name", "b"], "expected one name, got a and b"),
         (["pin", "tiny.yaml", "--name", "a/b"], "expected letters, digits, _, -"),
         (["pin", "tiny.yaml", "--name", ""], "expected letters, digits, _, -"),
         (["pin", "tiny.yaml", "--name", "../x"], "expected letters, digits, _, -"),

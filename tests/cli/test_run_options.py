@@ -40,9 +40,10 @@ def asked(curvflow, study, monkeypatch):
         (["--workers", "3", "--dashboard"], {"workers": 3, "dashboard": True}),
         (["--scheduler", "tcp://[::1]:8786"], {"scheduler": "tcp://[::1]:8786"}),
         (["--device", "cpu", "--threads", "2"], {"device": "cpu", "num_threads": 2}),
-        (["--no-record-reads"], {"record_reads": False}),
+        (["--no-record-reads"], {"record_reads": False, "partial": False}),
+        (["--partial"], {"partial": True}),
     ],
-    ids=["nothing", "workers", "scheduler", "device", "reads"],
+    ids=["nothing", "workers", "scheduler", "device", "reads", "partial"],
 )
 def test_options_reach_the_run(asked, arguments, fields):
     options = asked(*arguments)["options"]

@@ -141,6 +141,7 @@ def test_the_page_says_so_next_to_the_verdict_and_the_table(curvflow, compared):
     assert "7 of 7 expectations agree, 4 of them from estimates in doubt" in page
     assert page.count("1 unconverged estimate</td>") == 3
     assert "Made with 6 of 6 estimates of llc unconverged: 6 drifting." in page
+    assert '<p class="note">Localization of llc: 1 to 50 in 6 estimates.</p>' in page
     assert (
         "Settings differ between the estimates compared in 1 of 1 row, which may "
         "explain differences."

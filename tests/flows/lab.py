@@ -4,7 +4,8 @@ import sys
 from contextlib import contextmanager
 from unittest import mock
 
-from curvflow.flows.graph.open_study import OpenedStudy, SourceFiles
+from curvflow.flows.graph.open_study import OpenedStudy
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.run.context import Unwatched
 from curvflow.flows.run.run import RunReport, run_study

@@ -11,7 +11,7 @@ from types import FrameType
 
 from curvflow.errors import RequestError
 from curvflow.flows.graph.graph import expand
-from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.schemas.study.study import load_study
 from curvflow.schemas.words import printable
 from tests.fuzz.grammar import Case

@@ -1,5 +1,6 @@
 """Every study that ships runs in its profile smoke, and its page holds all of it."""
 
+import shutil
 from pathlib import Path
 from unittest import mock
 
@@ -99,6 +100,8 @@ def test_a_shipped_study_runs_and_its_page_holds_all_of_it(
         real.read("mnist")
     study = tmp_path / path.name
     study.write_text(text, encoding="utf-8")
+    if (files := path.with_suffix("")).is_dir():  # that the study reads
+        shutil.copytree(files, tmp_path / files.name)
     results = curvflow.run(study, store=shared_store, profile="smoke", workers=1)
     assert results.run.failures == []
     CHECKS.get(path.stem, lambda results: None)(results)

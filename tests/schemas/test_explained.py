@@ -6,7 +6,7 @@ from unittest import mock
 import pytest
 
 from curvflow.flows.graph.graph import expand
-from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.plan.code.fingerprints import Fingerprints
 from curvflow.schemas import explanations as explanation
 from curvflow.schemas.explanations import explanations

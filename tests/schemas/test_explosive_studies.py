@@ -10,7 +10,8 @@ import pytest
 
 from curvflow.errors import StudyError
 from curvflow.flows.graph.graph import expand
-from curvflow.flows.graph.open_study import SourceFiles, with_max_nodes
+from curvflow.flows.graph.open_study import with_max_nodes
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.schemas.study.python_source import plain_document
 from curvflow.schemas.study.study import load_study
 
@@ -130,7 +131,8 @@ import json, resource, sys, time
 from pathlib import Path
 from curvflow.errors import RequestError
 from curvflow.flows.graph.graph import expand
-from curvflow.flows.graph.open_study import SourceFiles, open_study
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.schemas.kinds import all_kinds
 all_kinds()
 used = resource.getrusage(resource.RUSAGE_SELF)

@@ -4,7 +4,7 @@ import pytest
 
 from curvflow.errors import StudyError
 from curvflow.flows.graph.graph import expand
-from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.schemas.study.study import load_study
 
 STUDY = """\

@@ -143,6 +143,21 @@ def _share(text: str) -> float:
     )
 
 
+LogPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--log",
+        metavar="FILE",
+        help="append progress to a file, a line a minute, and all that is said",
+    ),
+]
+PartialResults = Annotated[
+    bool,
+    typer.Option(
+        "--partial",
+        help="make tables and figures without the nodes that fail, which they count",
+    ),
+]
 NoRecordReads = Annotated[
     bool,
     typer.Option(

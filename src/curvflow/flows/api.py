@@ -23,7 +23,12 @@ from curvflow.flows.graph.open_study import (
 )
 from curvflow.flows.graph.python_study import Study
 from curvflow.flows.plan.plan import make_plan
-from curvflow.flows.results.node_results import plan_views, run_views, with_removed
+from curvflow.flows.results.node_results import (
+    plan_views,
+    run_views,
+    standing_views,
+    with_removed,
+)
 from curvflow.flows.results.outputs import write_outputs
 from curvflow.flows.results.results import Results
 from curvflow.flows.run.context import InNotebook, Observer, notebook_observer
@@ -206,7 +211,7 @@ def results_of(opened: OpenedStudy, run: int | None = None) -> Results:
     name, store = opened.study.name, opened.store
     if run is None:
         plan = make_plan(opened.study, store, opened.files)
-        views = plan_views(plan, plan.causes.failures(), is_ahead=True)
+        views = standing_views(plan)
         return Results(name, with_removed(views, store), store)
     record = find_run(store, name, run)
     views = run_views(record, store.index())

@@ -112,17 +112,24 @@ def sha256(value: object) -> str:
 
 
 def form(
-    params: BaseModel, files: Mapping[str, str] | None = None
+    params: BaseModel, files: Mapping[str, str | Mapping[str, str]] | None = None
 ) -> dict[str, object]:
-    """Return the plain parameters that enter a key; a source file by its digest."""
+    """Return the plain parameters that enter a key; source files by their digests.
+
+    Args:
+        params: the parameters.
+        files: per field the digest of its file, or those of several by name.
+    """
     plain: dict[str, object] = {}
     for name, neutral, is_source in _key_fields(type(params)):
         value = getattr(params, name)
         written = _plain(value)
         if neutral is not None and canonical(written) == neutral:
             continue
-        is_file = is_source and value is not None
-        plain[name] = {"sha256": (files or {})[name]} if is_file else written
+        if is_source and value is not None:
+            digest = (files or {})[name]
+            written = {"sha256": digest} if isinstance(digest, str) else dict(digest)
+        plain[name] = written
     return plain
 
 

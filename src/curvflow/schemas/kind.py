@@ -184,7 +184,8 @@ class Kind:
             tabular variables are taken.
         per_stage: parameters that may name stages taken, as a mapping's keys or a list;
             a kind that has some takes `stage` for an axis that is reduced over.
-        checkpoints: epochs at which a kind that returns Weights keeps them.
+        checkpoints: epochs at which a kind that returns Weights keeps them; of
+            parameters whose files alone show them None.
         check: looks at the files that the parameters name while planning, and raises
             InputError with `expected ..., got ...`.
         check_names: from the parameters and the kinds taken, by input and stage, to
@@ -225,7 +226,7 @@ class Kind:
     check_axes: Callable[[Any, Axes], Iterable[ParamProblem]] | None = None
     selects: tuple[str, ...] = ()
     per_stage: tuple[str, ...] = ()
-    checkpoints: Callable[[Any], Sequence[int]] | None = None
+    checkpoints: Callable[[Any], Sequence[int] | None] | None = None
     check: Callable[[Any, Files], None] | None = None
     check_names: Callable[[Any, Taken], Iterable[ParamProblem]] | None = None
     judges: bool = False

@@ -63,6 +63,19 @@ class NodeData:
         return name in self.arrays
 
 
+@dataclass(frozen=True)
+class Absent:
+    """A node taken that has no result, for it failed or takes one that did.
+
+    Attributes:
+        stage: name of the stage in the study.
+        coords: axis labels of the node.
+    """
+
+    stage: str
+    coords: Mapping[str, Label]
+
+
 class Data(NodeData):
     """A data set: `inputs` (N, ...), and `targets`, labels (N,) or values (N, C)."""
 
@@ -239,12 +252,20 @@ class Member:
         files: content of the files that the parameters name, per field.
         earlier: the stored result of the same node with a smaller value of what its
             kind continues, to go on from; None to begin at the beginning.
+        absent: per input those of many results that failed, where a table or figure of
+            the others is requested; what is returned must count them.
     """
 
     params: Params
     inputs: Mapping[str, Sequence[NodeData]] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)
     earlier: NodeData | None = None
+    absent: Mapping[str, Sequence[Absent]] = field(default_factory=dict)
+
+    @property
+    def all_absent(self) -> list[Absent]:
+        """The absent results of all inputs."""
+        return [absent for several in self.absent.values() for absent in several]
 
     def one(self, name: str) -> NodeData:
         """Return the single result of a plain input."""

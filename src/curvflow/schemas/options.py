@@ -102,6 +102,11 @@ class RunOptions(BaseModel):
         None, description="a Dask cluster to be started for the run"
     )
     dashboard: bool = Field(False, description="serve Dask's page while computing")
+    partial: bool = Field(
+        False,
+        description="make tables and figures of what is there where some of the "
+        "results that they reduce failed; they count these",
+    )
     record_reads: bool = Field(
         True, description="record the files and variables that code of yours reads"
     )

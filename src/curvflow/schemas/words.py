@@ -49,6 +49,16 @@ def collision_note(numbers: Sequence[int]) -> str:
     )
 
 
+def span_text(values: Sequence[float], noun: str = "estimate") -> str:
+    """Return the span of settings, such as `5.6 to 17.7 in 9 estimates`.
+
+    Values that agree to three digits are one, such as `5`.
+    """
+    least, most = (f"{end(values):.3g}" for end in (min, max))
+    number = counted(len(values), noun)
+    return least if least == most else f"{least} to {most} in {number}"
+
+
 MINUTE, HOUR = 60.0, 3600.0
 
 

@@ -8,12 +8,15 @@ which is loaded only when a tile runs. No list is kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Protocol, TypeVar
 
+import numpy as np
+
 from curvflow.errors import UnknownNameError
-from curvflow.schemas.kinds import declarations
+from curvflow.schemas.kinds import declarations, find_kind
+from curvflow.schemas.kinds.shared.tables import FAILED
 from curvflow.schemas.nodes import Array, Member, Outcome
 
 
@@ -154,12 +157,30 @@ def computes_each(kind: str) -> Callable[[NodeFunction], NodeFunction]:
 
     def register(function: NodeFunction) -> NodeFunction:
         def each(members: Sequence[Member], machine: Machine) -> list[Outcome]:
-            return [function(member, machine) for member in members]
+            outcomes = [function(member, machine) for member in members]
+            return [
+                _with_failed(kind, member, outcome)
+                for member, outcome in zip(members, outcomes, strict=True)
+            ]
 
         _implementations[kind] = Implementation(each, _one_megabyte, _nothing)
         return function
 
     return register
+
+
+def _with_failed(kind: str, member: Member, outcome: Outcome) -> Outcome:
+    """Add to a table that was made without failed nodes how many they are."""
+    declared = find_kind(kind).output(FAILED) if member.absent else None
+    if declared is None:
+        return outcome
+    rows = next(
+        outcome.arrays[variable.name].shape
+        for variable in find_kind(kind).outputs
+        if variable.dims == declared.dims and variable.name in outcome.arrays
+    )
+    count = np.full(rows, len(member.all_absent), dtype=np.int64)
+    return replace(outcome, arrays={**outcome.arrays, FAILED: count})
 
 
 def home_of(kind: str) -> str:

@@ -34,7 +34,7 @@ from curvflow.tasks.networks.problems import (
 )
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes
-from curvflow.tasks.training.batches import Batches, split_validation
+from curvflow.tasks.training.batches import Batches, LabelNoise, split_validation
 from curvflow.tasks.training.cache_blocks import CPU_PASS_BYTES
 from curvflow.tasks.training.curves import EVALUATION_ROWS, Curves, Evaluation
 from curvflow.tasks.training.fit import Fit
@@ -72,9 +72,11 @@ def member_bytes(member: Member) -> int:
 
     # Weights, gradient, two moments, and the temporaries of an update.
     weights = 10 * item * network.num_parameters
-    activations = max(4 * in_one_pass(batch), 2 * in_one_pass(evaluated))
-    # With a validation set, a full batch is gathered for each member.
-    is_copied = params.validation_fraction and batch == count
+    together = -(-batch // params.accumulation)
+    activations = max(4 * in_one_pass(together), 2 * in_one_pass(evaluated))
+    # With a validation set or noise, a full batch is gathered for each member.
+    is_own = params.validation_fraction or params.label_noise
+    is_copied = is_own and batch == count
     copied = item * data["inputs"].size if is_copied else 0
     copies = 4 if params.keep_preconditioner else 2
     kept = copies * 8 * len(kept_epochs(params)) * network.num_parameters
@@ -197,7 +199,25 @@ def _fit(members: Sequence[Member], machine: Machine) -> Fit:
         _early_stopping(params, weights_MW, updates.vectors(weights_MD), scales),
         StepNorms(weights_MD) if params.record_step_norms else None,
         machine.compiler,
+        params.accumulation,
+        _label_noise(params, problem),
     )
+
+
+def _label_noise(params: TrainParams, problem: Problem) -> LabelNoise | None:
+    if not params.label_noise:
+        return None
+    if not problem.has_labels:
+        raise InputError(
+            "label_noise: expected labels, got values. Remove it, or take data with "
+            "labels."
+        )
+    if problem.loss != "cross_entropy":
+        raise InputError(
+            "label_noise cannot be combined with a loss other than the plain "
+            "cross_entropy of labels that all count. Remove one of them."
+        )
+    return LabelNoise(params.label_noise, json.loads(problem.text)["num_outputs"])
 
 
 def _scales(params: TrainParams, weights_MD: Tensor) -> Tensor | None:
@@ -257,9 +277,10 @@ def _outcome(fit: Fit, number: int, params: TrainParams, state: Tensor) -> Outco
     measured = fit.curves.of(number)
     final = {f"final_{n}": measured[n][-1:].reshape(()) for n in FINAL}
     trained = max(diverged, reached)
+    trained = trained if trained >= 0 else params.epochs
     counts = {
         "epoch": fit.curves.epochs,
-        "num_gradients": trained if trained >= 0 else params.epochs,
+        "num_gradients": trained * params.rule.gradients_per_step,
         "diverged_epoch": diverged,
         "num_parameters": fit.problem.network.num_parameters,
         "checkpoint": fit.checkpoints.epochs,

@@ -16,7 +16,7 @@ from curvflow.schemas.nodes import Data
 from curvflow.schemas.rules import RuleSpec
 from curvflow.tasks.networks.problems import Problem, pose
 from curvflow.tasks.numerics.streams import stream
-from curvflow.tasks.training.gradients import Noise
+from curvflow.tasks.training.gradients import Noise, gradient_at
 from curvflow.tasks.training.step_context import Step
 from curvflow.tasks.training.updates import Updates
 
@@ -54,23 +54,35 @@ def step_at(
     batch: Any = None,
     problem: Problem = PROBLEM,
 ) -> Callable[[Any], Step]:
-    """Return the step context of the models of a group at step `count`, from 0."""
+    """Return the step context of the models of a group at step `count`, from 0.
+
+    Without a batch, gradients at other weights are those of the quartic.
+    """
 
     def context(chosen: Any) -> Step:
         like = torch.zeros(1, dtype=torch.float64)
         noise = Noise(range(models), count, "rule", like).of(chosen)
         dropout = Noise(range(models), count, "dropout", like).of(chosen)
+        statistics = problem.network.first_statistics().expand(models, -1)[chosen]
+
+        def elsewhere(weights: Tensor) -> Tensor:
+            if batch is None:
+                return gradient(weights, count)
+            mine = batch.models(chosen)
+            return gradient_at(problem, weights, statistics, mine, dropout)
+
         return Step(
             epoch=count // STEPS_PER_EPOCH,
             count=count,
             begins_epoch=count % STEPS_PER_EPOCH == 0,
             ends_epoch=count % STEPS_PER_EPOCH == STEPS_PER_EPOCH - 1,
             problem=problem,
-            statistics=problem.network.first_statistics().expand(models, -1)[chosen],
+            statistics=statistics,
             batch=batch,
             product=None if product is None else product[chosen],
             draw=noise.uniform(),
             dropout=lambda some: dropout.of(some).uniform(),
+            gradient_at=elsewhere,
         )
 
     return context

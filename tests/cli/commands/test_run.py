@@ -122,6 +122,38 @@ def test_a_failed_node_ends_with_exit_code_1_and_its_error(curvflow, study):
     assert (shown.code, shown.err) == (0, line)
 
 
+def test_a_failed_label_leaves_tables_and_figures_of_the_others(curvflow, study):
+    (study.parent / "some_nets.py").write_text(
+        "from torch import nn\n\n\ndef net(seed):\n"
+        "    if seed:\n        raise RuntimeError('no net today')\n"
+        "    return nn.Linear(2, 1)\n"
+    )
+    factory = 'stages.fit.model={factory: "some_nets:net", kwargs: {seed: "${seed}"}}'
+    said = curvflow("run", study, "--set", factory)
+    assert said.code == 1
+    hint = f"`curvflow run {study} --partial` makes tables and figures of the others"
+    assert hint in " ".join(said.out.split())
+    said = curvflow("run", study, "--set", factory, "--partial")
+    assert said.code == 1
+    lines = " ".join(said.out.split())
+    assert (
+        "table: made without 2 of 4 nodes of trace, which failed: trace[seed" in lines
+    )
+    assert "loss: made without 2 of 4 nodes of fit, which failed: fit[seed=1" in lines
+    assert hint not in lines
+    cells = {
+        words[0]: words[1:] for words in map(str.split, said.out.splitlines()) if words
+    }
+    assert cells["table"] == ["2", "0", "0", "0", "0"]
+    assert cells["loss"] == ["1", "0", "0", "0", "0"]
+    shown = curvflow("show", study, "table", "--json", "--set", factory)
+    assert {row["failed"] for row in json.loads(shown.out) if "mean" in row} == {3}
+    assert "table: made without 2 of 4 nodes of fit, which failed" in shown.err
+    curvflow("report", study, "-o", "page.html", "--set", factory)
+    page = study.with_name("page.html").read_text()
+    assert "Made without 2 of 4 nodes of fit, which failed: fit[seed=1" in page
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

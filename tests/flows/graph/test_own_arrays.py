@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import StudyError
-from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.plan.plan import make_plan
 from tests.flows.toys import opened
 

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from curvflow.errors import InputError, StudyError
-from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.plan.plan import make_plan
 from curvflow.schemas.kinds.data.folder import IMAGES, FolderParams
 from tests.flows.run.test_run import executed

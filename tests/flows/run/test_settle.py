@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import ChangedCodeError, RequestError, StoreError
-from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.run.recheck import Recheck
 from curvflow.flows.run.settle import Answer, settle

@@ -183,6 +183,11 @@ def test_data_that_fit_or_are_known_only_to_a_run_are_accepted(line):
             "Take mse, sse or auto, or data with labels.",
         ),
         (
+            f"train, label_noise: 0.1, data: columns, {MLP}",
+            "label_noise: expected labels for label_noise, got the values of "
+            "'columns'. Remove it, or take data with labels.",
+        ),
+        (
             "weights.import, data: digits, path: net.npz, loss: mse, "
             "model: {kind: linear}",
             "loss: expected cross_entropy for the labels of 'digits', got mse. Take "

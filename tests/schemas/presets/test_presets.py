@@ -7,7 +7,7 @@ from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter, ValidationError
 
 from curvflow.flows.graph.graph import expand
-from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.schemas.presets import all_presets, written_out
 from curvflow.schemas.rules import RuleSpec
 from curvflow.schemas.study.jsonschema import study_schema

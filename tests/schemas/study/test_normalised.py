@@ -7,7 +7,7 @@ import pytest
 
 from curvflow.errors import StudyError
 from curvflow.flows.graph.graph import expand, key_of
-from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.results.node_results import View
 from curvflow.schemas.keys import canonical, normalised
 from curvflow.schemas.study.python_source import plain_document

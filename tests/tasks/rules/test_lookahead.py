@@ -33,7 +33,8 @@ SETTINGS = [
 EXACT = {"rtol": 1e-12, "atol": 1e-13}
 SIZE = pose(parse_model(RELU_NET), "auto", blobs()).network.num_parameters
 OUTSIDE = {
-    *("gadam", "gadam_auto", "gadamx", "lookahead", "swa", "torch_optimizer"),
+    *("ema", "gadam", "gadam_auto", "gadamx", "lookahead", "swa"),
+    "torch_optimizer",
     *("spectral_sgd", "spectral_swa"),  # whose rate is told of the rule itself alone
 }
 INNERS = {
@@ -46,7 +47,8 @@ INNERS = {
 
 
 def lookahead(inner, **fields):
-    return rule(rule="lookahead", inner={"lr": 0.05, **inner}, **fields)
+    default = {} if "inner" in inner else {"lr": 0.05}
+    return rule(rule="lookahead", inner={**default, **inner}, **fields)
 
 
 def run(rules, start, steps, of=gradient, scale=None):

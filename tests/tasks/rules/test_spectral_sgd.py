@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from curvflow.schemas.models import parse_model
+from curvflow.schemas.rules import Position
 from curvflow.tasks.networks.problems import load_samples, pose
 from curvflow.tasks.numerics import dense_hessian
 from curvflow.tasks.numerics.estimators.learning_rates import best_rates
@@ -61,7 +62,7 @@ def test_the_rates_are_those_of_the_dense_spectrum(form, loss):
     updates = Updates([spectral, spectral], weights, problem)
     now = step_at(0, 2, batch=samples, problem=problem)
     updates.step(torch.zeros_like(weights), weights, now)
-    rate, momentum = updates.rates(0, 10)
+    rate, momentum = updates.rates(Position(0, 10))
     ends = values[[0]][:, None], values[[-1]][:, None]
     expected = best_rates(*ends, form, torch.tensor([[0.99]], dtype=torch.float64))
     assert rate.tolist() == pytest.approx([expected[0].item()] * 2, rel=1e-9)
@@ -145,6 +146,6 @@ def test_a_spectrum_without_positive_values_changes_nothing():
     updates = Updates([spectral, spectral], weights, problem)
     now = step_at(STEPS_PER_EPOCH * 20, 2, batch=samples, problem=problem)
     updates.step(weights, weights, now)
-    rate, momentum = updates.rates(20, 40)
+    rate, momentum = updates.rates(Position(20, 40))
     assert rate.tolist() == [0.3, 0.3]
     assert momentum.tolist() == [0.0, 0.0]

@@ -269,7 +269,10 @@ def test_an_optimiser_of_ones_own_steps_as_by_itself(module_of_ones_own, name):
         ),
         ("Falling", "got steps that depend on more, .* or a rate of its own"),
         ("Random", "got steps that depend on more, such as random numbers"),
-        ("Searching", "to step on a dense gradient alone, got TypeError: .*'closure'"),
+        (
+            "Searching",
+            "on a dense gradient alone, got TypeError: .*'closure'.*sam for two",
+        ),
         ("Listing", "to keep tensors and numbers in its state, got list 'past'"),
         ("Slow", "to keep the same quantities after each step"),
         ("no_class", "expected a torch.optim.Optimizer of module .*, got 'no_class'"),

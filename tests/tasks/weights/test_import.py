@@ -1,5 +1,7 @@
 """Weights trained elsewhere."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -118,7 +120,7 @@ def test_losses_without_test_samples_and_of_sums():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"layer3.bias": None}, r"'layer3.bias' of shape \(3,\), got none"),
+        ({"layer3.bias": None}, r"tensor 'layer3.bias' of shape \(3,\), got none"),
         ({"layer2.bias": np.zeros(5)}, r"shape \(4,\) of the array 'layer2.bias', got"),
         ({"layer9.bias": np.zeros(5)}, "got 'layer9.bias' too"),
     ],
@@ -198,11 +200,63 @@ def test_a_module_of_ones_own_is_measured_at_the_statistics_of_the_file():
     )
 
 
-def test_statistics_that_the_file_lacks_are_refused():
+@pytest.mark.parametrize("lacking", ["running_mean", "running_var"])
+@pytest.mark.parametrize("below", ["", "state_dict.model."])
+@pytest.mark.parametrize("brings_others", [False, True])
+def test_a_statistic_that_the_file_lacks_is_named_and_never_left_out(
+    lacking, below, brings_others
+):
     arrays = of_own(make_scaled_norm())
-    arrays.pop("1.running_var")
-    with pytest.raises(InputError, match=r"expected an array '1.running_var' of shape"):
+    arrays.pop(f"1.{lacking}")
+    arrays = {below + name: array for name, array in arrays.items()}
+    if brings_others:
+        arrays["optimizer.0.exp_avg"] = np.ones(4)
+    says = (
+        rf"the statistic '1\.{lacking}' of shape \(4,\), got none\..*whole state_dict"
+    )
+    if brings_others and not below:
+        says = r"1\.running|optimizer"
+    with pytest.raises(InputError, match=says) as caught:
         imported(arrays, model=OWN)
+    assert not re.search("remove|drop|leave", str(caught.value), re.IGNORECASE)
+
+
+def test_a_statistic_of_another_name_is_suggested():
+    arrays = of_own(make_scaled_norm())
+    arrays["bn.running_var"] = arrays.pop("1.running_var")
+    with pytest.raises(InputError, match=r"'1\.running_var' .*'bn\.running_var'\? Map"):
+        imported(arrays, model=OWN)
+
+
+def test_statistics_without_a_norm_in_the_model_are_not_to_be_removed_either():
+    arrays = named_as_ours() | {"norm1.running_mean": np.zeros(5)}
+    with pytest.raises(InputError, match=r"'norm1.running_mean' too.*Take the model"):
+        imported(arrays)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_missing_tensor_is_named_wherever_the_network_lies(seed):
+    draw = np.random.default_rng(seed)
+    nested, _ = random_nest(draw, named_as_ours())
+    arrays, lacking = flat(nested), str(draw.choice(NAMES))
+    arrays = {name: a for name, a in arrays.items() if not name.endswith(lacking)}
+    with pytest.raises(InputError, match=f"expected the tensor '{lacking}' of shape"):
+        imported(arrays)
+
+
+def test_the_nearest_name_of_the_same_shape_is_suggested():
+    arrays = named_as_ours()
+    arrays["layer2.weihgt"] = arrays.pop("layer2.weight")
+    arrays["layer2.weight_"] = np.zeros(3)
+    with pytest.raises(InputError, match=r"Did you mean 'layer2.weihgt'\? Map"):
+        imported(arrays)
+
+
+def test_a_transposed_array_is_called_so():
+    arrays = named_as_ours()
+    arrays["layer1.weight"] = arrays["layer1.weight"].T
+    with pytest.raises(InputError, match=r"got \(3, 5\), its transpose\. Take"):
+        imported(arrays)
 
 
 def random_nest(draw, arrays):
@@ -273,7 +327,7 @@ def test_a_part_of_a_name_is_no_prefix():
     wanted = {"weight": "0.weight", "bias": "0.bias"}
     two = as_data(dataset(blobs()["inputs"], np.arange(30) % 2))
     with pytest.raises(
-        InputError, match=r"expected an array 'weight' of shape \(2, 3\)"
+        InputError, match=r"expected the tensor 'weight' of shape \(2, 3\)"
     ):
         imported(held, two, model=own, names=wanted)
     below = {"net.0.weight": held["10.weight"], "net.0.bias": held["10.bias"]}
@@ -285,5 +339,5 @@ def test_a_file_without_arrays_lacks_those_of_the_network():
     check(given(), {"path": {}})
     with pytest.raises(InputError, match=r"names such as none, got 'net\.'"):
         check(given(prefix="net."), {"path": {}})
-    with pytest.raises(InputError, match=r"expected an array 'layer1\.weight'"):
+    with pytest.raises(InputError, match=r"expected the tensor 'layer1\.weight'"):
         imported({})

@@ -116,6 +116,8 @@ def _summary(facts: dict[str, Any], *, yes: bool) -> Iterator[str]:
         yield f"{size(staying['payloads'])} of payloads stay" + (
             "" if yes else "; nothing is touched without --yes"
         )
+    if yes and facts["groups"]:
+        yield "the next gc --yes empties the trash; run --revive STAGE computes anew"
     if staying["quarantine"]:
         yield f"{size(staying['quarantine'])} in quarantine, left to you"
     for run in facts["live_runs"]:

@@ -17,6 +17,7 @@ from curvflow.cli.arguments import (
 )
 from curvflow.errors import RequestError
 
+NO_PINS = "no pins; `curvflow pin STUDY NAME` keeps the latest run under a name"
 RUN = typer.Option(
     "--run", metavar="N", help="the run [default: the latest that has finished]"
 )
@@ -24,30 +25,40 @@ RUN = typer.Option(
 
 def pin(
     study: StudyPath,
+    given: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="of the pin")
+    ] = None,
     *,
-    name: Annotated[str | None, typer.Option("--name", help="of the pin")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="the same, as an option")
+    ] = None,
     run: Annotated[int | None, RUN] = None,
     reason: Annotated[str, typer.Option("--reason", help="why it is kept")] = "",
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Keep a run's results until it is unpinned, or list the pins."""
+    """Keep a run's results until it is unpinned; without a name list the pins."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.upkeep.pins import list_pins, pin_run
 
+    if given is not None and name is not None:
+        raise RequestError(f"pin: expected one name, got {given} and {name}. Name one.")
+    name = name if given is None else given
     opened = open_study_store(study, store, None, None)
     require_store(opened.store)
     if name is not None:
         pin_run(opened.store, opened.study.name, name, number=run, reason=reason)
     elif run is not None or reason:
-        raise RequestError("pin: expected a name. Give it one with --name.")
+        raise RequestError(
+            "pin: expected a name, got none. Write it behind the study, such as paper."
+        )
     pins = list_pins(opened.store)
     if name is not None:
         pins = [pin for pin in pins if pin["name"] == name]
     if as_json:
         print_json(pins)
     else:
-        echo("\n".join(map(_line, pins)) or "no pins")
+        echo("\n".join(map(_line, pins)) or NO_PINS)
 
 
 def unpin(

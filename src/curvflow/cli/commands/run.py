@@ -46,6 +46,7 @@ def command(
     cluster: options.ClusterFile = None,
     dashboard: options.Dashboard = False,
     observe: options.Observe = None,
+    partial: options.PartialResults = False,
     no_record_reads: options.NoRecordReads = False,
     revive: options.Revive = None,
     accept: options.Accept = None,
@@ -53,15 +54,17 @@ def command(
     verify: options.Verify = None,
     rerun: options.Rerun = None,
     reanalyse: options.Reanalyse = False,
+    log: options.LogPath = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute the results of the study that the store lacks."""
     tile = {"device": device, "num_threads": threads, "compiler": compiler}
     place = {"workers": workers, "scheduler": scheduler, "dashboard": dashboard}
-    record = {"record_reads": not no_record_reads}
+    record = {"record_reads": not no_record_reads, "partial": partial}
     results = _compute(
         study,
         observe,
+        log,
         store=store,
         profile=profile,
         overrides=overrides or (),
@@ -76,12 +79,14 @@ def command(
     _echo_results(study, results, as_json)
 
 
-def _compute(study: Path, observe: bool | None, **arguments: Any) -> Results:
-    """Run the study and show its progress."""
+def _compute(
+    study: Path, observe: bool | None, log: Path | None, **arguments: Any
+) -> Results:
+    """Run the study, show its progress, and keep its log."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.cli.text.progress import watch
 
-    with _report_interruption(), watch() as observer:
+    with _report_interruption(), watch(log) as observer:
         return _run_function(observe)(study, observer=observer, **arguments)
 
 
@@ -120,6 +125,11 @@ def _echo_results(study: Path, results: Results, as_json: bool) -> None:
     else:
         totals = {stage: len(results.view(stage).points) for stage in results}
         told = results.run, results.files, totals, results.revived, judged
-        echo(run_summary(study, *told))
+        partial = [
+            f"{stage}: {line}"
+            for stage in results
+            for line in results.made_without(stage)
+        ]
+        echo(run_summary(study, *told, partial))
     if results.run.failures:
         raise typer.Exit(1)

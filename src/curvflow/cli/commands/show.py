@@ -73,7 +73,8 @@ def command(
     else:
         _print_tables(results, stage, labels, variables, whole=whole)
     view = results.view(stage).where(labels)
-    for line in (*view.chosen(), *view.blind_spots(), *results.made_of(stage)):
+    made = *results.made_of(stage), *results.made_without(stage)
+    for line in (*view.chosen(), *view.blind_spots(), *made):
         echo(f"{stage}: {line}", err=True)
 
 

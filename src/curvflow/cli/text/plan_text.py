@@ -183,8 +183,12 @@ def run_summary(
     totals: Mapping[str, int],
     revived: Mapping[str, int],
     judged: Mapping[str, Counter[str]],
+    partial: Sequence[str] = (),
 ) -> str:
-    """Return a run as text: a line per stage, failures, verdicts and files."""
+    """Return a run as text: a line per stage, failures, verdicts and files.
+
+    `partial` says of which nodes tables and figures lack the results.
+    """
     names = [("stage".ljust(24),), *((stage,) for stage in totals)]
     fronts = name_columns(names, 10 * len(COLUMNS))
     lines = [fronts[0] + "".join(f"{name:>10}" for name in COLUMNS)]
@@ -194,6 +198,10 @@ def run_summary(
         cells = "".join(f"{n:>10}" for n in [*counts.values(), total - reached])
         lines.append(f"{front}{cells}")
     lines += _failures(study, run)
+    lines += map(_wrapped, partial)
+    if not run.options.get("partial") and _may_go_without(run, totals):
+        command = f"`curvflow run {quote(str(study))} --partial`"
+        lines.append(_wrapped(f"{command} makes tables and figures of the others"))
     lines += [_revived(stage, number) for stage, number in revived.items()]
     lines += unconverged_lines(judged)
     executed = sum(run.counts["executed"].values())
@@ -201,6 +209,14 @@ def run_summary(
     text = f"{run.study}: run {run.number} executed {nodes} in {run.seconds:.1f} s"
     lines.append(_wrapped(text))
     return "\n".join([*lines, *_file_lines(files)])
+
+
+def _may_go_without(run: RunRecord, totals: Mapping[str, int]) -> bool:
+    """Return whether nodes were not computed whose stage takes some that were."""
+    done, failed = (Counter(run.counts[name]) for name in ("executed", "failed"))
+    done.update(run.counts["cached"])
+    is_blocked = any(done[s] + failed[s] < total for s, total in totals.items())
+    return is_blocked and any(done[s] and failed[s] for s in totals)
 
 
 def unconverged_lines(judged: Mapping[str, Counter[str]]) -> list[str]:

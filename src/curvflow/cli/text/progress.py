@@ -1,9 +1,10 @@
-"""Progress on stderr: one line per stage; silent without a terminal."""
+"""Progress on stderr: one line per stage; without a terminal a line a minute."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -16,6 +17,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
+from curvflow.cli.text.progress_lines import Both, ProgressLines, logged
 from curvflow.flows.run.context import Observer, Unwatched
 from curvflow.schemas.words import printable
 
@@ -27,15 +29,17 @@ RESERVED_LINES = 4  # lines of the screen above the progress
 
 
 @contextmanager
-def watch() -> Iterator[Observer]:
-    """Yield an observer that shows progress if stderr is a terminal."""
+def watch(log: Path | None = None) -> Iterator[Observer]:
+    """Yield an observer that shows progress on stderr, and keeps a log if asked."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield Lines(console)
+        lines = Lines(console)
+        with logged(Both(lines, ProgressLines(lines.tell)), log) as observer:
+            yield observer
         return
     bars = Bars(console)
-    with bars.waiting:
-        yield bars
+    with logged(bars, log) as observer, bars.waiting:
+        yield observer
 
 
 class Lines(Unwatched):

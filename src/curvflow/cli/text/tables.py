@@ -9,7 +9,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from curvflow.cli.arguments import echo
-from curvflow.schemas.records.tables import Rows, group_by_fields, render
+from curvflow.schemas.records.tables import Rows, group_by_fields, render, unmeasured
 from curvflow.schemas.words import counted
 
 if TYPE_CHECKING:
@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 
 
 MAX_ROWS = 40  # rows of one table
-
-# If one of these is not 0, something was measured or failed. A quantity that is NaN at
-# every node, none of them diverged, does not exist in the study: a validation loss
-# without validation data.
-COUNTS = ("count", "diverged", "unconverged")
 
 
 def truncated_tables(records: Rows, units: Mapping[str, str]) -> str:
@@ -32,7 +27,8 @@ def truncated_tables(records: Rows, units: Mapping[str, str]) -> str:
 
 
 def _tables(records: Rows, units: Mapping[str, str]) -> Iterator[str]:
-    kept, names = _measured(records)
+    names = unmeasured(records)
+    kept = [row for row in records if row.get("quantity") not in names]
     for rows in group_by_fields(kept, units):
         shown = _first(rows)
         text = render(shown, units)
@@ -46,16 +42,6 @@ def _tables(records: Rows, units: Mapping[str, str]) -> Iterator[str]:
             width=80,
             break_long_words=False,
         )
-
-
-def _measured(records: Rows) -> tuple[Rows, set[str]]:
-    """Return the records of measured quantities, and the names of the others."""
-    counts = [row for row in records if "quantity" in row and "count" in row]
-    quantities = {row["quantity"] for row in counts if any(map(row.get, COUNTS))}
-    names = {row["quantity"] for row in counts} - quantities
-    if not quantities:  # nothing was measured, so all of it is shown
-        return records, set()
-    return [row for row in records if row.get("quantity") not in names], names
 
 
 def _first(rows: Rows) -> Rows:

@@ -40,7 +40,7 @@ def _num_chosen(stage: Stage, producer: Stage) -> int:
         return 0
     with suppress(StudyError):  # it is met where the nodes are made
         kept = [checkpoints(producer.params(labels)) for labels in samples]
-        numbers = {len(stage.epochs(epochs)) for epochs in kept}
+        numbers = {len(stage.epochs(epochs)) if epochs else 0 for epochs in kept}
         return numbers.pop() if len(numbers) == 1 else 0
     return 0
 

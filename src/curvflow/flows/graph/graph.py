@@ -7,17 +7,26 @@ takes, and its receipt from the key.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
 from typing import Any, Literal, Protocol
 
 from curvflow.flows.graph.bounds import NodeCount
-from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.reads.current import CurrentReads, Outdated
 from curvflow.schemas.keys import Encoded, action_key, canonical, form, sha256
 from curvflow.schemas.kind import Kind, Variable
+from curvflow.schemas.kinds.shared.tables import FAILED
 from curvflow.schemas.nodes import Label, Weights
 from curvflow.schemas.params import Params
 from curvflow.schemas.records.receipts import DIVERGED, Receipt
@@ -50,6 +59,7 @@ class Node:
         once: share of its time that resuming does not spend again, such as burn-in.
         outdated: what its earlier result stood on that is another by now.
         replaced: the receipt of that result, which counts no more.
+        absent: nodes taken that have failed, which a partial result goes without.
     """
 
     stage: str
@@ -68,6 +78,7 @@ class Node:
     once: float = 0.0
     outdated: tuple[Outdated, ...] = ()
     replaced: Receipt | None = None
+    absent: tuple[Node, ...] = ()
 
     @property
     def coords(self) -> dict[str, Label]:
@@ -175,13 +186,55 @@ def input_digests(node: Node) -> dict[str, Any] | None:
     """Return the part of a node's key that describes its inputs; None if unknown."""
     digests: dict[str, Any] = {}
     for name, taken in node.inputs.items():
-        if any(result.node.receipt is None for result in taken):
+        if any(r.node.receipt is None and r.node not in node.absent for r in taken):
             return None
         many = node.kind.inputs[name].many
         digests[name] = (
-            [_labelled(result) for result in taken] if many else _digest(taken[0])
+            [_labelled(result, node.absent) for result in taken]
+            if many
+            else _digest(taken[0])
         )
     return digests
+
+
+def can_go_without(node: Node, producer: Node) -> bool:
+    """Return whether a node reduces over results of which others are there.
+
+    Of each stage that it takes through an input of many results there must be one.
+    """
+    absent = {*node.absent, producer}
+    return all(
+        node.kind.inputs[name].many
+        and any(r.node.stage == producer.stage and r.node not in absent for r in taken)
+        for name, taken in node.inputs.items()
+        if any(result.node is producer for result in taken)
+    )
+
+
+def find_partial(
+    graph: Graph, index: Index, failures: Iterable[str], reads: CurrentReads
+) -> None:
+    """Give nodes that wait for failed ones the results that were made without these.
+
+    Args:
+        graph: nodes with their states.
+        index: the log.
+        failures: action keys of nodes that failed when they were last tried.
+        reads: results that stand on other files or variables do not count.
+    """
+    failed, keys = set[Node](), set(failures)
+    for node in graph if keys else ():
+        if node.state == "stale" and node.key in keys:
+            failed.add(node)
+        elif node.state == "waiting":
+            absent = [producer for producer in producers(node) if producer in failed]
+            for producer in dict.fromkeys(absent):
+                if not can_go_without(node, producer):
+                    failed.add(node)
+                node.absent = (*node.absent, producer)
+            node.key = None if node in failed else key_of(node)
+            if node.key:
+                _compare(node, index, reads)
 
 
 def _digest(taken: Taken) -> str:
@@ -196,7 +249,10 @@ def _hashed(parts: tuple[tuple[str, str], ...]) -> str:
     return sha256(dict(parts))
 
 
-def _labelled(taken: Taken) -> list[Any]:
+def _labelled(taken: Taken, absent: Collection[Node] = ()) -> list[Any]:
+    if taken.node in absent:
+        # A result without it is another than that of a study that never had it.
+        return [taken.node.stage, taken.node.coords, FAILED, ""]
     receipt = taken.node.receipt
     assert receipt is not None
     # Where results are reduced, labels and divergence count.
@@ -303,6 +359,8 @@ class Source:
         if node.kind.checkpoints is None:
             return []
         kept = node.kind.checkpoints(node.params)
+        if kept is None:
+            kept = steps_in(node.form)
         # Networks that differ in their seed alone keep the same.
         memo = kept if isinstance(kept, Hashable) else (*kept,)
         if memo not in self._chosen_of:
@@ -332,6 +390,11 @@ class Source:
         beside = {v.judged_by for v in chosen if v.judged_by}
         beside |= set(self._stage.kind.settings) if beside else set()
         return [v for v in kind.outputs if v in chosen or v.name in beside]
+
+
+def steps_in(form: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the steps by which a form has the digests of files, ascending."""
+    return tuple(sorted(map(int, form["path"])))
 
 
 def _part_name(variable: Variable, epoch: Label | None) -> str:

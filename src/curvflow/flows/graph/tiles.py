@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from curvflow.errors import CorruptPayloadError, StoreError
@@ -22,7 +22,7 @@ from curvflow.flows.reads.windows import Observed
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import find_kind
-from curvflow.schemas.nodes import Array, Label, Member, NodeData, Status
+from curvflow.schemas.nodes import Absent, Array, Label, Member, NodeData, Status
 from curvflow.schemas.params import Params
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Store
@@ -143,6 +143,7 @@ class MemberJob:
         files: content of the files that parameters name.
         shorter: a shorter computation's result to resume.
         modules: of a user's that its code reaches, to be looked at while it runs.
+        absent: what it takes that failed, and is not among the inputs.
     """
 
     key: str
@@ -151,6 +152,7 @@ class MemberJob:
     files: Mapping[str, Mapping[str, Array]]
     shorter: TakenResult | None = None
     modules: tuple[str, ...] = ()
+    absent: Mapping[str, Sequence[Absent]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -227,16 +229,29 @@ def tile_job(
             key=node.key or "",
             params=node.params,
             inputs={
-                name: [_taken(graph, result) for result in taken]
+                name: [_taken(graph, r) for r in taken if r.node not in node.absent]
                 for name, taken in node.inputs.items()
             },
             files=files.get(id(node.form), {}),
             shorter=_shorter(node),
             modules=(modules or {}).get(node, ()),
+            absent=_absent(node),
         )
         for node in nodes
     ]
     return TileJob(nodes[0].kind.name, members, code, nodes[0].stage)
+
+
+def _absent(node: Node) -> dict[str, list[Absent]]:
+    absent = {
+        name: [
+            Absent(result.node.stage, result.node.coords)
+            for result in taken
+            if result.node in node.absent
+        ]
+        for name, taken in node.inputs.items()
+    }
+    return {name: several for name, several in absent.items() if several}
 
 
 def _shorter(node: Node) -> TakenResult | None:
@@ -291,6 +306,7 @@ def load(store: Store, kind: Kind, jobs: Sequence[MemberJob]) -> list[Member]:
             },
             job.files,
             _resumed(job, loaded),
+            job.absent,
         )
         for job in jobs
     ]

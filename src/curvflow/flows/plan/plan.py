@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from curvflow.errors import InputError, RequestError, UnknownNameError, nearest
 from curvflow.flows.graph.graph import Graph, Node, State, compare, expand, producers
 from curvflow.flows.graph.heartbeats import in_work
-from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.plan.code.drift import Drift, find_drifts, import_code
 from curvflow.flows.plan.code.fingerprints import Fingerprints
 from curvflow.flows.plan.code.sources import NamedCode
@@ -19,12 +19,17 @@ from curvflow.flows.plan.why.causes import Causes
 from curvflow.flows.plan.why.cost import Costs
 from curvflow.flows.plan.why.root_causes import forecast
 from curvflow.flows.reads.current import CurrentReads
-from curvflow.schemas.checks.model_data_checks import check_model_and_data
+from curvflow.schemas.checks.model_data_checks import (
+    SamplesOf,
+    check_model_and_data,
+    samples_taken,
+)
 from curvflow.schemas.checks.samples import known_samples
 from curvflow.schemas.kind import Kind, Samples
-from curvflow.schemas.nodes import Figure, Table
+from curvflow.schemas.kinds.shared.imported import ImportedParams
+from curvflow.schemas.nodes import Array, Figure, Table
 from curvflow.schemas.params import Params
-from curvflow.schemas.study.study import Study
+from curvflow.schemas.study.study import Stage, Study
 from curvflow.stores.base import Index, Store
 from curvflow.stores.log import paused_gc
 
@@ -194,35 +199,72 @@ def check_files(plan: Plan, sources: PlanSources) -> None:
             cannot use.
     """
     files, seen = sources.files, set[int]()
-    named = NamedCode(files.folder)
+    named, samples_of = NamedCode(files.folder), _samples_of(plan.graph, files)
+    stages = plan.graph.study.stages
     for node in plan.graph:
         if node.state == "cached" or id(node.form) in seen:
             continue
         seen.add(id(node.form))
-        stage = plan.graph.study.stages[node.stage]
+        stage = stages[node.stage]
         if plan.codes.functions(node):
             named.seek(stage, node.params, node.coords)
         files.seek(stage, node.params)
-        check = node.kind.check
-        if check is None:
-            continue
         try:
-            check(node.params, files.read(node.params, node.form))
+            _check_content(node, stages, files, samples_of)
         except InputError as error:
             raise stage.error((), str(error)) from error
-    _check_arrays(plan.graph, files)
+    for name, nodes in plan.graph.nodes.items() if _reads_arrays(plan.graph) else ():
+        if any(node.state != "cached" for node in nodes):
+            check_model_and_data(stages[name], stages, samples_of)
 
 
-def _check_arrays(graph: Graph, files: SourceFiles) -> None:
-    """Check stages that must run against the content of their data files.
+def _check_content(
+    node: Node,
+    stages: Mapping[str, Stage],
+    files: SourceFiles,
+    samples_of: SamplesOf,
+) -> None:
+    if node.kind.check is None:
+        return
+    content = files.read(node.params, node.form)
+    node.kind.check(node.params, content)
+    if isinstance(node.params, ImportedParams):
+        stage = stages[node.stage]
+        samples = samples_taken(stage, stages, node.coords, samples_of)
+        _check_tensors(node.params, samples, content)
+
+
+def _check_tensors(
+    params: ImportedParams, samples: Samples, content: Mapping[str, Mapping[str, Array]]
+) -> None:
+    """Check files against the tensors of a built-in model, if its samples are known.
+
+    A module of the user's own is called where its results are computed, not here.
+
+    Raises:
+        InputError: a tensor is missing, superfluous or of another shape.
+    """
+    is_known = None not in (samples.shape, samples.targets, samples.outputs)
+    # What takes tokens depends on the type of the inputs too.
+    if params.model.takes_tokens or not is_known:
+        return
+    # Loaded here, for PyTorch takes a second, and only weights from elsewhere need it.
+    from curvflow.tasks.weights.arrangement import check_tensors
+
+    for source, arrays in content.items():
+        check_tensors(params, samples, arrays, source)
+
+
+def _reads_arrays(graph: Graph) -> bool:
+    return any(node.kind.samples_in_files for node in graph)
+
+
+def _samples_of(graph: Graph, files: SourceFiles) -> SamplesOf:
+    """Return the form of a data stage's samples, its file read if need be, and once.
 
     A file is read only where parameters do not settle it: by data given together with
     weights, a loss or a model for some data only, or a number of eigenvalues.
-
-    Raises:
-        StudyError: data do not fit.
     """
-    stages = graph.study.stages
     forms = {
         node.params: node.form
         for nodes in graph.nodes.values()
@@ -239,9 +281,7 @@ def _check_arrays(graph: Graph, files: SourceFiles) -> None:
             known[params] = kind.samples_in_files(params, read)
         return known[params]
 
-    for name, nodes in graph.nodes.items() if forms else ():
-        if any(node.state != "cached" for node in nodes):
-            check_model_and_data(stages[name], stages, tell)
+    return tell
 
 
 def find_claimed(plan: Plan, sources: PlanSources) -> None:

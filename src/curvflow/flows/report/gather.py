@@ -30,7 +30,7 @@ from curvflow.flows.report.verdicts import (
     crosschecks,
     troubles,
 )
-from curvflow.flows.results.node_results import View, plan_views, with_removed
+from curvflow.flows.results.node_results import View, standing_views, with_removed
 from curvflow.flows.results.results import Results
 from curvflow.schemas.nodes import Figure, Table
 
@@ -92,7 +92,7 @@ def open_basis(request: ReportRequest) -> Basis:
         return Basis(request, opened, results_of(opened, request.run), index, text)
     # As `results_of`, but what the plan says of code is kept.
     plan = make_plan(opened.study, store, opened.files)
-    views = plan_views(plan, plan.causes.failures(), is_ahead=True)
+    views = standing_views(plan)
     results = Results(opened.study.name, with_removed(views, store), store)
     drifts = [(drift.kind, len(drift.nodes)) for drift in plan.drifts]
     return Basis(request, opened, results, index, text, drifts)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from curvflow.errors import CorruptPayloadError, RemovedPayloadError
 from curvflow.flows.report.basis import Basis, kind_of
 from curvflow.flows.report.grids import Grid, Read, grids
 from curvflow.flows.report.origins import Origins
-from curvflow.flows.results.convergence_counts import made_of
+from curvflow.flows.results.convergence_counts import made_of, made_without
 from curvflow.flows.results.node_results import View
 from curvflow.flows.results.outputs import view_records
 from curvflow.flows.results.run_facts import divergences
 from curvflow.schemas.explanations import explanations
 from curvflow.schemas.kinds.aggregate.compare import DIFFERING
+from curvflow.schemas.kinds.shared.figures import HOLD
 from curvflow.schemas.nodes import Table
-from curvflow.schemas.words import counted
+from curvflow.schemas.records.tables import unmeasured
+from curvflow.schemas.words import counted, span_text
 
 # Nodes of one stage that are read: of tables, which hold the outcome, and of others.
 MOST_TABLES, MOST_NODES = 200, 100
@@ -98,17 +101,10 @@ class Reader:
         most = MOST_TABLES if issubclass(kind.returns, Table) else MOST_NODES
         units = {variable.name: variable.units for variable in kind.outputs}
         shown = range(min(len(view.points), most))
-        read = list(self.records(view, shown))
+        read, unmeasured_note = _measured(list(self.records(view, shown)))
         tables = grids(view, kind, read, units)
         explanation = explanations().get(view.use)
         left = [*_left_out(view, len(shown)), *_cut(tables)]
-        store = self._basis.opened.store
-        made = [
-            f"{line[0].upper()}{line[1:]}."
-            for line in made_of(view, self._basis.views, store)
-        ]
-        chosen = [f"Chosen while computing: {choice}." for choice in view.chosen()]
-        unseen = [f"{line[0].upper()}{line[1:]}." for line in view.blind_spots()]
         return StageTables(
             view.stage,
             view.use,
@@ -118,9 +114,32 @@ class Reader:
             view.dims,
             counts,
             tables,
-            [*left, *made, *_differing(read), *_diverged(view), *chosen, *unseen],
+            [*left, *unmeasured_note, *self._notes(view, read)],
             self._basis.request.command("show", view.stage, "--csv") if left else "",
         )
+
+    def _notes(self, view: View, read: Sequence[Read]) -> Iterator[str]:
+        """Yield what results are made of and without, and how they came about."""
+        store = self._basis.opened.store
+        made = (*made_without(view), *made_of(view, self._basis.views, store))
+        yield from map(_sentence, made)
+        yield from hold_notes([record for _, record in read])
+        yield from _differing(read)
+        yield from _diverged(view)
+        for choice in view.chosen():
+            yield f"Chosen while computing: {choice}."
+        yield from map(_sentence, view.blind_spots())
+
+
+def _sentence(line: str) -> str:
+    return f"{line[0].upper()}{line[1:]}."
+
+
+def _measured(read: list[Read]) -> tuple[list[Read], list[str]]:
+    """Leave out quantities of a table that no node measured, with a note."""
+    names = unmeasured([record for _, record in read])
+    kept = [one for one in read if one[1].get("quantity") not in names]
+    return kept, [f"Measured at no node: {', '.join(sorted(names))}."] if names else []
 
 
 def _left_out(view: View, shown: int) -> Iterator[str]:
@@ -143,6 +162,16 @@ def _differing(read: Sequence[Read]) -> Iterator[str]:
             f"Settings differ between the estimates compared in {number:,} of "
             f"{counted(len(read), 'row')}, which may explain differences."
         )
+
+
+def hold_notes(records: Iterable[Mapping[str, Any]], of: str = "") -> Iterator[str]:
+    """Yield a sentence on the localization of estimates, if they have one.
+
+    Such as `Localization of llc: 5.6 to 17.7 in 9 estimates.`
+    """
+    values = [float(record[HOLD[0]]) for record in records if HOLD[0] in record]
+    if values:
+        yield f"Localization{f' of {of}' if of else ''}: {span_text(values)}."
 
 
 def _diverged(view: View) -> Iterator[str]:

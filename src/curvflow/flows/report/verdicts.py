@@ -10,9 +10,10 @@ from typing import Any
 
 from curvflow.flows.report.basis import Basis, kind_of, name_of
 from curvflow.flows.report.origins import Origins
-from curvflow.flows.report.stages import Reader
+from curvflow.flows.report.stages import Reader, hold_notes
 from curvflow.flows.results.node_results import View
 from curvflow.schemas.kind import Kind
+from curvflow.schemas.kinds.shared.figures import HOLD
 from curvflow.schemas.kinds.shared.tables import CONVERGED
 from curvflow.schemas.records.tables import cell
 
@@ -55,11 +56,13 @@ class Verdicts:
         found: those of the nodes read, the doubtful ones first.
         unread: nodes beyond what is read, and those without a result.
         stages: names of the stages that have them.
+        notes: sentences on the settings of their estimates.
     """
 
     nodes: Sequence[NodeVerdict]
     unread: int = 0
     stages: Sequence[str] = field(default_factory=tuple)
+    notes: Sequence[str] = ()
 
     @property
     def good(self) -> int:
@@ -106,21 +109,25 @@ def _verdicts(
     names: Sequence[str],
     judge: Callable[[Mapping[str, Any]], tuple[bool, str, str]],
 ) -> Verdicts:
-    verdicts, unread = [], 0
+    verdicts, unread, notes = [], 0, list[str]()
     for view, kind in stages:
         main, error = _estimate(kind)
-        variables = [*names, *(name for name in (main, error) if name)]
+        held = [name for name in HOLD if kind.output(name)]
+        variables = [*names, *(name for name in (main, error, *held) if name)]
+        records = []
         there = [n for n, receipt in enumerate(view.receipts) if receipt][:MOST]
         unread += len(view.points) - len(there)
         for number in there:
             # By number, for names may be equal; a node's single values come first.
             origin, record = next(reader.records(view, [number], variables))
+            records.append(record)
             value = _value(record, main, error)
             is_good, word, reason = judge(record)
             name = name_of(view, number)
             verdicts.append(NodeVerdict(name, origin, is_good, word, reason, value))
+        notes += hold_notes(records, view.stage)
     ordered = sorted(verdicts, key=lambda receipt: receipt.is_good)
-    return Verdicts(ordered, unread, [view.stage for view, _ in stages])
+    return Verdicts(ordered, unread, [view.stage for view, _ in stages], notes)
 
 
 def _consistency(record: Mapping[str, Any]) -> tuple[bool, str, str]:

@@ -13,7 +13,7 @@ import numpy as np
 from curvflow.flows.results.results import Results
 from curvflow.schemas.kind import Kind, error_of
 from curvflow.schemas.kinds.aggregate.compare import DIFFERING
-from curvflow.schemas.kinds.shared.tables import CONVERGED, UNCONVERGED
+from curvflow.schemas.kinds.shared.tables import CONVERGED, FAILED, UNCONVERGED
 from curvflow.schemas.nodes import Label, Table
 from curvflow.schemas.study.study import Expectation
 from curvflow.schemas.words import counted
@@ -59,6 +59,7 @@ class Finding:
         settings: those that differ among the estimates compared; empty if none do.
         assumed: the variable that says that a condition of the value is not shown to
             hold; empty if it is, or there is none.
+        failed: number of failed nodes that the table is made without.
     """
 
     expected: Expectation
@@ -74,6 +75,7 @@ class Finding:
     paired: bool = False
     settings: str = ""
     assumed: str = ""
+    failed: int = 0
 
     @property
     def doubts(self) -> str:
@@ -83,7 +85,10 @@ class Finding:
         notes = [counted(number, f"unconverged {noun}")] if number else []
         made = [f"made at different settings, {self.settings}"] if self.settings else []
         taken = [f"assumed, not shown: {self.assumed}"] if self.assumed else []
-        return "; ".join([*notes, *made, *taken])
+        lacks = [f"made without {counted(self.failed, 'failed node')}"] * (
+            self.failed > 0
+        )
+        return "; ".join([*notes, *made, *taken, *lacks])
 
     @property
     def notes(self) -> str:
@@ -339,6 +344,7 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
             paired=beside.get("above", -1) >= 0,
             settings=str(beside.get(DIFFERING, "")),
             assumed=basis if beside.get(basis) == ASSUMED else "",
+            failed=int(beside.get(FAILED, 0)) if is_table else 0,
         )
 
 

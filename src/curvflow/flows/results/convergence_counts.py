@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from curvflow.errors import StoreError, UnknownNameError
@@ -14,10 +15,13 @@ from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.tables import CONVERGED, UNCONVERGED
 from curvflow.schemas.nodes import Array, Table
 from curvflow.schemas.records.receipts import Receipt
+from curvflow.schemas.words import counted, node_label
 from curvflow.stores.base import Store
 
 VERDICT, FAILED = "verdict", "failed"
 CAUSE = re.compile(r"input (\S+) diverged: ")  # as `passed_on` writes it
+
+MOST_NAMES = 3  # of failed nodes
 
 Digests = tuple[tuple[str, str], ...]  # of verdicts, by their variables
 
@@ -141,6 +145,31 @@ def made_of(view: View, views: Iterable[View], store: Store) -> list[str]:
         if view.stage in taken
     ]
     return [f"made with {line}" for line in lines if line]
+
+
+def made_without(view: View) -> list[str]:
+    """Word the failed nodes that tables or figures are made without, a line per stage.
+
+    Such as `made without 2 of 6 nodes of fit, which failed: fit[rule=sam], ...`.
+    """
+    taken: dict[str, dict[str, bool]] = defaultdict(dict)
+    inputs = [
+        several
+        for receipt in view.receipts
+        for several in (receipt.inputs.values() if receipt else ())
+        if not isinstance(several, str)  # of one result
+    ]
+    for stage, coords, status, *_ in chain.from_iterable(inputs):
+        taken[stage][node_label(stage, coords)] = status == FAILED
+    lines = []
+    for stage, nodes in taken.items():
+        absent = [name for name, is_absent in nodes.items() if is_absent]
+        if absent:
+            more = len(absent) - MOST_NAMES
+            names = ", ".join(absent[:MOST_NAMES]) + (f" and {more} more" * (more > 0))
+            share = f"{len(absent)} of {counted(len(nodes), 'node')}"
+            lines.append(f"made without {share} of {stage}, which failed: {names}")
+    return lines
 
 
 def verdicts_json(judged: Mapping[str, Counter[str]]) -> dict[str, Any]:

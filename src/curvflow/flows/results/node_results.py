@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from curvflow.errors import StoreError, StudyError, UnknownNameError, nearest
+from curvflow.flows.graph.graph import find_partial
 from curvflow.flows.plan.plan import Plan
 from curvflow.flows.reads.current import blind_spots
 from curvflow.schemas.keys import normalised
@@ -169,6 +170,18 @@ def plan_views(
         )
         for name, nodes in plan.graph.nodes.items()
     }
+
+
+def standing_views(plan: Plan) -> dict[str, View]:
+    """Return the view of each stage as the study stands, by a plan not carried out.
+
+    What waits for nodes that failed has the result that was made without them, if
+    there is one. The plan is of no further use.
+    """
+    failures = plan.causes.failures()
+    keys = [failure["key"] for failure in failures]
+    find_partial(plan.graph, plan.index, keys, plan.reads)
+    return plan_views(plan, failures, is_ahead=True)
 
 
 def with_removed(views: Mapping[str, View], store: Store) -> dict[str, View]:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curvflow.errors import RemovedPayloadError, UnknownNameError, nearest
-from curvflow.flows.results.convergence_counts import made_of, verdicts
+from curvflow.flows.results.convergence_counts import made_of, made_without, verdicts
 from curvflow.flows.results.node_results import View, typed_label
 from curvflow.flows.results.outputs import columns_of, view_records
+from curvflow.flows.results.picture import Picture, read_picture
 from curvflow.schemas.kind import Variable
 from curvflow.schemas.nodes import Label, Table
 from curvflow.schemas.records.receipts import RunRecord
@@ -231,6 +232,25 @@ class Results(Mapping[str, "Dataset"]):
                 hint = nearest(name, known)
                 raise UnknownNameError(f"{stage}: no variable '{name}'. {hint}")
 
+    def figure(self, stage: str, **labels: Label) -> Picture:
+        """Return one figure, which a notebook shows as a picture.
+
+        Args:
+            stage: name of the stage that draws it.
+            labels: axis to label, where the stage has a figure for each.
+
+        Returns:
+            The figure: `caption`, the bytes of its `files`, and `save(path)`.
+
+        Raises:
+            UnknownNameError: the stage draws nothing, has no such labels, several
+                figures at these, or no result there.
+            RemovedPayloadError: collection has removed it.
+            StoreError: it cannot be read.
+        """
+        texts = {dim: str(label) for dim, label in labels.items()}
+        return read_picture(self.view(stage).where(texts), self._store)
+
     def verdicts(self, stage: str) -> Counter[str]:
         """Count one stage's estimates by verdict.
 
@@ -259,6 +279,20 @@ class Results(Mapping[str, "Dataset"]):
             UnknownNameError: there is no such stage.
         """
         return made_of(self.view(stage), self._views.values(), self._store)
+
+    def made_without(self, stage: str) -> list[str]:
+        """Word the failed nodes that tables or figures are made without.
+
+        Args:
+            stage: name of their stage.
+
+        Returns:
+            A line for each stage that they lack nodes of; none if they are complete.
+
+        Raises:
+            UnknownNameError: there is no such stage.
+        """
+        return made_without(self.view(stage))
 
     def __contains__(self, stage: object) -> bool:
         """Return whether the study has a stage, without reading it."""

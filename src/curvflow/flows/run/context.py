@@ -16,7 +16,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Protocol
 
 from curvflow.flows.graph.graph import Graph, Node
-from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.graph.tiles import Failed
 from curvflow.flows.plan.plan import Plan

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from curvflow.errors import ClusterError, InputError
-from curvflow.flows.graph.graph import Graph, Node, producers
+from curvflow.flows.graph.graph import Graph, Node, can_go_without, producers
 from curvflow.flows.graph.tiles import (
     NODE_BY_NODE_WIDTH,
     TileJob,
@@ -126,6 +126,7 @@ class Queue:
             context.plan.graph,
             width=self._jobs.width,
             seconds=lambda node: context.costs.of(node)[0] or 0.0,
+            partial=context.options.partial,
         )
 
     def put(self, stale: Sequence[Node]) -> None:
@@ -234,13 +235,16 @@ class Schedule:
         *,
         width: Callable[[Node, Sequence[Node]], int],
         seconds: Callable[[Node], float],
+        partial: bool = False,
     ) -> None:
         """Begin with what a plan left open.
 
         `width` gives the number of nodes that fit in one call, from a node that can be
         computed and all like it; `seconds` the predicted time of a node, 0 if unknown.
+        With `partial` nodes that reduce over many go without those that fail.
         """
-        self._width, self._seconds = width, seconds
+        self._width, self._seconds, self._partial = width, seconds, partial
+        self._failed: set[Node] = set()
         self._depths = _depths(graph)
         self._takers: dict[Node, list[Node]] = defaultdict(list)
         self._lacks: dict[Node, int] = {}  # inputs that are not there yet
@@ -262,6 +266,7 @@ class Schedule:
                 self._groups[node], self._places[node] = whole, len(self._places)
         for node in nodes:
             if node in self._unsettled:
+                node.absent = ()
                 lacking = set(producers(node)) & self._unsettled
                 for producer in lacking:
                     self._takers[producer].append(node)
@@ -289,7 +294,20 @@ class Schedule:
         """Note that nodes, and with them all that take them, get no result."""
         for node in nodes:
             self._settle(node)
-            self.failed(self._takers.pop(node, ()))
+            self._failed.add(node)
+            for taker in self._takers.pop(node, ()):
+                if taker in self._failed:
+                    continue
+                if self._partial and can_go_without(taker, node):
+                    self._go_without(taker, node)
+                else:
+                    self.failed([taker])
+
+    def _go_without(self, taker: Node, node: Node) -> None:
+        taker.absent = (*taker.absent, node)
+        self._lacks[taker] -= 1
+        if not self._lacks[taker]:
+            self._due.append(taker)
 
     def ready(self, nodes: Iterable[Node]) -> None:
         """Put nodes in their tiles: they can be computed, or tried again."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from curvflow.errors import CurvflowError, RequestError, StoreError
 from curvflow.flows.graph.graph import Node, node_name
-from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.graph.tiles import tile_job
 from curvflow.flows.plan.code.drift import Drift

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from curvflow.flows.graph.heartbeats import beating
-from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.graph.stopping import Stopping, stopping
 from curvflow.flows.plan.plan import Plan, check_analysis, check_code
 from curvflow.flows.plan.why.cost import Costs

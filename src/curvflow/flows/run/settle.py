@@ -9,7 +9,7 @@ from functools import partial
 
 from curvflow.errors import ChangedCodeError, RequestError, UnknownNameError, nearest
 from curvflow.flows.graph.graph import Node
-from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.plan.code.drift import Drift, find_drifts
 from curvflow.flows.plan.plan import Plan, check_code, make_plan
 from curvflow.flows.plan.why.cost import Costs

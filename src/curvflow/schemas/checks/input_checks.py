@@ -97,7 +97,8 @@ def _check_checkpoints(stage: Stage, name: str, producer: Stage) -> None:
     if kept is None or not issubclass(stage.kind.inputs[name].edge, Trajectory):
         return
     points = producer.template.samples()
-    if any(len(kept(producer.params(labels))) < 2 for labels in points):
+    epochs = [kept(producer.params(labels)) for labels in points]
+    if any(known is not None and len(known) < 2 for known in epochs):
         message = f"expected a stage with checkpoints, got '{producer.name}' without"
         hint = f"Give '{producer.name}' checkpoints: {{every: n}}."
         raise stage.error((name,), message, hint)

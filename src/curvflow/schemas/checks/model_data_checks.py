@@ -139,6 +139,20 @@ def _dataset(
     return _Dataset(name, lambda: _samples(data, stages, labels, samples_of))
 
 
+def samples_taken(
+    stage: Stage, stages: Stages, labels: Labels, samples_of: SamplesOf = known_samples
+) -> Samples:
+    """Return the form of the samples of the data that a stage takes, as far as known.
+
+    Args:
+        stage: with the input `data`.
+        stages: of the study.
+        labels: of the stage's dimensions, those of its data among them.
+        samples_of: of one data stage, by the form of the samples that it takes.
+    """
+    return _samples(stages[stage.inputs[DATA][0]], stages, labels, samples_of)
+
+
 def _samples(
     data: Stage, stages: Stages, labels: Labels, samples_of: SamplesOf
 ) -> Samples:
@@ -167,6 +181,9 @@ def _model_problems(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
     """Yield mismatches between the data and a stage's model or loss."""
     model = params.model
     loss: AnyLoss = getattr(params, "loss", "auto")
+    if data.samples.targets == "values" and getattr(params, "label_noise", None):
+        message = f"expected labels for label_noise, got the values of {data.name}"
+        yield ("label_noise",), message, "Remove it, or take data with labels."
     takes_any = input_form(model) not in ("image", "sequence")
     if loss == "auto" and model.fits_values and takes_any:
         return  # any data are allowed, or else refused when the stage runs

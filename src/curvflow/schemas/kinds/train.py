@@ -47,8 +47,22 @@ class TrainParams(Params):
         description="samples per step; the last batch of an epoch may be smaller and "
         "counts as a whole step; null takes all samples at once",
     )
+    accumulation: Annotated[int, Neutral(1)] = Field(
+        1,
+        ge=1,
+        description="parts of a batch whose gradients are computed one after another "
+        "and averaged over all samples before the step; less memory, and a batch norm "
+        "normalises part by part",
+    )
     drop_last: bool = Field(
         False, description="leave out the last batch of an epoch if it is smaller"
+    )
+    label_noise: Annotated[float, Neutral(0.0)] = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="share of training labels replaced by another class, drawn anew "
+        "in each epoch; curves are those of the true labels",
     )
     validation_fraction: float = Field(
         0.0,
@@ -107,6 +121,17 @@ class TrainParams(Params):
                 "which is told the validation loss, got 0"
             )
         return self
+
+    @field_validator("accumulation")
+    @classmethod
+    def _has_samples_in_each_part(cls, parts: int, known: ValidationInfo) -> int:
+        batch_size = known.data.get("batch_size")
+        if batch_size is not None and parts > batch_size:
+            raise ValueError(
+                f"expected at most the {batch_size} samples of a batch, got {parts}. "
+                "Lower it, or raise batch_size."
+            )
+        return parts
 
     @field_validator("epochs")
     @classmethod
@@ -181,6 +206,7 @@ KIND = Kind(
     loads={
         "rule.module": "curvflow.tasks.rules",
         "rule.inner.module": "curvflow.tasks.rules",
+        "rule.inner.inner.module": "curvflow.tasks.rules",
         "model.kind": "curvflow.tasks.models",
     },
     carries=("model", "loss"),
@@ -207,9 +233,9 @@ EXPLANATION = Explanation(
     ),
     source="that of the rule and of the model, on their pages",
     cost=(
-        "epochs · one gradient over the data (num_gradients), and at every recorded "
-        "epoch the losses of all sets; rules that look at the curvature add "
-        "products, as their sections tell"
+        "epochs · one gradient over the data, under sam two (num_gradients), and at "
+        "every recorded epoch the losses of all sets; rules that look at the curvature "
+        "add products, as their sections tell"
     ),
     example="""\
 study: example
@@ -224,6 +250,7 @@ stages:
 """,
     page="study.md#stages",
     units={
+        "accumulation": "part",
         "checkpoints.every": "epoch",
         "until.train_loss": "loss",
         **LOSS_UNITS,

@@ -11,7 +11,9 @@ import pkgutil
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from curvflow.errors import nearest
 from curvflow.schemas.study.yaml_source import short_yaml
@@ -74,3 +76,19 @@ def _variants(name: object) -> Mapping[str, Fields]:
     if not close.startswith("Did"):
         close = f"They have names such as {next(iter(presets))!r}."
     raise ValueError(f"expected the name of a preset, got {short_yaml(name)}. {close}")
+
+
+class Preset(BaseModel):
+    """Published settings by name; further fields replace its own."""
+
+    model_config = ConfigDict(extra="allow")
+
+    preset: str = Field(
+        pattern=f"^({'|'.join(all_presets())})$",
+        description="its name, such as jarvis-2021/xor-tanh/metric-small",
+    )
+    variant: Literal["printed", "fitted"] | None = Field(
+        None,
+        description="the numbers as printed, or those that lead to the results "
+        "reported; null takes fitted where there are such, else printed",
+    )

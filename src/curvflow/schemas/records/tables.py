@@ -63,6 +63,19 @@ class Column:
         return [cell + " " * (max(behind) - width) for cell, width in padded]
 
 
+# If one of these is not 0, something was measured or failed. A quantity that is NaN at
+# every node, none of them diverged, does not exist in the study: a validation loss
+# without validation data.
+COUNTS = ("count", "diverged", "unconverged")
+
+
+def unmeasured(records: Rows) -> set[str]:
+    """Return the quantities of tables that no node measured; none if all are so."""
+    counts = [row for row in records if "quantity" in row and "count" in row]
+    measured = {row["quantity"] for row in counts if any(map(row.get, COUNTS))}
+    return {row["quantity"] for row in counts} - measured if measured else set()
+
+
 def render(records: Rows, units: Mapping[str, str]) -> str:
     """Return records as text tables, one per set of fields."""
     # Constant columns are printed once above the table. A table wider than 80

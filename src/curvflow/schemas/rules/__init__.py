@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BeforeValidator, Field
 
-from curvflow.schemas.presets import written_out
-from curvflow.schemas.rules._base import Rule
+from curvflow.schemas.presets import Preset, written_out
+from curvflow.schemas.rules._base import Position, Rule
 from curvflow.schemas.rules._files import sections
 from curvflow.schemas.rules._files import specifications as all_rules
-from curvflow.schemas.rules._preset import Preset
 
-__all__ = ["Rule", "RuleSpec", "all_rules", "sections"]
+__all__ = ["Position", "Rule", "RuleSpec", "all_rules", "sections"]
 
 if TYPE_CHECKING:
     RuleSpec = Rule

@@ -1,22 +1,111 @@
 """Base of the specifications of learning rules, and their schedules.
 
-Of each, `scale(epoch, epochs)` is the multiple in the epoch under way, from 0, of a
-training of so many epochs.
+Of each, `scale(at)` is the multiple of the learning rate for the step at a position.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
 from curvflow.schemas.kinds.shared.networks import Init
-from curvflow.schemas.params import Params
+from curvflow.schemas.params import Neutral, Params
 
 
-class Over(Params):
+class Position(NamedTuple):
+    """The step that is to be taken, as schedules see it.
+
+    Attributes:
+        epoch: epochs completed.
+        epochs: of the training.
+        step: steps of the epoch that are completed.
+        steps: of an epoch.
+    """
+
+    epoch: int
+    epochs: int
+    step: int = 0
+    steps: int = 1
+
+
+class Scheduled(Params):
+    """Base of the schedules: they change by epoch or by step, after a warm-up.
+
+    Reference: Goyal et al. (2017), arXiv:1706.02677, for the gradual warm-up.
+    """
+
+    per: Annotated[Literal["epoch", "step"], Neutral("epoch")] = Field(
+        "epoch", description="whether the rate changes after each epoch or each step"
+    )
+    warmup_epochs: Annotated[int, Neutral(0)] = Field(
+        0, ge=0, description="epochs in which the rate rises linearly at first"
+    )
+    warmup_steps: Annotated[int, Neutral(0)] = Field(
+        0, ge=0, description="the same in steps, whatever the rest changes by"
+    )
+
+    @property
+    def is_extendable(self) -> bool:
+        """True if longer training begins as shorter training does."""
+        return True
+
+    @property
+    def by_step(self) -> bool:
+        """True if the rate may change within an epoch."""
+        return self.per == "step" or self.warmup_steps > 0
+
+    def scale(self, at: Position) -> float:
+        """Return the multiple of the rate for a step.
+
+        In a warm-up of n it is that of the schedule times 1, 2, ... n in n + 1.
+        """
+        if self.warmup_steps:
+            done, length = at.epoch * at.steps + at.step, self.warmup_steps
+        else:
+            done, length = self._done(at), self.warmup_epochs * self._unit(at)
+        return min(1.0, (done + 1) / (length + 1)) * self._height(at)
+
+    def _height(self, at: Position) -> float:
+        """Return the multiple apart from the warm-up."""
+        raise NotImplementedError
+
+    def _unit(self, at: Position) -> int:
+        """Return in how many parts the rate may change in an epoch."""
+        return at.steps if self.per == "step" else 1
+
+    def _done(self, at: Position) -> int:
+        """Return how many of these parts are completed."""
+        return at.epoch * at.steps + at.step if self.per == "step" else at.epoch
+
+    def _warmup(self, at: Position) -> float:
+        """Return the length of the warm-up in these parts."""
+        if self.warmup_steps:
+            return self.warmup_steps * self._unit(at) / at.steps
+        return self.warmup_epochs * self._unit(at)
+
+    @model_validator(mode="after")
+    def _has_one_warmup(self) -> Self:
+        if self.warmup_epochs and self.warmup_steps:
+            raise ValueError(
+                "warmup_epochs cannot be combined with warmup_steps. Remove one"
+            )
+        return self
+
+
+class Constant(Scheduled):
+    """The rate is kept, after a warm-up if there is one."""
+
+    kind: Literal["constant"] = "constant"
+
+    def _height(self, at: Position) -> float:
+        del at
+        return 1.0
+
+
+class Over(Scheduled):
     """A schedule that ends at an epoch; from there on it keeps its last value."""
 
     epochs: PositiveInt | None = Field(
@@ -28,11 +117,26 @@ class Over(Params):
         """True if longer training begins as shorter training does."""
         return self.epochs is not None
 
-    def _progress(self, epoch: int, epochs: int) -> float:
-        return min(1.0, epoch / (self.epochs or epochs))
+    def _length(self, at: Position) -> int:
+        return (self.epochs or at.epochs) * self._unit(at)
+
+    def _progress(self, at: Position) -> float:
+        """Return the share that has passed of what follows the warm-up."""
+        warmup = self._warmup(at)
+        done, length = self._done(at) - warmup, self._length(at) - warmup
+        return min(1.0, max(0.0, done) / length) if length > 0 else 0.0
+
+    @model_validator(mode="after")
+    def _outlasts_its_warmup(self) -> Self:
+        if self.epochs is not None and self.warmup_epochs >= self.epochs:
+            raise ValueError(
+                f"expected warmup_epochs below the {self.epochs} epochs, got "
+                f"{self.warmup_epochs}. Lower it"
+            )
+        return self
 
 
-class Step(Params):
+class Step(Scheduled):
     """The rate is multiplied by `factor` at each of some epochs."""
 
     kind: Literal["step"] = "step"
@@ -41,15 +145,8 @@ class Step(Params):
     )
     factor: float = Field(0.1, gt=0, description="what the rate is multiplied by")
 
-    @property
-    def is_extendable(self) -> bool:
-        """True if longer training begins as shorter training does."""
-        return True
-
-    def scale(self, epoch: int, epochs: int) -> float:
-        """Return the power of `factor` that an epoch has come to."""
-        del epochs
-        return self.factor ** sum(epoch >= change for change in self.at)
+    def _height(self, at: Position) -> float:
+        return self.factor ** sum(at.epoch >= change for change in self.at)
 
 
 class Cosine(Over):
@@ -61,10 +158,8 @@ class Cosine(Over):
     kind: Literal["cosine"] = "cosine"
     final: float = Field(0.0, ge=0, le=1, description="last multiple of the rate")
 
-    def scale(self, epoch: int, epochs: int) -> float:
-        """Return the height of the half cosine in an epoch."""
-        fallen = (1 - math.cos(math.pi * self._progress(epoch, epochs))) / 2
-        return 1 - (1 - self.final) * fallen
+    def _height(self, at: Position) -> float:
+        return _between(1.0, self.final, self._progress(at), "cosine")
 
 
 class Linear(Over):
@@ -81,10 +176,9 @@ class Linear(Over):
     end: float = Field(0.9, gt=0, le=1, description="share at which it has fallen")
     final: float = Field(0.01, ge=0, le=1, description="last multiple of the rate")
 
-    def scale(self, epoch: int, epochs: int) -> float:
-        """Return the height of the three pieces in an epoch."""
-        passed = (self._progress(epoch, epochs) - self.start) / (self.end - self.start)
-        return 1 - (1 - self.final) * min(1.0, max(0.0, passed))
+    def _height(self, at: Position) -> float:
+        passed = (self._progress(at) - self.start) / (self.end - self.start)
+        return _between(1.0, self.final, min(1.0, max(0.0, passed)), "linear")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -95,7 +189,95 @@ class Linear(Over):
         return self
 
 
-Schedule = Annotated[Step | Cosine | Linear, Field(discriminator="kind")]
+class OneCycle(Over):
+    """The rate rises from `first` to 1 and falls to `final`, within the training.
+
+    Reference: Smith and Topin (2019), arXiv:1708.07120, in three phases and linear;
+    the defaults and where phases end are those of torch's `OneCycleLR`.
+    """
+
+    kind: Literal["one_cycle"] = "one_cycle"
+    per: Literal["epoch", "step"] = Field(
+        "step", description="whether the rate changes after each epoch or each step"
+    )
+    peak: float = Field(0.3, gt=0, lt=1, description="share at which it is 1")
+    first: float = Field(0.04, gt=0, le=1, description="first multiple of the rate")
+    final: float = Field(4e-6, gt=0, le=1, description="last multiple of the rate")
+    shape: Literal["cosine", "linear"] = Field(
+        "cosine", description="half cosines, or straight lines"
+    )
+    three_phase: bool = Field(
+        False, description="fall to `first` as fast as it rose, and then to `final`"
+    )
+
+    def _height(self, at: Position) -> float:
+        # The last value belongs to the last step, and a peak to the one before.
+        length = self._length(at)
+        ends = [self.peak * length - 1, length - 1.0]
+        heights = [self.first, 1.0, self.final]
+        if self.three_phase:
+            ends.insert(1, 2 * self.peak * length - 2)
+            heights.insert(2, self.first)
+        done = min(self._done(at), length - 1)
+        phase = next(number for number, end in enumerate(ends) if done <= end)
+        start, end = ends[phase - 1] if phase else 0.0, ends[phase]
+        passed = (done - start) / (end - start) if end > start else 1.0
+        return _between(heights[phase], heights[phase + 1], passed, self.shape)
+
+    @model_validator(mode="after")
+    def _has_room(self) -> Self:
+        if self.three_phase and self.peak >= 0.5:
+            raise ValueError(
+                f"expected peak below 0.5 with three_phase, got {self.peak:g}. Lower it"
+            )
+        for name in ("warmup_epochs", "warmup_steps"):
+            if getattr(self, name):
+                raise ValueError(
+                    f"{name} cannot be combined with one_cycle, which rises itself. "
+                    "Set peak and first"
+                )
+        return self
+
+
+class Cyclic(Scheduled):
+    """The rate rises from `low` to 1 and falls to it, over and over.
+
+    Reference: Smith (2017), arXiv:1506.01186, triangular and triangular2.
+    """
+
+    kind: Literal["cyclic"] = "cyclic"
+    per: Literal["epoch", "step"] = Field(
+        "step", description="whether the rate changes after each epoch or each step"
+    )
+    low: float = Field(0.1, gt=0, lt=1, description="lowest multiple of the rate")
+    up: float = Field(gt=0, description="epochs in which it rises")
+    down: float | None = Field(
+        None, gt=0, description="epochs in which it falls; null takes as many"
+    )
+    halved: bool = Field(
+        False, description="rise half as far above `low` in each cycle as in the last"
+    )
+
+    def _height(self, at: Position) -> float:
+        rise = self.up * self._unit(at)
+        length = rise + (self.down or self.up) * self._unit(at)
+        cycle, passed = divmod(max(0.0, self._done(at) - self._warmup(at)), length)
+        fall = (length - passed) / (length - rise)
+        share = passed / rise if passed <= rise else fall
+        share *= 2.0**-cycle if self.halved else 1.0
+        return self.low + (1 - self.low) * share
+
+
+def _between(first: float, last: float, passed: float, shape: str) -> float:
+    """Return the height at a share of the way from one to another."""
+    if shape == "cosine":
+        passed = (1 - math.cos(math.pi * passed)) / 2
+    return first - (first - last) * passed
+
+
+Schedule = Annotated[
+    Constant | Step | Cosine | Linear | OneCycle | Cyclic, Field(discriminator="kind")
+]
 
 
 class Rule(Params):
@@ -118,6 +300,12 @@ class Rule(Params):
     )
     schedule: Schedule | None = Field(
         None, description="how the learning rate changes; null keeps it"
+    )
+    clip_norm: Annotated[float | None, Neutral(None)] = Field(
+        None,
+        gt=0,
+        description="largest Euclidean norm of a gradient, to which longer ones are "
+        "shortened; null takes all as they are",
     )
 
     @property
@@ -154,6 +342,11 @@ class Rule(Params):
         """True if steps are P^-1 times a mean of gradients, with a known diagonal P."""
         return False
 
+    @property
+    def gradients_per_step(self) -> int:
+        """Gradients of its batch that a step takes; `num_gradients` counts them."""
+        return 1
+
     def product_from(self) -> int | None:
         """Return the epoch, from 0, from which `step` needs H w; None if never."""
         return None
@@ -188,4 +381,4 @@ class Rule(Params):
 
 
 # Fields that training itself reads; `step` never sees them.
-OF_TRAINING = ("init", "schedule")
+OF_TRAINING = ("init", "schedule", "clip_norm")

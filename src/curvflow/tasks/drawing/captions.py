@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from matplotlib.axes import Axes
 
-from curvflow.schemas.nodes import Label
-from curvflow.schemas.words import counted
+from curvflow.schemas.kinds.shared.figures import HOLD
+from curvflow.schemas.nodes import Label, Member, NodeData
+from curvflow.schemas.words import counted, node_label, span_text
 from curvflow.tasks.statistics.label_groups import ValueGroup
 from curvflow.tasks.statistics.measurements import Measurement, is_unconverged
 
@@ -17,6 +18,12 @@ SPREADS = {
     "sd": "one standard deviation either side",
     "range": "least to greatest value",
 }
+TREATMENTS = {
+    "show": "drawn all the same",
+    "mark": "drawn hollow",
+    "exclude": "left out",
+}
+MOST_NAMES = 4  # of nodes that failed
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -129,11 +136,14 @@ def left_out_sentences(groups: Sequence[ValueGroup]) -> list[str]:
     return sentences
 
 
-def unconverged_sentences(measurements: Iterable[Measurement]) -> list[str]:
-    """Return a sentence on unconverged nodes, which means include.
+def unconverged_sentences(
+    measurements: Iterable[Measurement], how: str = "show"
+) -> list[str]:
+    """Return a sentence on unconverged nodes, which means include unless excluded.
 
     Args:
         measurements: the drawn variables.
+        how: `show`, `mark` or `exclude`, as figures take it.
 
     Returns:
         A sentence; none if all nodes are converged.
@@ -147,7 +157,56 @@ def unconverged_sentences(measurements: Iterable[Measurement]) -> list[str]:
     if not (total := sum(doubts.values())):
         return []
     share = f"{total} of {counted(len(doubts), 'node')}"
-    return [f"Not converged, drawn all the same: {share}."]
+    return [f"Not converged, {TREATMENTS[how]}: {share}."]
+
+
+def hold_sentences(measurements: Iterable[Measurement]) -> list[str]:
+    """Return a sentence for each stage on the localization of its estimates.
+
+    Coefficients at different localizations are of different posteriors, so that their
+    differences may be those of the localization.
+
+    Args:
+        measurements: the drawn variables.
+
+    Returns:
+        Such as `Localization 5.6 to 17.7 in 9 estimates.`; none without estimates that
+        have one.
+    """
+    stages: dict[str, dict[int, NodeData]] = {}
+    for measurement in measurements:
+        if measurement.variable.judged_by:
+            nodes = {id(n): n for n in measurement.ok if HOLD[0] in n}
+            stages.setdefault(measurement.stage, {}).update(nodes)
+    texts = {
+        stage: span_text([float(node[HOLD[0]]) for node in nodes.values()])
+        for stage, nodes in stages.items()
+        if nodes
+    }
+    names = len(texts) > 1
+    return [
+        f"Localization{f' of {stage}' if names else ''} {text}."
+        for stage, text in texts.items()
+    ]
+
+
+def with_absent(caption: str, member: Member) -> str:
+    """Return a caption that states what is drawn without: nodes that failed.
+
+    Args:
+        caption: of the results that are there.
+        member: the node that draws.
+
+    Returns:
+        The caption, with a sentence that counts and names them.
+    """
+    absent = member.all_absent
+    if not absent:
+        return caption
+    names = [node_label(node.stage, node.coords) for node in absent[:MOST_NAMES]]
+    more = len(absent) - len(names)
+    listed = ", ".join(names) + (f" and {more:,} more" if more else "")
+    return f"{caption} Failed, left out: {counted(len(absent), 'node')}, {listed}."
 
 
 def draw_no_values(axes: Axes) -> None:

@@ -53,6 +53,7 @@ def point_columns(points: Sequence[Point], params: ScatterParams) -> dict[str, A
         "shape": np.array([point.text(params.marker) for point in points]),
         **numbers,
         "count": np.array([len(point.finite) for point in points], dtype=np.int64),
+        "unconverged": np.array([p.num_unconverged for p in points], dtype=np.int64),
         "diverged": np.array([point.diverged for point in points], dtype=np.int64),
     }
 

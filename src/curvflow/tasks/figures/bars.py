@@ -17,7 +17,11 @@ from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.statistics.descriptive import statistics
 from curvflow.tasks.statistics.label_groups import ValueGroup, value_groups
-from curvflow.tasks.statistics.measurements import Measurement, find_measurement
+from curvflow.tasks.statistics.measurements import (
+    Measurement,
+    find_measurement,
+    without_doubtful,
+)
 
 WIDTHS = (88.0, 130.0, 180.0)  # mm, by number of columns
 FRAME, BAR = 15.0, 7.0  # mm: a panel's axis, and each of its bars
@@ -62,10 +66,13 @@ def figure_bars(member: Member, machine: Machine) -> Outcome:
     params = member.params
     assert isinstance(params, BarsParams)
     panels = [find_measurement("y", name, member.inputs["of"]) for name in params.y]
-    grid = _grid(panels, params.label)
+    whole = _grid(panels, params.label)
+    grid = _grid(
+        [without_doubtful(panel, params.unconverged) for panel in panels], params.label
+    )
     canvas.check_labels(len(grid[0]))
     numbers = _numbers(panels, grid, params.error)
-    caption = _caption(panels, grid, numbers, params)
+    caption = captions.with_absent(_caption(panels, whole, numbers, params), member)
     with canvas.default_style():
         figure = _new_figure(params, len(panels), len(grid[0]))
         for number, (measurement, groups) in enumerate(zip(panels, grid, strict=True)):
@@ -119,7 +126,10 @@ def _caption(
     notes = dict.fromkeys(
         note for groups in grid for note in captions.left_out_sentences(groups)
     )
-    notes.update(dict.fromkeys(captions.unconverged_sentences(panels)))
+    notes.update(
+        dict.fromkeys(captions.unconverged_sentences(panels, params.unconverged))
+    )
+    notes.update(dict.fromkeys(captions.hold_sentences(panels)))
     hidden = int((numbers["mean"] <= 0).sum()) if params.log_y else 0
     notes.update(dict.fromkeys(captions.off_scale_sentences(hidden, "mean")))
     if params.log_y and (numbers["low"][numbers["mean"] > 0] <= 0).any():

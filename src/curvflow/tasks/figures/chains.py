@@ -181,7 +181,7 @@ def figure_chains(member: Member, machine: Machine) -> Outcome:
     assert isinstance(params, ChainsFigureParams)
     nodes = member.inputs["of"]
     rows = [_row(group) for group in node_groups(nodes, params.label)]
-    caption = _caption(nodes, rows, params)
+    caption = captions.with_absent(_caption(nodes, rows, params), member)
     columns = 3 if _sweeps(rows) else 2
     with canvas.default_style():
         height = params.height or HEIGHT * len(rows)

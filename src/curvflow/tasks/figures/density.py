@@ -103,7 +103,9 @@ def figure_density(member: Member, machine: Machine) -> Outcome:
     rows = node_groups(member.inputs["of"], params.label)
     curves = [*_curves(member, rows, params)]
     canvas.check_labels(len(curves))
-    caption = _caption(member.inputs["of"], rows, curves, params)
+    caption = captions.with_absent(
+        _caption(member.inputs["of"], rows, curves, params), member
+    )
     with canvas.default_style():
         figure = canvas.new_figure(params.width or WIDTH, params.height or HEIGHT)
         axes = figure.add_subplot()

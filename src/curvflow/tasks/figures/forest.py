@@ -14,6 +14,7 @@ from curvflow.errors import InputError, nearest
 from curvflow.schemas.kind import Variable
 from curvflow.schemas.kinds.aggregate.compare import DIFFERING
 from curvflow.schemas.kinds.figures.forest import ForestParams
+from curvflow.schemas.kinds.shared.tables import FAILED
 from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
 from curvflow.schemas.words import counted
 from curvflow.tasks.drawing import canvas, captions
@@ -195,7 +196,7 @@ def figure_forest(member: Member, machine: Machine) -> Outcome:
         [row for row in rows if row.panel == name]
         for name in dict.fromkeys(row.panel for row in rows)
     ]
-    caption = _caption(rows, params)
+    caption = captions.with_absent(_caption(rows, member.inputs["of"], params), member)
     with canvas.default_style():
         height = sum(FRAME + ROW * len(panel_rows) for panel_rows in panels)
         figure = canvas.new_figure(params.width or WIDTH, params.height or height)
@@ -233,7 +234,9 @@ def _numbers(rows: Sequence[Difference]) -> dict[str, Array]:
     }
 
 
-def _caption(rows: Sequence[Difference], params: ForestParams) -> str:
+def _caption(
+    rows: Sequence[Difference], nodes: Sequence[NodeData], params: ForestParams
+) -> str:
     paired = {row.paired for row in rows}
     what = "Mean differences of pairs" if True in paired else "Differences of means"
     if len(paired) > 1:
@@ -256,16 +259,20 @@ def _caption(rows: Sequence[Difference], params: ForestParams) -> str:
             f"p: {names}, corrected by Holm for all rows of a table; filled: p < "
             f"{level}."
         )
-    return " ".join([*notes, *_exclusion_sentences(rows)])
+    return " ".join([*notes, *_exclusion_sentences(rows, nodes)])
 
 
-def _exclusion_sentences(rows: Sequence[Difference]) -> Iterator[str]:
+def _exclusion_sentences(
+    rows: Sequence[Difference], nodes: Sequence[NodeData]
+) -> Iterator[str]:
     words = {name: f"Left out, {word}" for name, word in EXCLUDED.items()}
     for name, word in {**words, "unconverged": "Not converged"}.items():
         if total := sum(getattr(row, name) for row in rows):
             noun = "pair" if all(row.paired for row in rows) else "value"
             rows_text = counted(len([r for r in rows if getattr(r, name)]), "row")
             yield f"{word}: {counted(total, noun)} in {rows_text}."
+    if absent := sum(int(n[FAILED].max(initial=0)) for n in nodes if FAILED in n):
+        yield f"Compared without {counted(absent, 'node')} that failed."
     if differing := [row.settings for row in rows if row.settings]:
         parts = [part.split()[0] for text in differing for part in text.split("; ")]
         names = " or ".join(dict.fromkeys(parts))

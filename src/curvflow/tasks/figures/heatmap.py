@@ -27,7 +27,11 @@ from curvflow.tasks.statistics.cells import (
 )
 from curvflow.tasks.statistics.descriptive import statistics
 from curvflow.tasks.statistics.label_groups import are_numbers
-from curvflow.tasks.statistics.measurements import Measurement, find_measurement
+from curvflow.tasks.statistics.measurements import (
+    Measurement,
+    find_measurement,
+    without_doubtful,
+)
 
 WIDTHS = (88.0, 150.0, 180.0)  # mm, by number of columns
 FRAME, CELL = 16.0, 8.0  # mm: a panel's axis, and each of its rows
@@ -61,9 +65,9 @@ def figure_heatmap(member: Member, machine: Machine) -> Outcome:
     params = member.params
     assert isinstance(params, HeatmapParams)
     z = find_measurement("z", params.z, member.inputs["of"])
-    numbers = _numbers(z, params)
+    numbers = _numbers(without_doubtful(z, params.unconverged), params)
     norm = _norm(numbers["mean"], params)
-    caption = _caption(z, numbers, params)
+    caption = captions.with_absent(_caption(z, numbers, params), member)
     with canvas.default_style():
         figure = _new_figure(numbers, params)
         for number, axes in enumerate(figure.axes):
@@ -161,13 +165,20 @@ def _caption(
         text = f"Diverged, left out: {counted(total, 'node')} in {num_cells} of "
         text += counted(numbers["mean"].size, "cell")
         notes.append(f"{text}; {whole} without any value." if whole else f"{text}.")
-    if total := int(numbers["nonfinite"].sum()):
+    if total := _num_nonfinite(z):
         notes.append(f"Not finite, left out: {counted(total, 'value')}.")
-    notes += captions.unconverged_sentences([z])
+    notes += [
+        *captions.unconverged_sentences([z], params.unconverged),
+        *captions.hold_sentences([z]),
+    ]
     if params.log_z:
         hidden = int((numbers["mean"] <= 0).sum())
         notes += captions.off_scale_sentences(hidden, "mean")
     return " ".join(notes)
+
+
+def _num_nonfinite(z: Measurement) -> int:
+    return sum(not np.isfinite(node[z.variable.name]) for node in z.ok)
 
 
 def _new_figure(numbers: Mapping[str, Array], params: HeatmapParams) -> Figure:

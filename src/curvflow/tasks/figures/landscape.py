@@ -99,7 +99,7 @@ def figure_landscape(member: Member, machine: Machine) -> Outcome:
         for node in row.ok
         for number in range(len(node["along"]))
     ]
-    caption = _caption(nodes, rows, params)
+    caption = captions.with_absent(_caption(nodes, rows, params), member)
     shown: list[str] = []
     with canvas.default_style():
         if params.show == "plane":

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.figures.lines import LinesParams
 from curvflow.schemas.nodes import Array, Label, Member, Outcome
-from curvflow.tasks.drawing import canvas, captions
+from curvflow.tasks.drawing import canvas, captions, scales
 from curvflow.tasks.drawing.captions import draw_no_values
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.statistics.descriptive import statistics
@@ -22,7 +22,12 @@ from curvflow.tasks.statistics.label_groups import (
     value_groups,
     x_labels,
 )
-from curvflow.tasks.statistics.measurements import Measurement, find_measurement
+from curvflow.tasks.statistics.measurements import (
+    Measurement,
+    doubts,
+    find_measurement,
+    without_doubtful,
+)
 
 WIDTH, HEIGHT = 88.0, 56.0  # mm; a journal's column
 MAX_MARKED = 12  # points of a curve with single markers
@@ -50,19 +55,27 @@ def figure_lines(member: Member, machine: Machine) -> Outcome:
     params = member.params
     assert isinstance(params, LinesParams)
     y = find_measurement("y", params.y, member.inputs["of"])
-    groups = value_groups(y, label=params.label, x=params.x)
+    whole, groups, flags = (
+        value_groups(measurement, label=params.label, x=params.x)
+        for measurement in (y, without_doubtful(y, params.unconverged), doubts(y))
+    )
     canvas.check_labels(len(groups))
     xs = x_labels(y, params.x, groups)
-    numbers = _numbers(groups, xs, params.band)
+    numbers = _numbers(groups, xs, params.band) | {
+        "unconverged": _num_unconverged(groups, flags, xs)
+    }
     shown = _shown(numbers, params)
-    caption = _caption(y, groups, numbers, shown, params)
+    limits = _limits(numbers, shown, params)
+    caption = captions.with_absent(
+        _caption(y, whole, numbers, shown, limits, params), member
+    )
     with canvas.default_style():
         figure = canvas.new_figure(params.width or WIDTH, params.height or HEIGHT)
         axes = figure.add_subplot()
-        _set_axes(axes, y, numbers, params)
+        _set_axes(axes, y, numbers, limits, params)
         if not are_numbers(xs):
             _name_ticks(axes, xs)
-        _draw(axes, numbers, shown)
+        _draw(axes, numbers, shown, params)
         canvas.compose(
             figure,
             title=params.title,
@@ -93,6 +106,31 @@ def _numbers(
     }
 
 
+def _num_unconverged(
+    groups: Sequence[ValueGroup], flags: Sequence[ValueGroup], xs: Sequence[Label]
+) -> Array:
+    """Count the finite values that are not converged, shape (curve, x)."""
+    return np.stack(
+        [
+            (np.isfinite(group.matrix(xs)) & (flag.matrix(xs) == 1)).sum(axis=0)
+            for group, flag in zip(groups, flags, strict=True)
+        ]
+    ).astype(np.int64)
+
+
+def _limits(
+    numbers: Mapping[str, Array], shown: Array, params: LinesParams
+) -> tuple[float, float] | None:
+    """Return limits of y that unconverged points do not set; None if none would."""
+    if params.unconverged != "mark":
+        return None
+    mean, low, high = (
+        np.where(shown, numbers[name], np.nan) for name in ("mean", "low", "high")
+    )
+    doubtful = numbers["unconverged"] > 0
+    return scales.limits(mean, low, high, doubtful, is_log=params.log_y)
+
+
 def _shown(numbers: Mapping[str, Array], params: LinesParams) -> Array:
     """Return a mask of the points that the axes can show, shape (curve, x).
 
@@ -120,6 +158,7 @@ def _caption(
     groups: Sequence[ValueGroup],
     numbers: Mapping[str, Array],
     shown: Array,
+    limits: tuple[float, float] | None,
     params: LinesParams,
 ) -> str:
     counts = [int(most) for most in numbers["count"].max(axis=1) if most]
@@ -127,7 +166,10 @@ def _caption(
     if np.isfinite(numbers["low"]).any():
         text += f"; band: {captions.SPREADS[params.band]}"
     hidden = int((np.isfinite(numbers["mean"]) & ~shown).sum())
-    notes = [*captions.left_out_sentences(groups), *captions.unconverged_sentences([y])]
+    notes = captions.left_out_sentences(groups)
+    notes += captions.unconverged_sentences([y], params.unconverged)
+    notes += scales.beyond_sentences([(numbers["mean"][shown], limits)])
+    notes += captions.hold_sentences([y])
     notes += captions.off_scale_sentences(hidden, "point")
     if params.log_y and (numbers["low"][shown] <= 0).any():
         notes.append("Where the band reaches 0 it runs off the axis.")
@@ -135,7 +177,11 @@ def _caption(
 
 
 def _set_axes(
-    axes: Axes, y: Measurement, numbers: Mapping[str, Array], params: LinesParams
+    axes: Axes,
+    y: Measurement,
+    numbers: Mapping[str, Array],
+    limits: tuple[float, float] | None,
+    params: LinesParams,
 ) -> None:
     axes.grid(visible=True, axis="y")
     axes.set_ylabel(captions.axis_label(y))
@@ -151,8 +197,10 @@ def _set_axes(
     if params.log_y:
         axes.set_yscale("log")
         ends = (numbers[name] for name in ("mean", "low", "high"))
-        axes.set_ylim(*canvas.log_limits(*ends))
+        axes.set_ylim(*(limits or canvas.log_limits(*ends)))
         canvas.set_log_ticks(axes.yaxis)
+    elif limits:
+        axes.set_ylim(*limits)
 
 
 def _fitting_labels(numbers: Mapping[str, Array], width: float) -> list[str]:
@@ -190,7 +238,9 @@ def _name_ticks(axes: Axes, xs: Sequence[Label]) -> None:
     axes.set_xticks(range(len(names)), names, **tilt)
 
 
-def _draw(axes: Axes, numbers: Mapping[str, Array], shown: Array) -> None:
+def _draw(
+    axes: Axes, numbers: Mapping[str, Array], shown: Array, params: LinesParams
+) -> None:
     if not shown.any():
         draw_no_values(axes)
     floor = axes.get_ylim()[0] if axes.get_yscale() == "log" else -np.inf
@@ -214,6 +264,23 @@ def _draw(axes: Axes, numbers: Mapping[str, Array], shown: Array) -> None:
         line.set_data(x, mean)
         axes.add_line(line)
     axes.autoscale_view()
+    if params.unconverged == "mark":
+        _mark_doubtful(axes, numbers, shown)
+
+
+def _mark_doubtful(axes: Axes, numbers: Mapping[str, Array], shown: Array) -> None:
+    """Draw unconverged points hollow, those beyond the axis at its edge."""
+    for number, where in enumerate(shown & (numbers["unconverged"] > 0)):
+        x, mean = numbers["x"][where], numbers["mean"][number, where]
+        inside = scales.beyond(mean, axes.get_ylim()) == 0
+        line = _handle(number, marker="o")
+        line.set(**scales.HOLLOW, zorder=3)
+        line.set_data(x[inside], mean[inside])
+        axes.add_line(line)
+    curves, points = np.nonzero(shown)
+    colours = [canvas.label_colour(number) for number in curves.tolist()]
+    drawn = numbers["x"][points], numbers["mean"][curves, points]
+    scales.draw_at_edges(axes, *drawn, colours)
 
 
 def _handle(number: int, marker: str = "") -> Line2D:

@@ -59,7 +59,7 @@ def figure_scaling(member: Member, machine: Machine) -> Outcome:
     laws = fit_laws(params, nodes)
     canvas.check_labels(len(laws))
     crossed = _crossings_inside(laws, params)
-    caption = _caption(x, y, laws, crossed, params)
+    caption = captions.with_absent(_caption(x, y, laws, crossed, params), member)
     with canvas.default_style():
         figure = canvas.new_figure(params.width or WIDTH, params.height or HEIGHT)
         axes = figure.add_subplot()
@@ -158,7 +158,8 @@ def _caption(
     for name, word in (("nonpositive", "At or below 0"), ("nonfinite", "Not finite")):
         if total := sum(getattr(fitted.series, name) for fitted in laws):
             notes.append(f"{word}, left out: {counted(total, 'point')}.")
-    notes += captions.unconverged_sentences([y] if x is None else [x, y])
+    drawn = [y] if x is None else [x, y]
+    notes += captions.unconverged_sentences(drawn) + captions.hold_sentences(drawn)
     return " ".join(notes)
 
 

@@ -13,7 +13,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.figures.scatter import ScatterParams
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.schemas.words import counted
-from curvflow.tasks.drawing import canvas, captions
+from curvflow.tasks.drawing import canvas, captions, scales
 from curvflow.tasks.drawing.captions import draw_no_values
 from curvflow.tasks.drawing.scatter_data import (
     Series,
@@ -59,16 +59,24 @@ def figure_scatter(member: Member, machine: Machine) -> Outcome:
         for series in all_series
         for point in paired_points(series.x, series.y, params.parts)
     ]
+    if params.unconverged == "exclude":
+        points = [point.converged_only() for point in points]
     colours, shapes = _groups(points, params.label), _groups(points, params.marker)
     _check_counts(len(colours), len(shapes), has_marker=params.marker is not None)
     numbers = point_columns(points, params)
     shown = _shown(numbers, params)
     trend = trend_columns(numbers["x"][shown], numbers["y"][shown], params)
-    caption = _caption(all_series, [*colours.values()], numbers, shown, trend, params)
+    limits = _limits(numbers, shown, params)
+    caption = captions.with_absent(
+        _caption(
+            all_series, [*colours.values()], numbers, shown, limits, trend, params
+        ),
+        member,
+    )
     with canvas.default_style():
         figure = canvas.new_figure(params.width or WIDTH, params.height or HEIGHT)
         axes = figure.add_subplot()
-        _set_axes(axes, all_series, numbers, shown, params)
+        _set_axes(axes, all_series, numbers, shown, limits, params)
         _draw(axes, numbers, shown, _marker_styles(points, params))
         if params.line:
             _draw_line(axes, numbers["x"][shown], trend, params)
@@ -130,11 +138,42 @@ def _shown(numbers: Mapping[str, Array], params: ScatterParams) -> Array:
     return shown
 
 
+Limits = tuple[float, float] | None
+
+
+def _limits(
+    numbers: Mapping[str, Array], shown: Array, params: ScatterParams
+) -> dict[str, Limits]:
+    """Return limits of x and y that unconverged points do not set; None if none would.
+
+    Args:
+        numbers: columns of the points.
+        shown: the points drawn.
+        params: scales of the axes.
+
+    Returns:
+        Limits by axis.
+    """
+    if params.unconverged != "mark":
+        return {"x": None, "y": None}
+    doubtful = numbers["unconverged"] > 0
+    is_log = {"x": params.log_x, "y": params.log_y}
+    limits = {}
+    for axis in "xy":
+        mean, low, high = (
+            np.where(shown, numbers[axis + side], np.nan)
+            for side in ("", "_low", "_high")
+        )
+        limits[axis] = scales.limits(mean, low, high, doubtful, is_log=is_log[axis])
+    return limits
+
+
 def _caption(
     all_series: Sequence[Series],
     colours: Sequence[ValueGroup],
     numbers: Mapping[str, Array],
     shown: Array,
+    limits: Mapping[str, Limits],
     trend: Mapping[str, Array],
     params: ScatterParams,
 ) -> str:
@@ -154,9 +193,10 @@ def _caption(
     notes += trend_sentences(trend, int(shown.sum()), params)
     hidden = int((np.isfinite(numbers["x"] + numbers["y"]) & ~shown).sum())
     notes += captions.left_out_sentences(colours)
-    notes += captions.unconverged_sentences(
-        axis for series in all_series for axis in (series.x, series.y)
-    )
+    drawn = [axis for series in all_series for axis in (series.x, series.y)]
+    notes += captions.unconverged_sentences(drawn, params.unconverged)
+    notes += scales.beyond_sentences([(numbers[a][shown], limits[a]) for a in "xy"])
+    notes += captions.hold_sentences(drawn)
     notes += captions.off_scale_sentences(hidden, "point")
     if _has_bars_off_axis(numbers, shown, params):
         notes.append("Bars that reach 0 run off the axis.")
@@ -182,6 +222,7 @@ def _set_axes(
     all_series: Sequence[Series],
     numbers: Mapping[str, Array],
     shown: Array,
+    limits: Mapping[str, Limits],
     params: ScatterParams,
 ) -> None:
     axes.grid(visible=True)
@@ -195,9 +236,11 @@ def _set_axes(
             )
             # A point without an error bar needs no room for one.
             low = np.where(np.isnan(low), mean, low)
-            limits = canvas.log_limits(mean, low, high)
-            axes.set(**{f"{name}scale": "log", f"{name}lim": limits})
+            ends = limits[name] or canvas.log_limits(mean, low, high)
+            axes.set(**{f"{name}scale": "log", f"{name}lim": ends})
             canvas.set_log_ticks(axis)
+        elif limits[name]:
+            axes.set(**{f"{name}lim": limits[name]})
 
 
 def _marker_styles(
@@ -206,14 +249,15 @@ def _marker_styles(
     colours = list(dict.fromkeys(point.text(params.label) for point in points))
     shapes = list(dict.fromkeys(point.text(params.marker) for point in points))
     size = 3.2 if len(points) > MANY_POINTS else 4.4
-    return [
-        _marker_style(
-            colours.index(point.text(params.label)),
-            shapes.index(point.text(params.marker)) if params.marker else None,
-            size,
-        )
-        for point in points
-    ]
+    looks = []
+    for point in points:
+        colour = colours.index(point.text(params.label))
+        shape = shapes.index(point.text(params.marker)) if params.marker else None
+        look = _marker_style(colour, shape, size)
+        if params.unconverged == "mark" and point.num_unconverged:
+            look |= scales.HOLLOW | {"markeredgecolor": look["color"]}
+        looks.append(look)
+    return looks
 
 
 def _marker_style(colour: int, shape: int | None, size: float = 4.4) -> dict[str, Any]:
@@ -250,6 +294,16 @@ def _draw(
         axes.plot([left, point["x_high"]], [point["y"], point["y"]], **thin)
         axes.plot([point["x"], point["x"]], [bottom, point["y_high"]], **thin)
         axes.plot(point["x"], point["y"], zorder=3, **looks[number])
+    scales.draw_at_edges(
+        axes,
+        numbers["x"][shown],
+        numbers["y"][shown],
+        [
+            look["color"]
+            for look, is_shown in zip(looks, shown, strict=True)
+            if is_shown
+        ],
+    )
 
 
 def _draw_line(

@@ -90,7 +90,7 @@ def figure_stem(member: Member, machine: Machine) -> Outcome:
         Panel(row, _points(row, matrices, params))
         for row in node_groups(nodes, params.label)
     ]
-    caption = _caption(nodes, panels, params)
+    caption = captions.with_absent(_caption(nodes, panels, params), member)
     with canvas.default_style():
         columns = min(len(panels), len(WIDTHS))
         rows = -(-len(panels) // columns)

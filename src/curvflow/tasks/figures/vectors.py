@@ -116,7 +116,9 @@ def figure_vectors(member: Member, machine: Machine) -> Outcome:
     params = member.params
     assert isinstance(params, VectorsParams)
     panels = _panels(member.inputs["weights"], params)
-    caption = _caption(panels, member.inputs["weights"], params)
+    caption = captions.with_absent(
+        _caption(panels, member.inputs["weights"], params), member
+    )
     largest = [float(np.abs(panel.arrows).max(initial=0)) for panel in panels]
     if params.limits == "equal":
         largest = [max(largest)] * len(panels)

@@ -33,7 +33,8 @@ so. `preconditioner` returns how the rule scales its steps, if the specification
 `has_preconditioner` says that it does so entry by entry.
 
 A specification whose `product_from` names an epoch gets H w as `context.product` from
-that epoch on.
+that epoch on. A rule of several gradients calls `context.gradient_at` at other weights,
+and its specification says in `gradients_per_step` how many it takes.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from curvflow.schemas.rules._base import OF_TRAINING
 from curvflow.schemas.rules.torch_optimizer import TorchOptimizer
 from curvflow.tasks.networks.problems import Problem
 from curvflow.tasks.rules.shared.torch_adapter import Adapter, State, adapter
@@ -60,5 +61,5 @@ def notice(hyper: Hyper, problem: Problem) -> str:
 
 
 def _adapter(hyper: Hyper, problem: Problem) -> Adapter:
-    text = hyper.rule.model_dump_json(exclude={"init", "schedule"})
+    text = hyper.rule.model_dump_json(exclude=set(OF_TRAINING))
     return adapter(text, problem.network.layout)

@@ -160,6 +160,38 @@ def _without_unconverged(node: NodeData) -> NodeData:
     return replace(node, arrays={**node.arrays, **masked}) if masked else node
 
 
+def doubts(measurement: Measurement) -> Measurement:
+    """Return the variable with 1 where it is not converged, and 0 elsewhere.
+
+    Args:
+        measurement: the variable and its nodes.
+
+    Returns:
+        The same nodes, in their order.
+    """
+    variable = measurement.variable
+    nodes = [
+        node
+        if node.status != "ok"
+        else replace(
+            node,
+            arrays={
+                **node.arrays,
+                variable.name: unconverged_mask(node, variable).astype(np.float64),
+            },
+        )
+        for node in measurement.nodes
+    ]
+    return Measurement(variable, nodes)
+
+
+def without_doubtful(measurement: Measurement, unconverged: str) -> Measurement:
+    """Return the variable as it is, or NaN where it is not converged on `exclude`."""
+    how: Unconverged = "exclude" if unconverged == "exclude" else "count"
+    nodes = mask_unconverged(measurement.nodes, how)
+    return Measurement(measurement.variable, nodes)
+
+
 def drop_unjudged_counts(
     measurements: Iterable[Measurement], table: Mapping[str, Array]
 ) -> dict[str, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
@@ -43,6 +43,20 @@ class Point:
         """Finite pairs, shape (n, 2)."""
         values_N2 = np.array(self.values, dtype=np.float64).reshape(-1, 2)
         return values_N2[np.isfinite(values_N2).all(axis=1)]
+
+    @property
+    def num_unconverged(self) -> int:
+        """Number of the finite pairs that are not converged."""
+        return sum(
+            is_doubtful and bool(np.isfinite(pair).all())
+            for pair, is_doubtful in zip(self.values, self.unconverged, strict=True)
+        )
+
+    def converged_only(self) -> Point:
+        """Return the point without the pairs that are not converged."""
+        pairs = zip(self.values, self.unconverged, strict=True)
+        kept = [pair for pair, is_doubtful in pairs if not is_doubtful]
+        return replace(self, values=kept, unconverged=[False] * len(kept))
 
 
 def paired_points(x: Measurement, y: Measurement, axes: Sequence[str]) -> list[Point]:

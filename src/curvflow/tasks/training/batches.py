@@ -11,6 +11,7 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.tasks.networks.problems import Samples
 from curvflow.tasks.numerics.streams import stream
+from curvflow.tasks.training.gradients import Noise
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,44 @@ def split_validation(
     return Subset(samples, order_MN[:, num_validation:]), Subset(
         samples, order_MN[:, :num_validation]
     )
+
+
+@dataclass(frozen=True)
+class LabelNoise:
+    """Labels of batches replaced by those of other classes.
+
+    A sample comes once in an epoch, so that each epoch has noise of its own. Models
+    with equal seeds have the same, whatever their rules.
+
+    Attributes:
+        share: of the labels that are replaced, on average.
+        classes: number of classes.
+
+    Reference:
+        Blanc, Gupta, Valiant and Valiant (2020), arXiv:1904.09080, for noise drawn anew
+        with each gradient.
+    """
+
+    share: float
+    classes: int
+
+    def applied(self, samples: Samples, noise: Noise) -> Samples:
+        """Return samples of which some have another label.
+
+        Args:
+            samples: of all models, shared or not.
+            noise: random numbers of the step.
+
+        Returns:
+            The samples, no longer shared.
+        """
+        uniform, shape = noise.uniform(), tuple(samples.targets.shape[1:])
+        is_replaced = uniform(shape) < self.share
+        other = 1 + (uniform(shape) * (self.classes - 1)).long()
+        labels = (samples.targets + other.clamp(max=self.classes - 1)) % self.classes
+        labels = torch.where(is_replaced, labels, samples.targets)
+        inputs = samples.inputs.expand(len(labels), *samples.inputs.shape[1:])
+        return Samples(inputs, labels)
 
 
 class Batches:

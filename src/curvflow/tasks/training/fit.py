@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from curvflow.schemas.kinds.shared.trained import RECORDED
+from curvflow.schemas.rules import Position
 from curvflow.tasks.networks.layers import MOMENTUM
 from curvflow.tasks.networks.problems import Problem, Samples
-from curvflow.tasks.training.batches import Batches
+from curvflow.tasks.training.batches import Batches, LabelNoise
 from curvflow.tasks.training.curves import Curves
-from curvflow.tasks.training.gradients import Gradients, Noise, gradients
+from curvflow.tasks.training.gradients import Gradients, Noise, gradient_at, gradients
 from curvflow.tasks.training.state import Checkpoints, Stateful
 from curvflow.tasks.training.step_context import Step, StepNorms
 from curvflow.tasks.training.stopping_criteria import Divergence, EarlyStopping
@@ -48,6 +49,8 @@ class Fit:
             models to the end.
         step_norms: mean lengths of steps; None if they are not recorded.
         compiler: mode of torch.compile; `none` computes call by call.
+        accumulation: parts of a batch whose gradients are computed one after another.
+        label_noise: replaces labels of training; None for none.
         epoch: the current epoch; 0 has no steps.
         step: batches of this epoch already used.
     """
@@ -65,6 +68,8 @@ class Fit:
     early_stopping: EarlyStopping | None = None
     step_norms: StepNorms | None = None
     compiler: str = "none"
+    accumulation: int = 1
+    label_noise: LabelNoise | None = None
     epoch: int = 0
     step: int = 0
 
@@ -159,6 +164,9 @@ class Fit:
         # Batch sums add up to the loss over the data, batch means by their shares.
         is_sum = self.problem.criterion.is_sum
         for batch in self.batches.epoch(self.step):
+            self.updates.begin_step(self._position())
+            if self.label_noise is not None:
+                batch = self.label_noise.applied(batch, self._noise("labels"))
             noise = self._noise("dropout")
             result = gradients(
                 self.problem,
@@ -168,6 +176,7 @@ class Fit:
                 noise,
                 without=without,
                 compiler=self.compiler,
+                accumulation=self.accumulation,
             )
             share = 1 if is_sum else batch.count / self.batches.used
             self._total_M = self._total_M + share * result.losses
@@ -190,26 +199,35 @@ class Fit:
             first = models.start if isinstance(models, slice) else int(models[0])
             noise = self._noise("rule").of(models)
             dropout = self._noise("dropout").of(models)
+            held = self.statistics[models], batch.models(models), dropout
             return Step(
                 epoch=self.epoch - 1,
                 count=noise.step,
                 begins_epoch=self.step == 0,
                 ends_epoch=self.step + 1 == self.batches.steps,
                 problem=self.problem,
-                statistics=self.statistics[models],
-                batch=batch.models(models),
+                statistics=held[0],
+                batch=held[1],
                 product=gradient.product_of(models) if wants[first] else None,
                 draw=noise.uniform(),
                 dropout=lambda chosen: dropout.of(chosen).uniform(),
+                gradient_at=lambda weights_MD: gradient_at(
+                    self.problem, weights_MD, *held, self.compiler, self.accumulation
+                ),
             )
 
         before_MD = self.weights
         self.weights = self.updates.step(gradient.gradient, before_MD, step_of)
         if self.step_norms is not None:
-            rates_M, _ = self.updates.rates(self.epoch - 1, self.last)
+            rates_M, _ = self.updates.rates(self._position())
             self.step_norms.add(self.weights - before_MD, rates_M)
         self.statistics = gradient.statistics
         self.step += 1
+
+    def _position(self, step: int | None = None) -> Position:
+        """Return the position of a step of the epoch; by default of the next one."""
+        step = self.step if step is None else step
+        return Position(max(0, self.epoch - 1), self.last, step, self.batches.steps)
 
     def _noise(self, purpose: str) -> Noise:
         taken = (self.epoch - 1) * self.batches.steps + self.step
@@ -249,7 +267,7 @@ class Fit:
         return self.curves.measure(
             result_MW,
             update_MD=self.weights - self._before_MD,
-            rates=self.updates.rates(max(0, self.epoch - 1), self.last),
+            rates=self.updates.rates(self._position(max(0, self.step - 1))),
             step_norm_M=None if self.step_norms is None else self.step_norms.mean(),
         )
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -178,6 +179,43 @@ class Gradients:
         return self.product[models - without]
 
 
+@dataclass(frozen=True)
+class Part:
+    """Some samples of a batch, one after another.
+
+    Attributes:
+        rows: which.
+        count: samples of the batch.
+    """
+
+    rows: slice
+    count: int
+
+    @property
+    def share(self) -> float:
+        """The share of the batch."""
+        return len(range(self.count)[self.rows]) / self.count
+
+    def draw(self, uniform: Uniform) -> Callable[[tuple[int, ...]], Tensor]:
+        """Return a source of this part's numbers among those of the whole batch.
+
+        Args:
+            uniform: source of numbers (M, N, ...) for all N samples.
+        """
+
+        def drawn(shape: tuple[int, ...]) -> Tensor:
+            return uniform((self.count, *shape[1:]))[:, self.rows]
+
+        return drawn
+
+
+def parts_of(count: int, parts: int) -> list[Part]:
+    """Cut a batch into parts of as equal a size as can be, none of them empty."""
+    parts = min(parts, count)
+    bounds = [count * number // parts for number in range(parts + 1)]
+    return [Part(slice(*ends), count) for ends in pairwise(bounds)]
+
+
 def gradients(
     problem: Problem,
     weights_MD: Tensor,
@@ -187,6 +225,7 @@ def gradients(
     *,
     without: int,
     compiler: str = "none",
+    accumulation: int = 1,
 ) -> Gradients:
     """Compute the batch losses of models and their derivatives by the parameters.
 
@@ -201,6 +240,8 @@ def gradients(
         noise: random numbers for dropout.
         without: number of leading models without the product H w.
         compiler: mode of torch.compile; `none` computes call by call.
+        accumulation: parts of a batch, one after another, to bound the memory. Losses
+            and derivatives are those of the whole; a batch norm sees part by part.
 
     Returns:
         Losses, gradients and products with the Hessian.
@@ -213,15 +254,27 @@ def gradients(
     if 1 in (without, models - without):
         without = 0  # no pass is of a single model
 
-    def one_pass(span: slice, *, has_product: bool) -> tuple[Tensor, ...]:
-        arguments = weights_MD[span], statistics_MS[span], samples.models(span)
-        if compiler != "none":
-            derive = compiled(problem.text, compiler, has_product=has_product)
-            return derive(*arguments[:2], arguments[2].inputs, arguments[2].targets)
-        return _one_pass(problem, *arguments, noise.of(span), has_product=has_product)
+    parts = parts_of(samples.count, accumulation)
 
-    parts = [
-        apply_in_blocks(run, problem, span, samples, weights_MD)
+    def one_pass(span: slice, *, has_product: bool) -> tuple[Tensor, ...]:
+        total: tuple[Tensor, ...] = ()
+        statistics = statistics_MS[span]
+        for part in parts:
+            batch = samples.models(span).rows(part.rows)
+            arguments = weights_MD[span], statistics, batch
+            if compiler != "none":
+                derive = compiled(problem.text, compiler, has_product=has_product)
+                values = derive(*arguments[:2], batch.inputs, batch.targets)
+            else:
+                draw = part.draw(noise.of(span).uniform())
+                values = _one_pass(problem, *arguments, draw, has_product=has_product)
+            statistics = values[2]
+            total = _accumulated(problem, total, values, part.share)
+        return total
+
+    largest = samples.rows(parts[-1].rows)
+    passes = [
+        apply_in_blocks(run, problem, span, largest, weights_MD)
         for run, span in (
             (partial(one_pass, has_product=False), slice(0, without)),
             (partial(one_pass, has_product=True), slice(without, models)),
@@ -230,10 +283,67 @@ def gradients(
     ]
     losses_M, gradient_MD, after_MS = (
         torch.cat(several) if len(several) > 1 else several[0]
-        for several in zip(*(part[:3] for part in parts), strict=True)
+        for several in zip(*(values[:3] for values in passes), strict=True)
     )
-    product_mD = parts[-1][3] if without < models else weights_MD[:0]
+    product_mD = passes[-1][3] if without < models else weights_MD[:0]
     return Gradients(losses_M, gradient_MD, after_MS, product_mD)
+
+
+def _accumulated(
+    problem: Problem,
+    total: tuple[Tensor, ...],
+    values: tuple[Tensor, ...],
+    share: float,
+) -> tuple[Tensor, ...]:
+    """Add a part's losses and derivatives to those before; statistics are the last."""
+    if share == 1:
+        return values
+    weight = 1.0 if problem.criterion.is_sum else share
+    scaled = [weight * value for value in values]
+    if total:
+        scaled = [value + before for value, before in zip(scaled, total, strict=True)]
+    scaled[2] = values[2]
+    return tuple(scaled)
+
+
+def gradient_at(
+    problem: Problem,
+    weights_MD: Tensor,
+    statistics_MS: Tensor,
+    samples: Samples,
+    noise: Noise,
+    compiler: str = "none",
+    accumulation: int = 1,
+) -> Tensor:
+    """Compute the gradients of batch losses alone, as at a second place in one step.
+
+    Args:
+        problem: network and loss.
+        weights_MD: parameters.
+        statistics_MS: statistics before the step; those after it are left out.
+        samples: batches of the models.
+        noise: random numbers for dropout.
+        compiler: mode of torch.compile; `none` computes call by call.
+        accumulation: parts of a batch.
+
+    Returns:
+        The gradients, (M, D).
+    """
+    models = len(weights_MD)
+    if models == 1:  # no pass is of a single model: see decision 0003
+        weights_MD, statistics_MS = weights_MD.repeat(2, 1), statistics_MS.repeat(2, 1)
+        noise = replace(noise, seeds=[*noise.seeds] * 2)
+    several = gradients(
+        problem,
+        weights_MD,
+        statistics_MS,
+        samples,
+        noise,
+        without=len(weights_MD),
+        compiler=compiler,
+        accumulation=accumulation,
+    )
+    return several.gradient[:models]
 
 
 def _one_pass(
@@ -241,13 +351,13 @@ def _one_pass(
     weights_MD: Tensor,
     statistics_MS: Tensor,
     samples: Samples,
-    noise: Noise,
+    draw: Callable[[tuple[int, ...]], Tensor],
     *,
     has_product: bool,
 ) -> tuple[Tensor, ...]:
     weights_MD = weights_MD.detach().requires_grad_()
     outputs_MNC, after_MS = problem.network.training_outputs(
-        weights_MD, statistics_MS, samples.inputs, noise.uniform()
+        weights_MD, statistics_MS, samples.inputs, draw
     )
     losses_MN = problem.criterion.of_samples(outputs_MNC, samples.targets)
     losses_M = problem.reduced(losses_MN)

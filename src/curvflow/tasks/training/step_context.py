@@ -6,6 +6,7 @@ Also the mean length of its steps, and the preconditioner that a rule reports.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -27,24 +28,23 @@ class Hyper(Mapping[str, Tensor]):
         like: a tensor of the dtype and device of the values.
     """
 
-    def __init__(
-        self, rules: Sequence[Rule], like: Tensor, scale_M1: Tensor | None = None
-    ) -> None:
+    def __init__(self, rules: Sequence[Rule], like: Tensor) -> None:
         """Stack the hyper-parameters of rules with equal choices.
 
         Args:
             rules: one per model, M of them.
             like: a tensor of the dtype and device of the values.
-            scale_M1: factor of `lr`, here and in rules within the rule.
         """
         self.rule: Any = rules[0]
         self.like = like
-        self._rules, self._scale_M1 = rules, scale_M1
+        self._rules = rules
         values = [rule.hyper() for rule in rules]
         self._values = {n: like.new_tensor([[v[n]] for v in values]) for n in values[0]}
-        if scale_M1 is not None and "lr" in self._values:
-            self._values["lr"] = scale_M1 * self._values["lr"]
-        self._within: dict[str, Hyper] = {}
+        self._within = {
+            name: Hyper([getattr(rule, name) for rule in rules], like)
+            for name, value in self.rule.choices().items()
+            if isinstance(value, Rule)
+        }
 
     def __getitem__(self, name: str) -> Tensor:
         """Return the values of one hyper-parameter, (M, 1)."""
@@ -59,8 +59,14 @@ class Hyper(Mapping[str, Tensor]):
         return len(self._values)
 
     def scaled(self, scale_M1: Tensor) -> Hyper:
-        """Return the hyper-parameters with `lr` multiplied."""
-        return Hyper(self._rules, self.like, scale_M1)
+        """Return the hyper-parameters with every `lr` multiplied, within rules too."""
+        scaled = copy(self)
+        scaled._values = {
+            name: scale_M1 * value if name == "lr" else value
+            for name, value in self._values.items()
+        }
+        scaled._within = {n: h.scaled(scale_M1) for n, h in self._within.items()}
+        return scaled
 
     def only(self, row: int) -> Hyper:
         """Return the hyper-parameters of one model."""
@@ -68,9 +74,6 @@ class Hyper(Mapping[str, Tensor]):
 
     def within(self, name: str) -> Hyper:
         """Return the hyper-parameters of an inner rule, by the name of its field."""
-        if name not in self._within:
-            inner = [getattr(rule, name) for rule in self._rules]
-            self._within[name] = Hyper(inner, self.like, self._scale_M1)
         return self._within[name]
 
 
@@ -106,6 +109,8 @@ class Step:
         draw: uniform numbers for the rule.
         dropout: from a slice of models to the uniform numbers of their dropout in this
             step's gradients, begun anew at each call.
+        gradient_at: from other weights, (M, D), to the gradients of this step's batch
+            loss there, with the same dropout; a batch norm's statistics stay.
     """
 
     epoch: int
@@ -118,6 +123,7 @@ class Step:
     product: Tensor | None
     draw: Draw
     dropout: Callable[[slice], Draw]
+    gradient_at: Callable[[Tensor], Tensor]
 
     def per_tensor(self, reduce: str, values_MD: Tensor) -> Tensor:
         """Reduce values over each parameter tensor, and spread the result over it.

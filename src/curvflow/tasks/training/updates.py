@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from curvflow.schemas.keys import sha256
-from curvflow.schemas.rules import Rule
+from curvflow.schemas.rules import Position, Rule
 from curvflow.tasks.networks.problems import Problem
 from curvflow.tasks.rules import functions_of
 from curvflow.tasks.training.state import RuleState, leaves, with_leaves
@@ -57,6 +58,8 @@ class _Group:
         self.functions = functions_of(self.rules[0])
         self.hyper = self.scaled_hyper = Hyper(self.rules, weights_MD)
         self.has_schedule = any(rule.schedule for rule in self.rules)
+        self.by_step = any(r.schedule and r.schedule.by_step for r in self.rules)
+        self.clip_M1 = _clips(self.rules, weights_MD)
         self.problem = problem
         self.state: RuleState = self.init(weights_MD)
 
@@ -66,14 +69,27 @@ class _Group:
         )
         return begun
 
-    def begin_epoch(self, epoch: int, epochs: int) -> None:
+    def set_rates(self, at: Position) -> None:
         if self.has_schedule:
-            scale_M = _scales(self.rules, epoch, epochs).to(self.hyper.like)
+            scale_M = _scales(self.rules, at).to(self.hyper.like)
             self.scaled_hyper = self.hyper.scaled(scale_M.unsqueeze(1))
 
+    def clipped(self, gradient_MD: Tensor) -> Tensor:
+        """Shorten gradients that are too long; also those at a rule's other weights."""
+        # Pascanu, Mikolov and Bengio (2013), arXiv:1211.5063, Algorithm 1, with 1e-6
+        # beside the norm as in torch's clip_grad_norm_.
+        if self.clip_M1 is None:
+            return gradient_MD
+        norm_M1 = torch.linalg.vector_norm(gradient_MD, dim=1, keepdim=True)
+        share_M1 = torch.clamp(self.clip_M1 / (norm_M1 + 1e-6), max=1.0)
+        return gradient_MD * share_M1
+
     def step(self, gradient_MD: Tensor, weights_MD: Tensor, step: Step) -> Tensor:
+        if self.clip_M1 is not None:
+            gradient_at = step.gradient_at
+            step = replace(step, gradient_at=lambda w: self.clipped(gradient_at(w)))
         new, self.state = self.functions.step(
-            gradient_MD[self.models],
+            self.clipped(gradient_MD[self.models]),
             self.state,
             weights_MD[self.models],
             self.scaled_hyper,
@@ -165,12 +181,18 @@ class _Group:
         return weights_MD
 
 
-def _scales(rules: Sequence[Rule], epoch: int, epochs: int) -> Tensor:
+def _scales(rules: Sequence[Rule], at: Position) -> Tensor:
     """Return the schedules' factors of the rates, (M,), float64 on the CPU."""
-    scales = [
-        rule.schedule.scale(epoch, epochs) if rule.schedule else 1.0 for rule in rules
-    ]
+    scales = [rule.schedule.scale(at) if rule.schedule else 1.0 for rule in rules]
     return torch.tensor(scales, dtype=torch.float64)
+
+
+def _clips(rules: Sequence[Rule], like: Tensor) -> Tensor | None:
+    """Return the largest norms of gradients, (M, 1); None if no rule has one."""
+    clips = [rule.clip_norm for rule in rules]
+    if all(clip is None for clip in clips):
+        return None
+    return like.new_tensor([[torch.inf if c is None else c] for c in clips])
 
 
 def _index(numbers: Sequence[int], device: torch.device) -> Any:
@@ -229,19 +251,24 @@ class Updates:
             epochs: number of epochs of the training.
         """
         for group in self._groups:
-            group.begin_epoch(epoch, epochs)
+            group.set_rates(Position(epoch, epochs))
 
-    def rates(self, epoch: int, epochs: int) -> tuple[Tensor, Tensor]:
-        """Return the learning rates and momenta of an epoch, (M,) each, on the CPU.
+    def begin_step(self, at: Position) -> None:
+        """Set the learning rates that schedules change within an epoch."""
+        for group in self._groups:
+            if group.by_step:
+                group.set_rates(at)
+
+    def rates(self, at: Position) -> tuple[Tensor, Tensor]:
+        """Return the learning rates and momenta of a step, (M,) each, on the CPU.
 
         Args:
-            epoch: the current epoch, from 0.
-            epochs: number of epochs of the training.
+            at: position in the training.
 
         Returns:
             Both; the momentum is NaN for rules that do not choose it.
         """
-        rates_M = self._rates_M * _scales(self._rules, epoch, epochs)
+        rates_M = self._rates_M * _scales(self._rules, at)
         momenta_M = torch.full_like(rates_M, torch.nan)
         for group in self._groups:
             if chosen := group.chosen():

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
-import torch
 
-from curvflow.errors import InputError, nearest
-from curvflow.schemas.kinds.weights.import_ import ImportParams, prefixes
-from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.tasks.networks.network import Layout
-from curvflow.tasks.networks.problems import Problem, load_samples, pose
+from curvflow.schemas.kinds.weights.import_ import ImportParams
+from curvflow.schemas.nodes import Member, Outcome
+from curvflow.tasks.networks.problems import pose
 from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.weights.arrangement import arranged, mean_losses
 
 
 @computes_each("weights.import")
@@ -36,92 +33,17 @@ def import_(member: Member, machine: Machine) -> Outcome:
     params = cast("ImportParams", member.params)
     data = member.one("data")
     problem = pose(params.model, params.loss, data)
-    layouts = problem.network.layout, problem.network.statistics
-    names = [name for layout in layouts for name in layout.names]
-    wanted = [params.names.get(name, name) for name in names]
-    arrays = _renamed(params, _below_prefix(params, member.files["path"], wanted))
-    _check_names(layouts, arrays)
-    weights_W = np.concatenate([_vector(layout, arrays) for layout in layouts])
+    ((source, arrays),) = member.files.items()
+    weights_W = arranged(params, problem.network, arrays, source)
+    train_M, test_M = (
+        mean_losses(problem, weights_W[None], data, prefix) for prefix in ("", "test_")
+    )
     return Outcome(
         {
-            "final_train_loss": _loss(problem, weights_W, data, ""),
-            "final_test_loss": _loss(problem, weights_W, data, "test_"),
+            "final_train_loss": train_M[0],
+            "final_test_loss": test_M[0],
             "num_parameters": np.array(problem.network.num_parameters, dtype=np.int64),
             "weights": weights_W,
             "network": np.array(problem.text),
         }
     )
-
-
-def _below_prefix(
-    params: ImportParams, arrays: Mapping[str, Array], wanted: Sequence[str]
-) -> dict[str, Array]:
-    """Return the arrays of the network, without what all their names begin with."""
-    prefix = params.prefix
-    if prefix is None:
-        found = prefixes(arrays, wanted)
-        if len(found) > 1 and "" not in found:
-            raise InputError(
-                f"path: expected the network once, got it below {', '.join(found)}. "
-                "Choose one by `prefix`."
-            )
-        prefix = "" if "" in found or not found else found[0]
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }
-
-
-def _renamed(params: ImportParams, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    ours = {theirs: name for name, theirs in params.names.items()}
-    # PyTorch counts a batch norm's batches, on which no output depends.
-    return {
-        ours.get(name, name): array
-        for name, array in arrays.items()
-        if not name.endswith("num_batches_tracked")
-    }
-
-
-def _check_names(layouts: tuple[Layout, ...], arrays: Mapping[str, Array]) -> None:
-    required = {
-        name: shape
-        for layout in layouts
-        for name, shape in zip(layout.names, layout.shapes, strict=True)
-    }
-    for name, shape in required.items():
-        if name not in arrays:
-            raise InputError(
-                f"path: expected an array '{name}' of shape {shape}, got none. "
-                f"{nearest(name, arrays)} Map its name under `names`."
-            )
-        if arrays[name].shape != shape:
-            raise InputError(
-                f"path: expected shape {shape} of the array '{name}', got "
-                f"{arrays[name].shape}"
-            )
-    for name in arrays:
-        if name not in required:
-            raise InputError(
-                f"path: expected arrays of {', '.join(required)}, got '{name}' too. "
-                "Remove it from the file, or take the model that has it."
-            )
-
-
-def _vector(layout: Layout, arrays: Mapping[str, Array]) -> Array:
-    parts = [arrays[name].astype(np.float64).ravel() for name in layout.names]
-    return np.concatenate([np.zeros(0), *parts])
-
-
-def _loss(problem: Problem, weights_W: Array, data: NodeData, prefix: str) -> Array:
-    samples = load_samples(problem, [data], prefix, "cpu", torch.float64)
-    if not samples.count:
-        return np.array(np.nan)
-    weights_MW = torch.as_tensor(weights_W)[None]
-    total, rows = 0.0, problem.rows_per_pass(1)
-    with torch.no_grad():
-        for start in range(0, samples.count, rows):
-            chunk = samples.rows(slice(start, start + rows))
-            losses_MN = problem.losses(weights_MW, chunk.inputs, chunk.targets)
-            total += float(losses_MN.sum())
-    return np.array(total if problem.criterion.is_sum else total / samples.count)

@@ -215,6 +215,13 @@ def test_the_rule_within_a_rule_is_followed(tmp_path):
     assert "curvflow.tasks.rules.sgd:step" not in code.definitions
 
 
+def test_the_rule_within_two_rules_is_followed(tmp_path):
+    rule = {"rule": "sam", "inner": {"rule": "adamw"}}
+    rule = {"rule": "lookahead", "inner": rule}
+    code = Fingerprints(tmp_path).of(fit({"kind": "linear"}, rule))
+    assert "curvflow.tasks.rules.adamw:step" in code.definitions
+
+
 @pytest.mark.parametrize("path", ["mine:Own", "mine.Own"])
 def test_an_optimiser_of_the_users_own_is_followed(path, tmp_path):
     files = {"mine.py": "class Own:\n    def step(self): return half()\n\n"}

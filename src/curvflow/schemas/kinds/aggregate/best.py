@@ -13,6 +13,7 @@ from curvflow.schemas.kind import Axes, Input, Kind, ParamProblem, Taken, Variab
 from curvflow.schemas.kinds.shared.tables import (
     OneOrMoreNames,
     Unconverged,
+    failed,
     unconverged,
 )
 from curvflow.schemas.nodes import Numbers, Table
@@ -149,6 +150,7 @@ KIND = Kind(
             "candidate_unconverged",
         ),
         _text("verdict", "chosen, tied, refused, or not chosen", "candidate"),
+        failed(),
     ),
     inputs={"of": Input(Numbers, many=True)},
     reduces=("along", "over", "within"),

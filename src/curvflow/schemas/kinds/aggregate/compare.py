@@ -14,6 +14,7 @@ from curvflow.schemas.kind import Axes, Input, Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.shared.tables import (
     OneOrMoreNames,
     Unconverged,
+    failed,
     unconverged,
 )
 from curvflow.schemas.nodes import Label, Numbers, Table
@@ -148,6 +149,7 @@ KIND = Kind(
             dtype="str",
             optional=True,
         ),
+        failed(),
     ),
     settings=SETTINGS,
     rows=_rows,

@@ -13,6 +13,7 @@ from curvflow.schemas.kind import Input, Kind, ParamProblem, Taken, Variable
 from curvflow.schemas.kinds.shared.tables import (
     OneOrMoreNames,
     Unconverged,
+    failed,
     unconverged,
 )
 from curvflow.schemas.nodes import Numbers, Table
@@ -127,6 +128,7 @@ KIND = Kind(
         unconverged(
             "pairs of nodes that did not diverge, of which one is not converged"
         ),
+        failed(),
     ),
     inputs={"of": Input(Numbers, many=True)},
     reduces=("over", "mean_over", "within"),

@@ -9,7 +9,7 @@ from pydantic import Field
 from curvflow.errors import nearest
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Taken, Variable, error_of
-from curvflow.schemas.kinds.shared.tables import OneOrMoreNames, Unconverged
+from curvflow.schemas.kinds.shared.tables import OneOrMoreNames, Unconverged, failed
 from curvflow.schemas.nodes import Numbers, Table
 from curvflow.schemas.params import Params
 
@@ -97,6 +97,7 @@ KIND = Kind(
             "share of the estimates that are judged; with unconverged: exclude, that "
             "of those that are converged",
         ),
+        failed(),
     ),
     inputs={"of": Input(Numbers, many=True), "truth": Input(Numbers, many=True)},
     reduces=("repetitions",),

@@ -13,6 +13,7 @@ from curvflow.schemas.kind import Axes, Input, Kind, ParamProblem, Taken, Variab
 from curvflow.schemas.kinds.shared.tables import (
     OneOrMoreNames,
     Unconverged,
+    failed,
     unconverged,
 )
 from curvflow.schemas.nodes import Numbers, Table
@@ -128,6 +129,7 @@ KIND = Kind(
         _column(
             "critical_difference", "of mean ranks, by Nemenyi: smaller ones are no news"
         ),
+        failed(),
     ),
     inputs={"of": Input(Numbers, many=True)},
     reduces=("along", "over", "mean_over", "within"),

@@ -11,6 +11,7 @@ from curvflow.schemas.kinds.shared.tables import (
     ScalingLaw,
     Unconverged,
     check_names,
+    failed,
     unconverged,
 )
 from curvflow.schemas.nodes import Numbers, Table
@@ -97,6 +98,7 @@ KIND = Kind(
             ("crossing",),
             dtype="bool",
         ),
+        failed(),
     ),
     inputs={"of": Input(Numbers, many=True)},
     reduces=("along", "over", "each", "label"),

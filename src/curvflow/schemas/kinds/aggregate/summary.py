@@ -11,6 +11,7 @@ from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.kinds.shared.tables import (
     OneOrMoreNames,
     Unconverged,
+    failed,
     unconverged,
 )
 from curvflow.schemas.nodes import Numbers, Table
@@ -142,6 +143,7 @@ KIND = Kind(
         _quantile("value_at", "value that the share lies below, interpolated"),
         _quantile("value_at_low", "lower limit of its interval"),
         _quantile("value_at_high", "upper limit of its interval"),
+        failed(),
     ),
     inputs={"of": Input(Numbers, many=True)},
     reduces=("over",),

@@ -10,7 +10,13 @@ from pydantic import Field, model_validator
 from curvflow.schemas.checks.name_checks import not_single
 from curvflow.schemas.explanations import REPEATED, Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Taken, Variable
-from curvflow.schemas.kinds.shared.figures import PICTURES, UNITS, FigureParams
+from curvflow.schemas.kinds.shared.figures import (
+    HOLD,
+    PICTURES,
+    UNITS,
+    FigureParams,
+    ShowUnconverged,
+)
 from curvflow.schemas.kinds.shared.tables import OneOrMoreNames
 from curvflow.schemas.nodes import Figure, Numbers
 
@@ -34,6 +40,7 @@ class BarsParams(FigureParams):
         description="logarithmic axis of values; it has no zero where bars could "
         "start, so dots take their place",
     )
+    unconverged: ShowUnconverged = "show"
 
     @model_validator(mode="after")
     def _one_part_each(self) -> BarsParams:
@@ -79,6 +86,7 @@ KIND = Kind(
     selects=("y",),
     check_names=_check_names,
     judges=True,
+    settings=HOLD,
     vectorised=False,
 )
 

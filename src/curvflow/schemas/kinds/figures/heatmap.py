@@ -9,7 +9,12 @@ from pydantic import Field, model_validator
 from curvflow.schemas.checks.name_checks import not_single
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Taken, Variable
-from curvflow.schemas.kinds.shared.figures import PICTURES, FigureParams
+from curvflow.schemas.kinds.shared.figures import (
+    HOLD,
+    PICTURES,
+    FigureParams,
+    ShowUnconverged,
+)
 from curvflow.schemas.nodes import Figure, Numbers
 
 CELL = ("panel", "y", "x")
@@ -26,6 +31,7 @@ class HeatmapParams(FigureParams):
     numbers: bool = Field(
         True, description="print the means in the cells, where all of them have room"
     )
+    unconverged: ShowUnconverged = "show"
 
     @model_validator(mode="after")
     def _one_part_each(self) -> HeatmapParams:
@@ -63,6 +69,7 @@ KIND = Kind(
     selects=("z",),
     check_names=_check_names,
     judges=True,
+    settings=HOLD,
     vectorised=False,
 )
 

@@ -10,7 +10,13 @@ from pydantic import Field, model_validator
 from curvflow.schemas.checks.name_checks import not_single
 from curvflow.schemas.explanations import REPEATED, Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Taken, Variable
-from curvflow.schemas.kinds.shared.figures import PICTURES, UNITS, FigureParams
+from curvflow.schemas.kinds.shared.figures import (
+    HOLD,
+    PICTURES,
+    UNITS,
+    FigureParams,
+    MarkUnconverged,
+)
 from curvflow.schemas.nodes import Figure, Numbers
 
 Band = Literal["ci95", "sem", "sd", "range", "none"]
@@ -30,6 +36,7 @@ class LinesParams(FigureParams):
     )
     log_x: bool = Field(False, description="logarithmic x axis")
     log_y: bool = Field(False, description="logarithmic y axis")
+    unconverged: MarkUnconverged = "mark"
 
     @model_validator(mode="after")
     def _one_part_each(self) -> LinesParams:
@@ -47,7 +54,7 @@ def _curve(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="figure.lines",
-    version=3,
+    version=4,
     summary="A curve of means with a band, for each label of an axis.",
     params=LinesParams,
     returns=Figure,
@@ -78,12 +85,20 @@ KIND = Kind(
             dtype="int64",
             series=True,
         ),
+        Variable(
+            "unconverged",
+            "those of them that are not converged",
+            ("curve", "x"),
+            dtype="int64",
+            series=True,
+        ),
     ),
     inputs={"of": Input(Numbers, many=True)},
     reduces=("over", "label", "x"),
     selects=("y",),
     check_names=_check_names,
     judges=True,
+    settings=HOLD,
     vectorised=False,
 )
 

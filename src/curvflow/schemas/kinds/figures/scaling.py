@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from curvflow.schemas.checks.name_checks import text_labels
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Axes, Input, Kind, ParamProblem, Variable
-from curvflow.schemas.kinds.shared.figures import PICTURES, FigureParams
+from curvflow.schemas.kinds.shared.figures import HOLD, PICTURES, FigureParams
 from curvflow.schemas.kinds.shared.tables import ScalingLaw, check_names
 from curvflow.schemas.nodes import Figure, Numbers
 
@@ -74,6 +74,7 @@ KIND = Kind(
     selects=("y", "x"),
     check_names=check_names,
     judges=True,
+    settings=HOLD,
     vectorised=False,
 )
 

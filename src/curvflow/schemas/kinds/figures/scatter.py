@@ -8,7 +8,12 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import REPEATED, Explanation
 from curvflow.schemas.kind import STAGE, Input, Kind, Variable
-from curvflow.schemas.kinds.shared.figures import PICTURES, FigureParams
+from curvflow.schemas.kinds.shared.figures import (
+    HOLD,
+    PICTURES,
+    FigureParams,
+    MarkUnconverged,
+)
 from curvflow.schemas.kinds.shared.tables import OneOrMoreNames
 from curvflow.schemas.nodes import Figure, Numbers
 
@@ -59,6 +64,7 @@ class ScatterParams(FigureParams):
     )
     log_x: bool = Field(False, description="logarithmic x axis")
     log_y: bool = Field(False, description="logarithmic y axis")
+    unconverged: MarkUnconverged = "mark"
 
     @model_validator(mode="after")
     def _one_part_each(self) -> ScatterParams:
@@ -124,7 +130,7 @@ def _end(axis: str, side: str) -> Variable:
 
 KIND = Kind(
     name="figure.scatter",
-    version=3,
+    version=4,
     summary="One measured number against another, a point for each node or mean.",
     params=ScatterParams,
     returns=Figure,
@@ -140,6 +146,7 @@ KIND = Kind(
         _end("y", "low"),
         _end("y", "high"),
         _count("count", "nodes averaged, n, whose x and y are finite"),
+        _count("unconverged", "those of them whose x or y is not converged"),
         _count("diverged", "nodes that diverged; none of their values is used"),
         Variable(
             "slope", "of the least-squares line, on the axes' scales; NaN without"
@@ -154,6 +161,7 @@ KIND = Kind(
     selects=("x", "y"),
     per_stage=("x", "y", "lower_is_better"),
     judges=True,
+    settings=HOLD,
     vectorised=False,
 )
 

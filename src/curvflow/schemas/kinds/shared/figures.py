@@ -8,9 +8,31 @@ from pydantic import Field
 
 from curvflow.schemas.kind import Variable
 from curvflow.schemas.kinds.shared.tables import OneOrMoreNames
-from curvflow.schemas.params import Params
+from curvflow.schemas.params import Neutral, Params
 
 UNITS = "as y"
+
+# What captions say of estimates that have a verdict: the strength of their hold.
+HOLD = ("localization",)
+
+MarkUnconverged = Annotated[
+    Literal["mark", "show", "exclude"],
+    Neutral("mark"),
+    Field(
+        description="of values that are not converged: mark draws points that hold one "
+        "hollow and lets them stretch the axes by no more than the span of the others, "
+        "with triangles at the edge for those beyond; show draws them like others; "
+        "exclude leaves the values out. The caption counts them"
+    ),
+]
+ShowUnconverged = Annotated[
+    Literal["show", "exclude"],
+    Neutral("show"),
+    Field(
+        description="of values that are not converged: show draws them like others, "
+        "exclude leaves them out. The caption counts them"
+    ),
+]
 
 
 class FigureParams(Params):

@@ -44,6 +44,20 @@ class SideBySide(Params):
     )
 
 
+FAILED = "failed"
+
+
+def failed(dim: str = "quantity") -> Variable:
+    """Declare the count of failed nodes; only tables made without them have it."""
+    return Variable(
+        FAILED,
+        "nodes of the stages taken that failed; the table is made without them",
+        (dim,),
+        dtype="int64",
+        optional=True,
+    )
+
+
 OUTPUTS = (
     Variable("row", "labels of the row", ("row",), dtype="str"),
     Variable(
@@ -66,6 +80,7 @@ OUTPUTS = (
         ("row", "column"),
         dtype="str",
     ),
+    failed("row"),
     Variable(
         "wide",
         "the same as a file: a line per row, a column per column",

@@ -79,7 +79,7 @@ OUTPUTS = (
         "Euclidean norm of the change over the last epoch; 0 at epoch 0",
         "parameter",
     ),
-    _curve("lr", "learning rate of the epoch that ends here"),
+    _curve("lr", "learning rate of the last step of the epoch that ends here"),
     Variable(
         "chosen_momentum",
         "momentum of the epoch that ends here, of rules that choose it",
@@ -115,8 +115,8 @@ OUTPUTS = (
     ),
     Variable(
         "num_gradients",
-        "work: epochs trained, a gradient over the training data each; products "
-        "with the Hessian and rows of a Fisher matrix are not counted",
+        "work: epochs trained, a gradient over the training data each, under sam two; "
+        "products with the Hessian and rows of a Fisher matrix are not counted",
         dtype="int64",
     ),
     Variable(

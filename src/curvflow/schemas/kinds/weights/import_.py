@@ -2,43 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated
+import re
+from collections.abc import Mapping
+from typing import Annotated, Self
 
-import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
-from curvflow.errors import InputError, nearest
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
-from curvflow.schemas.losses import LOSS_UNITS, LossSpec
-from curvflow.schemas.models import ModelSpec
+from curvflow.schemas.kinds.shared.imported import ImportedParams, check_arrays
+from curvflow.schemas.losses import LOSS_UNITS
 from curvflow.schemas.nodes import Array, Data, Weights
-from curvflow.schemas.params import Neutral, Params, SourceFile
+from curvflow.schemas.params import Neutral, NotInKey, SourceFile
 
 
-class ImportParams(Params):
-    """The file, the network that its arrays belong to, and what they are called."""
+class ImportParams(ImportedParams):
+    """One file, the network that its arrays belong to, and what they are called."""
 
-    path: Annotated[str, SourceFile()] = Field(
-        description="file of named arrays, such as a state_dict: .npz, .safetensors, "
-        "or .pt, .pth, .ckpt, .bin of torch.save"
-    )
-    model: ModelSpec = Field(description="the network: a kind, or a factory's module")
-    loss: LossSpec = Field(
-        "auto",
-        description="that it was trained with, as of `train`; probes take its "
-        "curvature",
-    )
-    names: dict[str, str] = Field(
-        default_factory=dict,
-        description="of a tensor of the network, that of its array, where they differ",
-    )
-    prefix: Annotated[str | None, Neutral(None)] = Field(
+    repo: Annotated[str | None, Neutral(None), SourceFile()] = Field(
         None,
-        description="what the names of its arrays begin with, such as "
-        "state_dict.model.; null takes the one under which the network is found",
+        pattern=r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$",
+        description="in place of path, a HuggingFace repository in the cache on this "
+        "machine; nothing is downloaded",
     )
+    # Its commit, and the content of the files there, enter the key.
+    revision: Annotated[str, NotInKey()] = Field(
+        "main", description="branch, tag or commit of repo"
+    )
+
+    @field_validator("revision")
+    @classmethod
+    def _stays_in_the_repository(cls, revision: str) -> str:
+        parts = revision.split("/")
+        if not all(re.fullmatch(r"\w[\w.-]*", part) for part in parts):
+            raise ValueError(
+                f"expected a branch, a tag or a commit, got '{revision}'. Write its "
+                "name alone."
+            )
+        return revision
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if (self.path is None) == (self.repo is None):
+            got = "none" if self.path is None else "both"
+            raise ValueError(f"expected path or repo, got {got}. Name one of them.")
+        return self
 
 
 def check(params: ImportParams, files: Mapping[str, Mapping[str, Array]]) -> None:
@@ -52,49 +60,8 @@ def check(params: ImportParams, files: Mapping[str, Mapping[str, Array]]) -> Non
         InputError: the file is a single array, an array is not of finite numbers, or
             one that `names` names is not there.
     """
-    arrays = files["path"]
-    if set(arrays) == {"array"} and "array" not in params.names.values():
-        raise InputError(
-            "path: expected a file of named arrays, got a single array. Write it by "
-            "np.savez, a name for each tensor."
-        )
-    prefix = params.prefix or ""
-    if prefix and not any(name.startswith(prefix) for name in arrays):
-        known = next(iter(arrays), "none")
-        raise InputError(
-            f"prefix: expected the beginning of names such as {known}, got '{prefix}'"
-        )
-    for name, array in arrays.items():
-        if not name.startswith(prefix):
-            continue
-        if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
-            raise InputError(
-                f"path: expected finite numbers, got others in the array '{name}'"
-            )
-    for tensor, name in params.names.items():
-        starts = prefixes(arrays, [name])
-        if not (starts if params.prefix is None else prefix in starts):
-            raise InputError(
-                f"names.{tensor}: expected an array of the file, got '{name}'. "
-                f"{nearest(name, arrays)}"
-            )
-
-
-def prefixes(arrays: Mapping[str, Array], names: Sequence[str]) -> list[str]:
-    """Return what precedes all of these names in a file, in whole parts.
-
-    Args:
-        arrays: of the file.
-        names: at least one.
-    """
-    first = names[0]
-    starts = dict.fromkeys(n.removesuffix(first) for n in arrays if n.endswith(first))
-    return [
-        start
-        for start in starts
-        if (not start or start.endswith("."))
-        and all(start + name in arrays for name in names)
-    ]
+    for field, arrays in files.items():
+        check_arrays(params, arrays, field)
 
 
 KIND = Kind(

@@ -95,9 +95,10 @@ def stepped(
     try:
         optimizer.step()
     except REFUSALS as error:
+        other = "another, or rule sam for two" if "closure" in str(error) else "another"
         raise InputError(
             f"optimizer: expected {path} to step on a dense gradient alone, got "
-            f"{type(error).__name__}: {error}. Choose another."
+            f"{type(error).__name__}: {error}. Choose {other}."
         ) from error
     return [parameter.detach() for parameter in parameters(optimizer)]
 

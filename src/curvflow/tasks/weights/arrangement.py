@@ -1,0 +1,215 @@
+"""Arrays of a file in the order of a network's weights, and the losses there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+import torch
+
+from curvflow.errors import InputError, nearest
+from curvflow.schemas.kind import Samples
+from curvflow.schemas.kinds.shared.imported import ImportedParams, prefixes
+from curvflow.schemas.nodes import Array, Data, NodeData
+from curvflow.tasks.networks.network import Network
+from curvflow.tasks.networks.problems import Problem, load_samples, pose
+
+FEW = 6  # names that a message lists
+
+
+def arranged(
+    params: ImportedParams, network: Network, arrays: Mapping[str, Array], source: str
+) -> Array:
+    """Return a network's weights, followed by its statistics, from named arrays.
+
+    Args:
+        params: what the arrays are called.
+        network: whose tensors they are.
+        arrays: of one file, with whatever else it holds.
+        source: the parameter that names the file, for messages.
+
+    Returns:
+        Weights and statistics, shape (D + S,), in float64.
+
+    Raises:
+        InputError: a tensor lacks an array or its array has another shape, or an array
+            belongs to no tensor.
+    """
+    tensors = _tensors(params, network, arrays, source)
+    flat = [array.astype(np.float64).ravel() for array in tensors]
+    return np.concatenate([np.zeros(0), *flat])
+
+
+def check_tensors(
+    params: ImportedParams,
+    samples: Samples,
+    arrays: Mapping[str, Array],
+    source: str,
+) -> None:
+    """Check arrays against the tensors of a model that is to fit samples of some form.
+
+    Args:
+        params: the model, and what its arrays are called.
+        samples: form of the samples, with shape, targets and outputs.
+        arrays: of one file, with whatever else it holds.
+        source: the parameter that names the file, for messages.
+
+    Raises:
+        InputError: a tensor lacks an array or its array has another shape, or an array
+            belongs to no tensor.
+    """
+    assert samples.shape is not None
+    assert samples.outputs is not None
+    of_labels = samples.targets == "labels"
+    targets = np.zeros(1, np.int64) if of_labels else np.zeros((1, samples.outputs))
+    content: dict[str, Array] = {
+        "inputs": np.zeros((1, *samples.shape)),
+        "targets": targets,
+        "test_targets": targets[:0],
+        "num_classes": np.array(samples.outputs),
+    }
+    data = Data(stage="", kind="", coords={}, arrays=content, digest="")
+    network = pose(params.model, params.loss, data).network
+    _tensors(params, network, arrays, source)
+
+
+def _tensors(
+    params: ImportedParams, network: Network, arrays: Mapping[str, Array], source: str
+) -> list[Array]:
+    """Return the arrays of a network's tensors and statistics, in its order."""
+    layouts = network.layout, network.statistics
+    names = [name for layout in layouts for name in layout.names]
+    wanted = [params.names.get(name, name) for name in names]
+    below = _below_prefix(params, arrays, wanted, source)
+    renamed = _renamed(params, below)
+    _check_names(network, renamed, source)
+    return [renamed[name] for name in names]
+
+
+def _below_prefix(
+    params: ImportedParams,
+    arrays: Mapping[str, Array],
+    wanted: Sequence[str],
+    source: str,
+) -> dict[str, Array]:
+    """Return the arrays of the network, without what all their names begin with."""
+    prefix = params.prefix
+    if prefix is None:
+        found = prefixes(arrays, wanted)
+        if len(found) > 1 and "" not in found:
+            raise InputError(
+                f"{source}: expected the network once, got it below "
+                f"{', '.join(found)}. Choose one by `prefix`."
+            )
+        found = found or [_likeliest(arrays, wanted)]
+        prefix = "" if "" in found else found[0]
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
+def _likeliest(arrays: Mapping[str, Array], wanted: Sequence[str]) -> str:
+    """Return the prefix below which most names are, where none has all of them."""
+    counts = Counter(start for name in wanted for start in prefixes(arrays, [name]))
+    return max(counts, key=counts.__getitem__, default="")
+
+
+def _renamed(params: ImportedParams, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    ours = {theirs: name for name, theirs in params.names.items()}
+    # PyTorch counts a batch norm's batches, on which no output depends.
+    return {
+        ours.get(name, name): array
+        for name, array in arrays.items()
+        if not name.endswith("num_batches_tracked")
+    }
+
+
+def _check_names(network: Network, arrays: Mapping[str, Array], source: str) -> None:
+    layouts = network.layout, network.statistics
+    required = {
+        name: shape
+        for layout in layouts
+        for name, shape in zip(layout.names, layout.shapes, strict=True)
+    }
+    superfluous = [name for name in arrays if name not in required]
+    for name, shape in required.items():
+        if name not in arrays:
+            is_statistic = name in network.statistics.names
+            raise InputError(
+                f"{source}: expected the {'statistic' if is_statistic else 'tensor'} "
+                f"'{name}' of shape {shape}, got none. "
+                + _remedy(
+                    name,
+                    is_statistic,
+                    alike=[n for n in superfluous if arrays[n].shape == shape],
+                    others=superfluous,
+                )
+            )
+        if (got := arrays[name].shape) != shape:
+            is_transposed = len(shape) > 1 and got == shape[::-1]
+            raise InputError(
+                f"{source}: expected shape {shape} of the array '{name}', got {got}"
+                + (", its transpose" if is_transposed else "")
+                + ". Take the model that has it."
+            )
+    for name in superfluous:
+        raise InputError(
+            f"{source}: expected arrays of the model alone, got '{name}' too. "
+            f"{_similar(name, required)}Take the model that has it."
+        )
+
+
+def _remedy(
+    name: str, is_statistic: bool, *, alike: Sequence[str], others: Sequence[str]
+) -> str:
+    """Return what to do about a tensor without an array, with the nearest name."""
+    if not is_statistic:
+        hint = _similar(name, alike or others)
+        return f"{hint}Map its name under `names`, or take the model of the file."
+    # A network without its statistics is another function: they are never left out.
+    last = name.rpartition(".")[2]
+    if same := [other for other in alike if other.rpartition(".")[2] == last]:
+        return f"{_similar(name, same)}Map its name under `names`."
+    return (
+        "Save the whole state_dict, in which statistics such as the running mean and "
+        "variance of a batch norm are."
+    )
+
+
+def _similar(name: str, known: Collection[str]) -> str:
+    """Return a hint with the nearest name, or with the first of them."""
+    few = [*known][:FEW]
+    listed = ", ".join([*few, *(["..."] if len(known) > FEW else [])])
+    hint = nearest(name, known, otherwise=f"There are {listed}." if few else "")
+    return f"{hint} " if hint else ""
+
+
+def mean_losses(
+    problem: Problem, weights_MW: Array, data: NodeData, prefix: str
+) -> Array:
+    """Return the loss of each model over a data set, NaN without samples.
+
+    Args:
+        problem: the network and its loss.
+        weights_MW: weights and statistics of M models, (M, D + S).
+        data: the data set.
+        prefix: `test_` for its test samples, empty for those trained on.
+
+    Returns:
+        Mean losses, of sse their sum, (M,).
+    """
+    samples = load_samples(problem, [data], prefix, "cpu", torch.float64)
+    num_models = len(weights_MW)
+    if not samples.count:
+        return np.full(num_models, np.nan)
+    weights = torch.as_tensor(weights_MW)
+    total_M, rows = torch.zeros(num_models).double(), problem.rows_per_pass(num_models)
+    with torch.no_grad():
+        for start in range(0, samples.count, rows):
+            chunk = samples.rows(slice(start, start + rows))
+            total_M += problem.losses(weights, chunk.inputs, chunk.targets).sum(1)
+    losses: Array = total_M.numpy()
+    return losses if problem.criterion.is_sum else losses / samples.count

@@ -1,0 +1,37 @@
+"""Errors as a notebook shows them."""
+
+import linecache
+
+import pytest
+
+import curvflow
+from curvflow.errors import ChangedCodeError, RequestError
+
+
+def raised(cell):
+    """Run a cell as IPython does, and return what it raises."""
+    name = "<cell>"
+    linecache.cache[name] = (len(cell), None, cell.splitlines(keepends=True), name)
+    with pytest.raises(RequestError) as caught:
+        exec(compile(cell, name, "exec"), {"curvflow": curvflow})
+    return caught.value
+
+
+def test_a_wrong_request_is_one_line_and_the_line_of_the_cell():
+    error = raised(
+        "stages = {'data': {'use': 'data.xro'}}\n"
+        "study = curvflow.Study(axes={}, stages=stages)\n"
+    )
+    message, line = error._render_traceback_()
+    assert message.startswith("StudyError: Study: stages.data.use: expected")
+    assert "\n" not in message
+    assert line == "  in line 2: study = curvflow.Study(axes={}, stages=stages)"
+
+
+def test_what_was_added_to_an_error_is_shown_too():
+    error = ChangedCodeError("train: changed")
+    error.add_note("In Python: ...")
+    assert error._render_traceback_() == [
+        "ChangedCodeError: train: changed",
+        "In Python: ...",
+    ]
