@@ -146,8 +146,36 @@ def make_conv(channels: int = 2) -> nn.Module:
     )
 
 
-def make_batch_norm() -> nn.Module:
-    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+def make_batch_norm(**options) -> nn.Module:
+    norm = nn.BatchNorm1d(4, **options)
+    return nn.Sequential(nn.Linear(3, 4), norm, nn.Tanh(), nn.Linear(4, 3))
+
+
+class Residual(nn.Module):
+    """A convolution with a norm, and a way around them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(1, 2, 3, padding=1)
+        self.conv = nn.Conv2d(2, 2, 3, padding=1, bias=False)
+        self.norm, self.head = nn.BatchNorm2d(2), nn.Linear(2, 3)
+
+    def forward(self, x):
+        x = self.stem(x)
+        x = x + torch.relu(self.norm(self.conv(x)))
+        return self.head(x.mean((2, 3)))
+
+
+def make_resnet() -> nn.Module:
+    return Residual()
+
+
+def make_half_frozen_norm() -> nn.Module:
+    """Two norms, of which one is in evaluation."""
+    module = make_scaled_norm().train()
+    module.append(nn.BatchNorm1d(3))
+    module[1].eval()
+    return module
 
 
 def make_scaled_norm():
@@ -164,17 +192,120 @@ def make_scaled_norm():
 
 
 def make_frozen_norm() -> nn.Module:
-    return make_batch_norm().eval()
+    norm = nn.BatchNorm1d(4)
+    return nn.Sequential(nn.Linear(3, 4), norm, nn.Linear(4, 3)).eval()
 
 
-def make_dropout() -> nn.Module:
-    return nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 3))
+def make_dropout(rate: float = 0.5) -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 6), nn.Tanh(), nn.Dropout(rate), nn.Linear(6, 3))
 
 
-def make_frozen() -> nn.Module:
+def make_frozen(last: bool = False) -> nn.Module:
     module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3))
     module[0].requires_grad_(False)
+    module[2].requires_grad_(not last)
     return module
+
+
+class Tied(nn.Module):
+    """One tensor under two names, the second of which is that of the head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.head.weight = self.first.weight
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.first(x)))
+
+
+def make_tied() -> nn.Module:
+    return Tied()
+
+
+class Noisy(nn.Module):
+    """Draws in training, by functions of torch."""
+
+    def __init__(self, moody: bool = False) -> None:
+        super().__init__()
+        self.first, self.out = nn.Linear(3, 4), nn.Linear(4, 3)
+        self.moody = moody
+
+    def forward(self, x):
+        hidden = torch.tanh(self.first(x))
+        if self.training:
+            hidden = hidden + 0.3 * torch.randn_like(hidden)
+            kept = torch.empty(len(x), 1, dtype=x.dtype, device=x.device)
+            hidden = hidden * torch.bernoulli(kept.fill_(0.8))
+        for _ in range(int(self.moody and self.training and hidden.sum() > 0)):
+            hidden = nn.functional.dropout(hidden, 0.5)
+        return self.out(hidden)
+
+
+def make_random() -> nn.Module:
+    return Noisy()
+
+
+def make_moody() -> nn.Module:
+    return Noisy(moody=True)
+
+
+class Counter(nn.Linear):
+    """Counts its calls in training in a whole number."""
+
+    def __init__(self) -> None:
+        super().__init__(3, 3)
+        self.register_buffer("calls", torch.tensor(0))
+
+    def forward(self, x):
+        if self.training:
+            self.calls += 1
+        return super().forward(x)
+
+
+def make_counter() -> nn.Module:
+    return Counter()
+
+
+class Ageing(nn.Linear):
+    """Counts its calls in training in a real number."""
+
+    def __init__(self) -> None:
+        super().__init__(3, 3)
+        self.register_buffer("age", torch.zeros(()))
+
+    def forward(self, x):
+        if self.training:
+            self.age = self.age + 1  # a new tensor in the buffer's place
+        return super().forward(x)
+
+
+def make_ageing() -> nn.Module:
+    return Ageing()
+
+
+class StackedLSTM(nn.Module):
+    """Two recurrent layers with a dropout that torch has within its kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.LSTM(1, 4, 2, batch_first=True, dropout=0.5)
+        self.out = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.out(self.layers(x.unsqueeze(-1))[0][:, -1])
+
+
+def make_stacked_lstm() -> nn.Module:
+    return StackedLSTM()
+
+
+def make_transformer(rate: float = 0.0) -> nn.Module:
+    """A transformer's layer over the features, which are its tokens."""
+    layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=rate, batch_first=True)
+    return nn.Sequential(
+        nn.Unflatten(1, (3, 1)), nn.Linear(1, 4), layer, nn.Flatten(), nn.Linear(12, 3)
+    )
 
 
 class Lambda(nn.Module):
@@ -233,6 +364,52 @@ class Recurrent(nn.Module):
         for feature in x.unsqueeze(-1).unbind(1):
             state = self.layer(feature, state)
         return self.out(state[0] if isinstance(state, tuple) else state)
+
+
+class Broken(nn.Linear):
+    """Fails when it is called."""
+
+    def __init__(self) -> None:
+        super().__init__(3, 3)
+
+    def forward(self, x):
+        return 1 / self.nothing
+
+
+def make_broken() -> nn.Module:
+    return Broken()
+
+
+def make_wrong() -> nn.Module:
+    return nn.Linear(3, -2)
+
+
+def make_untyped() -> nn.Module:
+    return nn.Linear(3) + 1
+
+
+class _OnceOnly(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.abs().sqrt()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, slope):
+        (x,) = ctx.saved_tensors
+        return slope * x.sign() / x.abs().sqrt() / 2
+
+
+class Rounded(nn.Module):
+    """A layer that can be differentiated once."""
+
+    def forward(self, x):
+        return _OnceOnly.apply(x)
+
+
+def make_rounded() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 4), Rounded(), nn.Linear(4, 3))
 
 
 def make_recurrent(layer: str = "LSTM") -> nn.Module:

@@ -1,6 +1,7 @@
 """Modules of the user's own."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -132,34 +133,53 @@ def test_weights_stored_without_buffers_have_the_modules_own():
 @pytest.mark.parametrize(
     ("name", "kwargs", "message"),
     [
-        ("make_batch_norm", {}, "got BatchNorm1d at '1'. Remove it, or return"),
         (
-            "make_dropout",
-            {},
-            "equal outputs for equal inputs, got Dropout at '1'. Remove it, or return",
+            "make_batch_norm",
+            {"track_running_stats": False},
+            "got BatchNorm1d at '1' without running statistics. Leave track_running",
         ),
         ("make_pair", {}, "to return a torch.nn.Module with parameters, got tuple"),
         ("make_conv", {"width": 3}, "to take the keyword arguments width, got TypeErr"),
-        (
-            "make_frozen",
-            {},
-            "expected trainable parameters, got frozen '0.weight'. Register it as a "
-            "buffer, or let it train.",
-        ),
+        ("make_frozen", {"last": True}, "parameters to train, got frozen ones alone"),
         ("make_mixing", {}, "batch of one"),
-        ("make_noisy", {}, "got other outputs at the second call. Remove random draws"),
+        ("make_noisy", {}, "second call. Remove internal state, and draw in training"),
+        ("make_stacked_lstm", {}, "in training for equal inputs and draws"),
+        ("make_counter", {}, "got 'calls' of torch.int64. Register it as real numbers"),
         ("make_counting", {}, "second call"),
         ("make_misfit", {}, "got tests.tasks.toys:make_misfit with RuntimeError: "),
         (
             "make_weight_norm",
             {},
-            "has second derivatives, got tests.tasks.toys:make_weight_norm with NotI",
+            r"second derivatives, got .*It is in _WeightNorm at "
+            r"'0\.parametrizations\.weight\.0': replace that layer",
         ),
     ],
 )
 def test_what_cannot_be_trained_in_a_batch_is_refused_by_name(name, kwargs, message):
     with pytest.raises(InputError, match=message):
         train_all([train_member(blobs(), model=factory(name, **kwargs))])
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "says"),
+    [
+        ("make_broken", "return 1 / self.nothing", "AttributeError: 'Broken' object"),
+        ("make_wrong", "return nn.Linear(3, -2)", "RuntimeError: "),
+        ("make_untyped", "return nn.Linear(3) + 1", "TypeError: "),
+    ],
+)
+def test_a_failure_in_the_users_code_begins_with_his_file_and_line(name, line, says):
+    lines = Path(toys.__file__).read_text(encoding="utf-8").splitlines()
+    (number,) = [n for n, text in enumerate(lines, start=1) if text.strip() == line]
+    with pytest.raises(InputError) as caught:
+        train_all([train_member(blobs(), model=factory(name))])
+    assert str(caught.value).startswith(f"model: toys.py:{number}: {says}")
+    assert f"tests.tasks.toys:{name}" in str(caught.value)
+
+
+def test_a_function_without_second_derivatives_is_named_with_its_layer():
+    with pytest.raises(InputError, match=r"It is in Rounded at '1': replace that"):
+        train_all([train_member(blobs(), model=factory("make_rounded"))])
 
 
 def probed(name, kind, **params):

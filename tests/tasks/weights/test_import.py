@@ -19,7 +19,11 @@ from tests.tasks.toys import (
     assert_declared,
     blobs,
     compute,
+    make_batch_norm,
+    make_frozen,
+    make_resnet,
     make_scaled_norm,
+    make_tied,
     member,
     train_all,
     train_member,
@@ -257,6 +261,76 @@ def test_a_transposed_array_is_called_so():
     arrays["layer1.weight"] = arrays["layer1.weight"].T
     with pytest.raises(InputError, match=r"got \(3, 5\), its transpose\. Take"):
         imported(arrays)
+
+
+def test_a_whole_state_dict_is_taken_with_its_masks_and_counts():
+    trained = make_scaled_norm().double()
+    model = {"factory": "tests.tasks.toys:make_scaled_norm"}
+    whole = imported(state(trained), model=model)
+    few = imported(of_own(trained), model=model)
+    assert np.array_equal(whole.arrays["weights"], few.arrays["weights"])
+    other = state(trained) | {"mask": np.array([False])}
+    with pytest.raises(
+        InputError, match=r"'mask' to be equal to the module's own, got"
+    ):
+        imported(other, model=model)
+
+
+TRAINED = {"factory": "tests.tasks.toys:make_resnet"}
+
+
+def test_a_residual_network_trained_elsewhere_has_its_loss_at_evaluation():
+    torch.manual_seed(3)
+    module, data = make_resnet().double(), images()
+    for _ in range(3):  # running statistics far from those of a fresh one
+        module(torch.as_tensor(data["inputs"]) * 3 + 1)
+    found = imported(state(module), data, model=TRAINED).arrays
+    expected = cross_entropy(module.eval(), data)
+    assert found["final_train_loss"] == pytest.approx(expected, rel=1e-10)
+    for lacking in ("running_mean", "running_var"):
+        arrays = state(module)
+        del arrays[f"norm.{lacking}"]
+        with pytest.raises(
+            InputError, match=rf"array 'norm.{lacking}' of shape \(2,\)"
+        ):
+            imported(arrays, data, model=TRAINED)
+
+
+def test_a_cumulative_norm_needs_its_count():
+    model = {
+        "factory": "tests.tasks.toys:make_batch_norm",
+        "kwargs": {"momentum": None},
+    }
+    module = make_batch_norm(momentum=None).double()
+    module(torch.as_tensor(blobs()["inputs"]))
+    imported(state(module), model=model)
+    arrays = state(module)
+    del arrays["1.num_batches_tracked"]
+    with pytest.raises(InputError, match=r"array '1\.num_batches_tracked' of"):
+        imported(arrays, model=model)
+
+
+@pytest.mark.parametrize("dropped", [None, "first.weight", "head.weight"])
+def test_a_tied_tensor_may_have_either_name_or_both(dropped):
+    module = make_tied().double()
+    arrays = {n: a for n, a in state(module).items() if n != dropped}
+    model = {"factory": "tests.tasks.toys:make_tied"}
+    found = imported(arrays, model=model).arrays
+    expected = cross_entropy(module, blobs())
+    assert found["final_train_loss"] == pytest.approx(expected, rel=1e-10)
+    if dropped is None:
+        other = arrays | {"head.weight": arrays["head.weight"] + 1}
+        with pytest.raises(InputError, match=r"equal to 'first\.weight'"):
+            imported(other, model=model)
+
+
+def test_frozen_parameters_are_taken_by_name():
+    model = {"factory": "tests.tasks.toys:make_frozen"}
+    module = make_frozen().double()
+    found = imported(state(module), model=model).arrays
+    assert found["num_parameters"] == 15
+    expected = cross_entropy(module, blobs())
+    assert found["final_train_loss"] == pytest.approx(expected, rel=1e-10)
 
 
 def random_nest(draw, arrays):

@@ -62,6 +62,22 @@ def _signature(node: Node, known: Signatures) -> str:
     return known[label]
 
 
+class Singles:
+    """Nodes that share a tile with no other of their stage, whatever is cached."""
+
+    def __init__(self, graph: Graph) -> None:
+        """Take the graph; stages are grouped when first asked for."""
+        self._graph = graph
+        self._of_stage: dict[str, set[Node]] = {}
+
+    def __contains__(self, node: Node) -> bool:
+        """Return whether a node is alone in its group."""
+        if node.stage not in self._of_stage:
+            whole = groups(self._graph.nodes[node.stage])
+            self._of_stage[node.stage] = {g[0] for g in whole if len(g) == 1}
+        return node in self._of_stage[node.stage]
+
+
 def without(form: Mapping[str, object], paths: Sequence[str]) -> dict[str, object]:
     """Return plain parameters less those under dotted paths."""
     kept = dict(form)
@@ -164,12 +180,14 @@ class TileJob:
         members: the nodes.
         code: fingerprints of the code that computes them.
         stage: their stage, to be named in messages.
+        alone: the node is the only one of its tile, whatever is cached.
     """
 
     kind: str
     members: Sequence[MemberJob]
     code: Sequence[str] = ()
     stage: str = ""
+    alone: bool = False
 
     @property
     def covered(self) -> int | None:
@@ -222,6 +240,7 @@ def tile_job(
     files: Mapping[int, Mapping[str, Mapping[str, Array]]],
     code: Sequence[str] = (),
     modules: Mapping[Node, tuple[str, ...]] | None = None,
+    singles: Singles | None = None,
 ) -> TileJob:
     """Describe a tile's nodes without the graph around them."""
     members = [
@@ -239,7 +258,8 @@ def tile_job(
         )
         for node in nodes
     ]
-    return TileJob(nodes[0].kind.name, members, code, nodes[0].stage)
+    alone = len(nodes) == 1 and singles is not None and nodes[0] in singles
+    return TileJob(nodes[0].kind.name, members, code, nodes[0].stage, alone)
 
 
 def _absent(node: Node) -> dict[str, list[Absent]]:

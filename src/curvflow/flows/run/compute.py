@@ -44,6 +44,7 @@ from curvflow.flows.run.tracebacks import portable, portable_traceback
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.kind import ELLIPSIS, Kind, Variable
 from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.models.factory import FactoryModel
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.schemas.params import Params
 from curvflow.schemas.records.receipts import part_digests, result_digest
@@ -165,16 +166,26 @@ def main_memory() -> int:
     return whole
 
 
+def _is_own(member: Member) -> bool:
+    """Return whether a member's network is a module of the user's own."""
+    several = [node for nodes in member.inputs.values() for node in nodes]
+    texts = [str(node["network"]) for node in several if "network" in node]
+    is_own = isinstance(getattr(member.params, "model", None), FactoryModel)
+    return is_own or any("factory" in json.loads(text)["model"] for text in texts)
+
+
 def _fitting(
-    kind: Kind, members: Sequence[Member], machine: Machine
+    kind: Kind, members: Sequence[Member], machine: Machine, *, alone: bool
 ) -> Sequence[Member]:
     """Return the members to compute together, padded to two where there is room.
+
+    A module of the user's own that is `alone` in its tile is not: see decision 0027.
 
     Raises:
         InputError: they need more memory than the machine has; they are to be halved,
             and one alone cannot be computed there.
     """
-    whole = padded(members)
+    whole = members if alone and _is_own(members[0]) else padded(members)
     try:
         needed, data = estimated(kind, members[0])
     except Exception:  # the computation runs into it as well, and tells
@@ -200,7 +211,9 @@ def _outcomes(
         ours = [jobs[id(member)] for member in part]
         modules = {module for one in ours for module in one.modules}
         with calling(modules if kind.vectorised else ()):
-            whole = _fitting(kind, part, machine) if kind.vectorised else part
+            whole = part
+            if kind.vectorised:
+                whole = _fitting(kind, part, machine, alone=job.alone)
         keeping = machine
         if job.code and all(job.code):  # else an edit could not be seen
             name = snapshot_name(job, [one.key for one in ours], machine)

@@ -17,6 +17,7 @@ from curvflow.errors import ClusterError, InputError
 from curvflow.flows.graph.graph import Graph, Node, can_go_without, producers
 from curvflow.flows.graph.tiles import (
     NODE_BY_NODE_WIDTH,
+    Singles,
     TileJob,
     groups,
     load,
@@ -42,6 +43,7 @@ class TileJobs:
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
+        self._singles = Singles(context.plan.graph)
 
     def job(self, nodes: Sequence[Node]) -> TileJob:
         """Return the job of a tile all of whose inputs are there.
@@ -57,7 +59,7 @@ class TileJobs:
         }
         code = [plan.codes.of(node).fingerprint for node in nodes]
         modules = self._modules(nodes)
-        return tile_job(plan.graph, nodes, content, code, modules)
+        return tile_job(plan.graph, nodes, content, code, modules, self._singles)
 
     def _modules(self, nodes: Sequence[Node]) -> Mapping[Node, tuple[str, ...]]:
         modules = {node: self._context.plan.codes.modules(node) for node in nodes}

@@ -13,7 +13,7 @@ from curvflow.errors import CurvflowError, RequestError, StoreError
 from curvflow.flows.graph.graph import Node, node_name
 from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.graph.stopping import Stopping
-from curvflow.flows.graph.tiles import tile_job
+from curvflow.flows.graph.tiles import Singles, tile_job
 from curvflow.flows.plan.code.drift import Drift
 from curvflow.flows.plan.plan import Plan
 from curvflow.flows.run.compute import Snapshots, failure, outcomes
@@ -111,7 +111,7 @@ class Recheck:
         self, plan: Plan, *, store: Store, files: SourceFiles, machine: Machine
     ) -> None:
         self._plan, self._store, self._files = plan, store, files
-        self._machine = machine
+        self._machine, self._singles = machine, Singles(plan.graph)
         # Snapshots are for runs alone: a recheck that is stopped begins anew.
         self._snapshots = Snapshots(store, Stopping(), every=math.inf)
 
@@ -154,7 +154,8 @@ class Recheck:
             code = [self._plan.codes.of(node).fingerprint for node in nodes]
             # Looked at as in a run, whose calls would not read again what a memo keeps.
             modules = {node: self._plan.codes.modules(node) for node in nodes}
-            job = tile_job(self._plan.graph, nodes, files, code, modules)
+            graph, singles = self._plan.graph, self._singles
+            job = tile_job(graph, nodes, files, code, modules, singles)
             results = outcomes(self._store, job, self._machine, self._snapshots)
         except StoreError as error:
             raise StoreError(f"--verify: {node_name(nodes[0])}: {error}") from error

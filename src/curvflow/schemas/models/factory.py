@@ -27,13 +27,14 @@ SEES = "unknown"
 
 EXPLANATION = Section(
     group="A module of one's own",
-    summary="what it takes; its own parameters; batch norm frozen",
+    summary="what it takes; its own parameters; training and evaluation",
     text="""\
 f(x) is what a `torch.nn.Module` computes that a function returns. `factory` names it,
 `kwargs` are its arguments; see [a model of your own](how-to/own-model.md). Its own
-initial parameters are taken, drawn from the seed, unless `init` names a law. Layers
-that mix samples, draw at random or have no second derivatives are refused: batch
-norms must be frozen by `eval()`.
+initial parameters are taken, drawn from the seed, unless `init` names a law. In
+training its layers are as the function returns them, batch norm and dropout included;
+it is evaluated and probed after `eval()`. Layers that mix samples or draw at random
+there, or have no second derivatives, are refused.
 """,
     source="",
     example="""\

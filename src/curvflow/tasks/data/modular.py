@@ -50,7 +50,9 @@ def _result(params: ModularParams, a: Array, b: Array) -> Array:
     if params.operation == "subtraction":
         return (a - b) % params.p
     if params.operation == "multiplication":
-        product: Array = a * b % params.p
-        return product
-    inverses = np.array([0, *(pow(n, -1, params.p) for n in range(1, params.p))])
-    return a * inverses[b] % params.p
+        factor = b
+    else:
+        inverses = [0, *(pow(n, -1, params.p) for n in range(1, params.p))]
+        factor = np.array(inverses)[b]
+    product: Array = a * factor % params.p
+    return product

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sysconfig
+import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 
@@ -37,6 +39,7 @@ def check_network(
     *,
     name: str,
     output_shape: Sequence[int],
+    layer: Callable[[], str] = str,
 ) -> None:
     """Call a network, and multiply by its Hessian once, as training and probes would.
 
@@ -46,6 +49,7 @@ def check_network(
         x: the inputs, (1, N, ...).
         name: name of the user's function, for messages.
         output_shape: outputs expected per sample, (C,) or (T, C).
+        layer: names the layer that lacks second derivatives, if it is asked.
 
     Raises:
         InputError: a call fails, outputs have another shape or depend on random
@@ -69,8 +73,22 @@ def check_network(
             again = network.outputs(weights_MW, x)
             alone = network.outputs(weights_MW, x[:, :1])
         _check_sameness(outputs, again, alone)
-        with _refused(name, "has second derivatives"):
+        with _refused(name, "computes in training"), torch.no_grad():
+            in_training = [_trained(network, weights_MW, x) for _ in range(2)]
+        _check_repeats(*in_training)
+        with _refused(name, "has second derivatives", layer):
             _product(network, weights_MW, x)
+
+
+def _trained(network: Network, weights_MW: Tensor, x: Tensor) -> Tensor:
+    """Return outputs and statistics of a pass in training, (M, ...), of equal draws."""
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(shape: tuple[int, ...]) -> Tensor:
+        return torch.rand(len(weights_MW), *shape, generator=generator)
+
+    passed = network.training_outputs(*network.split(weights_MW), x, draw)
+    return torch.cat([part.flatten(1) for part in passed], dim=1)
 
 
 def _product(network: Network, weights_MW: Tensor, x: Tensor) -> Tensor:
@@ -85,18 +103,54 @@ def _product(network: Network, weights_MW: Tensor, x: Tensor) -> Tensor:
 
 
 @contextmanager
-def _refused(name: str, does: str) -> Iterator[None]:
+def _refused(name: str, does: str, layer: Callable[[], str] = str) -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             # Slowness under vmap is no error; training itself warns of it.
             warnings.filterwarnings("ignore", "There is a performance drop")
             yield
+    except InputError:
+        raise
     # User code raises whatever it likes.
     except Exception as error:
-        raise InputError(
-            f"model: expected a module that {does}, got {name} with "
-            f"{type(error).__name__}: {first_line(error)}"
-        ) from error
+        said = f"{type(error).__name__}: {first_line(error)}"
+        if place := place_of(error):
+            text = f"{place}: {said}: expected a module that {does}, got {name}"
+        else:
+            text = f"expected a module that {does}, got {name} with {said}"
+        remedy = (
+            f". It is in {found}: replace that layer." if (found := layer()) else ""
+        )
+        raise InputError(f"model: {text}{remedy}") from error
+
+
+def place_of(error: BaseException) -> str:
+    """Return the user's file and line where an error arose, or "".
+
+    Args:
+        error: raised by code of the user's own, or by a library that it called.
+
+    Returns:
+        `nets.py:12`, the innermost line that is neither of this package nor of a
+        library.
+    """
+    place = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename.replace("\\", "/")
+        # Code that is in no file has a name such as <string>.
+        if not file.startswith(("<", *_LIBRARIES)):
+            place = f"{file.rpartition('/')[2]}:{line}"
+    return place
+
+
+_LIBRARIES = [
+    f"{folder}/".replace("\\", "/")
+    for folder in (
+        __file__.rpartition("tasks")[0].rstrip("/\\"),
+        torch.__path__[0],
+        *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")),
+    )
+]
 
 
 def first_line(error: BaseException) -> str:
@@ -114,12 +168,21 @@ def _check_shape(outputs: Tensor, x: Tensor, output_shape: Sequence[int]) -> Non
         )
 
 
+def _check_repeats(first: Tensor, again: Tensor) -> None:
+    if not torch.allclose(first, again, equal_nan=True):
+        raise InputError(
+            "model: expected equal outputs in training for equal inputs and draws, got "
+            "others at the second call. Draw by functions of torch instead of within a "
+            "kernel, such as the dropout of nn.LSTM, and keep no state but in buffers."
+        )
+
+
 def _check_sameness(outputs: Tensor, again: Tensor, alone: Tensor) -> None:
     if not torch.allclose(outputs, again, equal_nan=True):
         raise InputError(
             "model: expected equal outputs for equal inputs, got other outputs at the "
-            "second call. Remove random draws and internal state, or return the module "
-            "after eval()."
+            "second call. Remove internal state, and draw in training alone "
+            "(`if self.training`)."
         )
     # Products of other shapes round differently, by far less than samples that meet.
     scale = float(outputs.abs().max())
@@ -129,7 +192,7 @@ def _check_sameness(outputs: Tensor, again: Tensor, alone: Tensor) -> None:
         raise InputError(
             "model: expected outputs that depend on their own sample alone, got other "
             "outputs for a batch of one. Remove operations that mix the samples of a "
-            "batch, or return the module after eval()."
+            "batch, or mix them in training alone (`if self.training`)."
         )
 
 

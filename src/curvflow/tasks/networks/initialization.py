@@ -46,7 +46,7 @@ def initial_weights(
     if init is not None:
         drawn_D = _drawn(init, network.layout, base_D, generator)
         base_D = torch.where(_has_prefix(network.layout, NOT_DRAWN), base_D, drawn_D)
-    return torch.cat([base_D, network.first_statistics()])
+    return torch.cat([base_D, network.first_statistics(generator)])
 
 
 def _drawn(

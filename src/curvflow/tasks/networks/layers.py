@@ -13,9 +13,6 @@ from curvflow.tasks.networks.network import ForwardPass, Layout, Network
 
 Activation = Callable[[Tensor], Tensor]
 
-# Weight of the present batch in the running statistics of a batch norm.
-MOMENTUM = 0.1
-
 
 def dense(forward_pass: ForwardPass, name: str, x_MNI: Tensor) -> Tensor:
     """Apply a dense layer: weight (out, in), and bias (out,) if it has one.

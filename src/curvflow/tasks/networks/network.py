@@ -9,6 +9,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from curvflow.errors import InputError
+
+# Weight of the present batch in the running statistics of a batch norm.
+MOMENTUM = 0.1
+
 
 @dataclass
 class ForwardPass:
@@ -80,7 +85,8 @@ class Layout:
 
     def flatten(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """Return stacked tensors by name as stacked vectors (M, D)."""
-        return torch.cat([tensors[name].flatten(1) for name in self.names], dim=1)
+        stacked = [tensors[name] for name in self.names]
+        return torch.cat([t.reshape(len(t), -1) for t in stacked], dim=1)
 
     def norms(self, weights_MD: Tensor) -> Tensor:
         """Return the Frobenius norm of each of the L tensors, (M, L)."""
@@ -103,8 +109,15 @@ class Network:
             zeros.
         statistics: layout of the S statistics, such as a batch norm's running means.
         start: values of the statistics before training, by name or its last part.
+        draw_statistics: the statistics (S,) before training from a stream, where some
+            are drawn, such as the frozen parameters of a user's module.
         moves_statistics: training moves the statistics, by means over a batch; else
-            they stay, as the buffers of a user's module do.
+            they stay, as most buffers of a user's module do.
+        shares: weight of a batch, in the first batch from zero, in each statistic that
+            moves, by name: 0 of a count of batches, NaN of what is no running mean.
+            None if all are running means of one weight, `MOMENTUM`.
+        aliases: further names of tensors that have several, with the first of each.
+        constants: tensors that files of it hold beside, on which it depends.
         has_paths: outputs are sums over paths of products of weights, so that a path
             norm is defined.
         note: how it is computed, where that is slower than users may expect.
@@ -117,7 +130,11 @@ class Network:
     draw_initial: Callable[[torch.Generator], Tensor] | None = None
     statistics: Layout = field(default_factory=Layout)
     start: Mapping[str, float | Tensor] = field(default_factory=dict)
+    draw_statistics: Callable[[torch.Generator], Tensor] | None = None
     moves_statistics: bool = True
+    shares: Mapping[str, float] | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    constants: Mapping[str, Tensor] = field(default_factory=dict)
     has_paths: bool = True
     note: str = ""
     vocabulary: int | None = None
@@ -133,8 +150,10 @@ class Network:
         parameters, statistics = torch.split(weights, parts, dim=-1)
         return parameters, statistics
 
-    def first_statistics(self) -> Tensor:
-        """Return the statistics before training, (S,)."""
+    def first_statistics(self, generator: torch.Generator | None = None) -> Tensor:
+        """Return the statistics before training, (S,), by a stream if one is given."""
+        if generator is not None and self.draw_statistics is not None:
+            return self.draw_statistics(generator)
         layout = self.statistics
         values = []
         for name, shape in zip(layout.names, layout.shapes, strict=True):
@@ -142,6 +161,38 @@ class Network:
             value = torch.as_tensor(self.start[part], dtype=torch.float64)
             values.append(value.expand(shape).flatten())
         return torch.cat([torch.zeros(0, dtype=torch.float64), *values])
+
+    def batch_shares(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the weight of a batch in each statistic, and which move.
+
+        Args:
+            like: a tensor of the dtype and device of the weights.
+
+        Returns:
+            Numbers and flags, (S,) or () if all are equal.
+
+        Raises:
+            InputError: a statistic that moves is no running mean.
+        """
+        if self.shares is None:
+            # Like a number of Python's, it takes the dtype and device of the other.
+            return torch.tensor(MOMENTUM, dtype=torch.float64), torch.tensor(True)
+        shares = self.shares
+        if unknown := [name for name, share in shares.items() if math.isnan(share)]:
+            raise InputError(
+                "rule: expected buffers that are running means where weights are "
+                f"averaged, got '{unknown[0]}', which changes otherwise. Take a rule "
+                "that averages no weights."
+            )
+        entries = zip(self.statistics.names, self.statistics.sizes, strict=True)
+        rows = [(n in shares, shares.get(n, 0.0), size) for n, size in entries]
+        sizes = torch.tensor([size for *_, size in rows], dtype=torch.int64)
+        share_S = torch.tensor([share for _, share, _ in rows], dtype=like.dtype)
+        moves_S = torch.tensor([moves for moves, *_ in rows])
+        return (
+            share_S.repeat_interleave(sizes).to(like.device),
+            moves_S.repeat_interleave(sizes).to(like.device),
+        )
 
     def outputs(self, weights_MW: Tensor, inputs: Tensor) -> Tensor:
         """Return the outputs (M, N, C) of M trained networks.

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from curvflow.schemas.kinds.shared.trained import RECORDED
 from curvflow.schemas.rules import Position
-from curvflow.tasks.networks.layers import MOMENTUM
 from curvflow.tasks.networks.problems import Problem, Samples
 from curvflow.tasks.training.batches import Batches, LabelNoise
 from curvflow.tasks.training.curves import Curves
@@ -236,14 +235,17 @@ class Fit:
     @torch.no_grad()
     def _statistics_of(self, weights_MD: Tensor) -> Tensor:
         """Return a batch norm's statistics for given weights over the training data."""
+        network = self.problem.network
+        share_S, moves_S = network.batch_shares(self.statistics)
+        begun_MS = torch.where(moves_S, 0, self.statistics)
         total_MS = torch.zeros_like(self.statistics)
         for count, batch in enumerate(self.batches.in_order(), start=1):
             noise = self._noise("dropout")
-            _, after_MS = self.problem.network.training_outputs(
-                weights_MD, torch.zeros_like(total_MS), batch.inputs, noise.uniform()
+            _, after_MS = network.training_outputs(
+                weights_MD, begun_MS, batch.inputs, noise.uniform()
             )
-            total_MS = total_MS + (after_MS / MOMENTUM - total_MS) / count
-        return total_MS
+            total_MS = total_MS + (after_MS / share_S - total_MS) / count
+        return torch.where(share_S > 0, total_MS, self.statistics)
 
     def _record(self, *, is_end: bool) -> None:
         """Record curves and checkpoints of the epoch just completed."""

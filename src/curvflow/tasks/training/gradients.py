@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -10,6 +11,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 from torch.func import grad
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from curvflow.errors import InputError
 from curvflow.tasks.networks.problems import Problem, Samples, read
@@ -90,7 +92,8 @@ def _check_no_draws(problem: Problem) -> None:
     network = problem.network
     weights_MD = torch.zeros(1, network.num_parameters)
     statistics_MS = network.first_statistics().float().unsqueeze(0)
-    inputs = torch.zeros(1, 2, *problem.input_shape)
+    dtype = torch.int64 if problem.takes_integers else torch.float32
+    inputs = torch.zeros(1, 2, *problem.input_shape, dtype=dtype)
     with torch.no_grad():
         network.training_outputs(weights_MD, statistics_MS, inputs, _refuse)
 
@@ -251,7 +254,7 @@ def gradients(
         w fixed.
     """
     models = len(weights_MD)
-    if 1 in (without, models - without):
+    if models > 1 and 1 in (without, models - without):
         without = 0  # no pass is of a single model
 
     parts = parts_of(samples.count, accumulation)
@@ -356,9 +359,11 @@ def _one_pass(
     has_product: bool,
 ) -> tuple[Tensor, ...]:
     weights_MD = weights_MD.detach().requires_grad_()
-    outputs_MNC, after_MS = problem.network.training_outputs(
-        weights_MD, statistics_MS, samples.inputs, draw
-    )
+    # Fused attention has no second derivatives.
+    with sdpa_kernel(SDPBackend.MATH) if has_product else nullcontext():
+        outputs_MNC, after_MS = problem.network.training_outputs(
+            weights_MD, statistics_MS, samples.inputs, draw
+        )
     losses_MN = problem.criterion.of_samples(outputs_MNC, samples.targets)
     losses_M = problem.reduced(losses_MN)
     (gradient_MD,) = torch.autograd.grad(

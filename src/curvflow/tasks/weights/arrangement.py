@@ -80,9 +80,11 @@ def _tensors(
     """Return the arrays of a network's tensors and statistics, in its order."""
     layouts = network.layout, network.statistics
     names = [name for layout in layouts for name in layout.names]
-    wanted = [params.names.get(name, name) for name in names]
+    # A file may hold a tensor that has several names under one of them alone.
+    sure = [name for name in names if name not in network.aliases.values()] or names
+    wanted = [params.names.get(name, name) for name in sure]
     below = _below_prefix(params, arrays, wanted, source)
-    renamed = _renamed(params, below)
+    renamed = _without_others(network, _renamed(params, below), names, source)
     _check_names(network, renamed, source)
     return [renamed[name] for name in names]
 
@@ -119,12 +121,41 @@ def _likeliest(arrays: Mapping[str, Array], wanted: Sequence[str]) -> str:
 
 def _renamed(params: ImportedParams, arrays: Mapping[str, Array]) -> dict[str, Array]:
     ours = {theirs: name for name, theirs in params.names.items()}
+    return {ours.get(name, name): array for name, array in arrays.items()}
+
+
+def _without_others(
+    network: Network, arrays: Mapping[str, Array], names: Sequence[str], source: str
+) -> dict[str, Array]:
+    """Return the arrays of these names, without those that say nothing new.
+
+    Raises:
+        InputError: a tensor that has two names has two values, or a constant of the
+            module has another.
+    """
     # PyTorch counts a batch norm's batches, on which no output depends.
-    return {
-        ours.get(name, name): array
+    kept = {
+        name: array
         for name, array in arrays.items()
-        if not name.endswith("num_batches_tracked")
+        if name in names or not name.endswith("num_batches_tracked")
     }
+    for alias, first in network.aliases.items():
+        if alias in kept:
+            array = kept.pop(alias)
+            _check_equal(source, alias, kept.setdefault(first, array), array)
+    for name, tensor in network.constants.items():
+        if name in kept:
+            _check_equal(source, name, tensor.numpy(), kept.pop(name))
+    return kept
+
+
+def _check_equal(source: str, name: str, ours: Array, theirs: Array) -> None:
+    if not np.array_equal(ours, theirs):
+        raise InputError(
+            f"{source}: expected the array '{name}' to be equal to the tensor of the "
+            "network that it belongs to, got other values. Let the factory make the "
+            "network that the file is of."
+        )
 
 
 def _check_names(network: Network, arrays: Mapping[str, Array], source: str) -> None:

@@ -69,7 +69,7 @@ def check_arrays(
     for name, array in arrays.items():
         if not name.startswith(prefix):
             continue
-        if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
             raise InputError(
                 f"{source}: expected finite numbers, got others in the array '{name}'"
             )

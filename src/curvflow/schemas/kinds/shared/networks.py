@@ -119,11 +119,14 @@ class Factory(Params):
         Raises:
             InputError: the module or the function does not exist, or does not take
                 these arguments.
+            TypeError: as any other error, if the function itself raises it.
         """
         function = self.find()
         try:
             return function(**self.kwargs)
         except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next:
+                raise  # the function was called, and something in it failed
             raise InputError(
                 f"factory: expected {self.factory} to take the keyword arguments "
                 f"{', '.join(self.kwargs) or '(none)'}, got TypeError: {error}"

@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from curvflow.errors import InputError
-from curvflow.tasks.networks.layers import MOMENTUM
-from curvflow.tasks.networks.network import ForwardPass
+from curvflow.tasks.networks.network import MOMENTUM, ForwardPass
 from curvflow.tasks.networks.parts.convolution import fold_models, unfold_models
 from curvflow.tasks.networks.parts.part import BuiltPart, Part, Shape
 

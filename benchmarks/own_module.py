@@ -1,0 +1,217 @@
+"""Training and Hessian products of a user's transformer, against a plain loop.
+
+    python -m benchmarks.own_module [--turns N]
+
+One decoder with two blocks of `nn.MultiheadAttention`, on windows of 16 tokens. The
+loop is PyTorch by hand, in the same precision: `loss.backward()` and `torch.optim.SGD`,
+and products by a second backward pass over one graph of the gradient, the same vectors
+one by one. Here the task of a tile of one network trains, and the operator of a probe
+multiplies, in the order that a study takes and in a faster one. CPU seconds of one
+thread, of everything that a stage does, each the least of several turns, in turns;
+products must agree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.kinds.shared.datasets import dataset
+from curvflow.schemas.models import parse_model
+from curvflow.schemas.nodes import Data, Member
+from curvflow.tasks.networks.problems import pose
+from curvflow.tasks.numerics.derivatives.differentiation_modes import Order
+from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
+from curvflow.tasks.registry import Machine, find
+
+TOKENS, VOCABULARY, SAMPLES, BATCH, EPOCHS, COLUMNS = 16, 32, 256, 32, 6, 8
+ORDERS: tuple[Order, ...] = ("forward_over_reverse", "retained")
+WIDTHS = (16, 64)
+
+
+class Block(nn.Module):
+    """Causal attention and a layer of its own for each token."""
+
+    def __init__(self, width: int) -> None:
+        """Make the layers."""
+        super().__init__()
+        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = nn.MultiheadAttention(width, 2, batch_first=True)
+        self.dense = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the tokens after the block."""
+        later = torch.ones(TOKENS, TOKENS, dtype=torch.bool, device=x.device).triu(1)
+        z = self.before(x)
+        x = x + self.attention(z, z, z, attn_mask=later, need_weights=False)[0]
+        return x + self.dense(self.between(x))
+
+
+class Decoder(nn.Module):
+    """A small language model."""
+
+    def __init__(self, width: int) -> None:
+        """Make the layers."""
+        super().__init__()
+        self.tokens = nn.Embedding(VOCABULARY, width)
+        self.places = nn.Parameter(0.1 * torch.randn(TOKENS, width))
+        self.blocks = nn.Sequential(Block(width), Block(width))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, VOCABULARY)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return a score for each token that may come next."""
+        return self.head(self.norm(self.blocks(self.tokens(ids) + self.places)))
+
+
+def drawn() -> Data:
+    """Return windows of drawn tokens, and the token after each."""
+    ids = np.random.default_rng(0).integers(0, VOCABULARY, (SAMPLES, TOKENS + 1))
+    arrays = dataset(ids[:, :-1], ids[:, 1:])
+    return Data("data", "data.array", {}, arrays, "drawn")
+
+
+def member(data: Data, width: int, dtype: str) -> Member:
+    """Return the node that trains one network."""
+    params = find_kind("train").params.model_validate(
+        {
+            "model": {"factory": f"{__name__}:Decoder", "kwargs": {"width": width}},
+            "rule": {"rule": "sgd", "lr": 0.05},
+            "epochs": EPOCHS,
+            "batch_size": BATCH,
+            "dtype": dtype,
+            "record_every": EPOCHS,
+            "checkpoints": {"every": EPOCHS},
+        }
+    )
+    return Member(params, {"data": [data]})
+
+
+def least(calls: dict[str, Callable[[], Any]], turns: int) -> dict[str, float]:
+    """Return the least CPU seconds of each call, in turns after an untimed one."""
+    best = dict.fromkeys(calls, float("inf"))
+    for call in calls.values():
+        call()
+    for _ in range(turns):
+        for name, call in calls.items():
+            begun = time.process_time()
+            call()
+            best[name] = min(best[name], time.process_time() - begun)
+    return best
+
+
+def trained(width: int, dtype: str, turns: int) -> dict[str, float]:
+    """Return CPU seconds of training, by the loop and by the task."""
+    data = drawn()
+    node = member(data, width, dtype)
+    (fit,) = find("train").compute([node], Machine())
+    network = pose(node.params.model, "auto", data).network  # type: ignore[attr-defined]
+    kind = getattr(torch, dtype)
+    x, y = (torch.as_tensor(data[name]).long() for name in ("inputs", "targets"))
+
+    def loop() -> nn.Module:
+        module = Decoder(width).to(kind)
+        first = torch.as_tensor(fit.arrays["weights"][0]).to(kind)
+        nn.utils.vector_to_parameters(first, module.parameters())
+        steps = torch.optim.SGD(module.parameters(), lr=0.05)
+        draws = torch.Generator().manual_seed(0)
+        for _ in range(EPOCHS):
+            order = torch.randperm(SAMPLES, generator=draws)
+            for rows in order.split(BATCH):
+                steps.zero_grad()
+                outputs = module(x[rows])
+                functional.cross_entropy(
+                    outputs.flatten(0, 1), y[rows].flatten()
+                ).backward()
+                steps.step()
+        with torch.no_grad():
+            functional.cross_entropy(module(x).flatten(0, 1), y.flatten())
+        return module
+
+    assert network.num_parameters == sum(p.numel() for p in loop().parameters())
+    task = find("train").compute
+    return least({"loop": loop, "train": lambda: task([node], Machine())}, turns)
+
+
+def multiplied(width: int, dtype: str, turns: int) -> dict[str, float]:
+    """Return CPU seconds of Hessian products, by the loop and in each order."""
+    data, kind = drawn(), getattr(torch, dtype)
+    model = parse_model({"factory": f"{__name__}:Decoder", "kwargs": {"width": width}})
+    problem = pose(model, "auto", data)
+    torch.manual_seed(0)
+    module = Decoder(width).to(kind)
+    weights_D = nn.utils.parameters_to_vector(module.parameters()).detach()
+    x, y = (
+        torch.as_tensor(data[name]).long()[:BATCH] for name in ("inputs", "targets")
+    )
+    columns = torch.randn(1, len(weights_D), COLUMNS, dtype=kind)
+
+    def loop() -> Tensor:
+        parameters = list(module.parameters())
+        with sdpa_kernel(SDPBackend.MATH):  # the fused one has no second derivatives
+            loss = functional.cross_entropy(module(x).flatten(0, 1), y.flatten())
+            slopes = torch.autograd.grad(loss, parameters, create_graph=True)
+            slope_D = torch.cat([s.flatten() for s in slopes])
+            products = [
+                torch.autograd.grad(slope_D, parameters, column, retain_graph=True)
+                for column in columns[0].T
+            ]
+        return torch.stack(
+            [torch.cat([p.flatten() for p in parts]) for parts in products], dim=1
+        )
+
+    def product(order: Order) -> Tensor:
+        operator = BatchedHessian(
+            problem.losses,
+            weights_D[None],
+            x[None],
+            y[None],
+            batch_size=problem.rows_per_pass(COLUMNS),
+            order=order,
+        )
+        return operator @ columns
+
+    tolerance = 1e-8 if dtype == "float64" else 1e-2
+    for order in ORDERS:
+        torch.testing.assert_close(
+            product(order)[0], loop(), rtol=tolerance, atol=tolerance
+        )
+    calls: dict[str, Callable[[], Any]] = {"loop": loop}
+    calls |= {order: lambda order=order: product(order) for order in ORDERS}
+    return least(calls, turns)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--turns", type=int, default=5)
+    turns = parser.parse_args().turns
+    torch.set_num_threads(1)
+    print(
+        "| width | precision | what | loop | here | ratio |\n|---|---|---|---|---|---|"
+    )
+    for width in WIDTHS:
+        for dtype in ("float32", "float64"):
+            for measure in (trained, multiplied):
+                found = measure(width, dtype, turns)
+                loop = found.pop("loop")
+                for name, taken in found.items():
+                    print(
+                        f"| {width} | {dtype} | {name} | {loop:.3g} s | "
+                        f"{taken:.3g} s | {taken / loop:.2f} x |",
+                        flush=True,
+                    )
+
+
+if __name__ == "__main__":
+    main()

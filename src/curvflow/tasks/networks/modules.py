@@ -1,0 +1,412 @@
+"""A module of the user's own, called with stacked tensors in either mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, jvp, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+from curvflow.errors import InputError
+from curvflow.tasks.networks.draws import Drawn, Uniform
+from curvflow.tasks.networks.network import ForwardPass
+from curvflow.tasks.numerics.derivatives.precision import differentiable
+
+# A batch norm's count of batches, on which it depends where all batches weigh alike.
+COUNT = "num_batches_tracked"
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Draws and changes of a module's call in training.
+
+    Attributes:
+        shapes: of the uniform numbers that it draws, in their order.
+        moved: names of the statistics that it changes.
+    """
+
+    shapes: tuple[tuple[int, ...], ...] = ()
+    moved: tuple[str, ...] = ()
+
+
+class StackedModule:
+    """A module as a function of the stacked tensors of M models.
+
+    In training its layers are as the user's function returned them: those in training
+    draw, and norms take the moments of the batch; those in evaluation stay so. Buffers
+    are copied for each call, so that the module itself never changes.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        """Take the module as the user's function returned it."""
+        self._module = module
+        self._buffers = dict(module.named_buffers())
+        self._trained = {layer: layer.training for layer in module.modules()}
+        self._is_trained = True
+        self._norms = {
+            f"{name}." if name else "": layer
+            for name, layer in module.named_modules()
+            if isinstance(layer, _BatchNorm) and layer.running_mean is not None
+        }
+        self._observed: dict[object, Observed] = {}
+
+    @cached_property
+    def parameters(self) -> dict[str, Tensor]:
+        """The parameters that are trained."""
+        return {n: p for n, p in self._module.named_parameters() if p.requires_grad}
+
+    @cached_property
+    def frozen(self) -> dict[str, Tensor]:
+        """The parameters that are not."""
+        named = self._module.named_parameters()
+        return {n: p.detach() for n, p in named if not p.requires_grad}
+
+    @cached_property
+    def statistics(self) -> dict[str, Tensor]:
+        """The buffers of real numbers that a `state_dict` holds, and frozen parameters.
+
+        Counts of batches are among them where a running mean weighs by them.
+        """
+        kept = self._module.state_dict()
+        real = [n for n, b in self._buffers.items() if b.is_floating_point()]
+        counts = [n + COUNT for n, norm in self._norms.items() if norm.momentum is None]
+        wanted = {*self.frozen, *real, *counts}
+        return {name: kept[name] for name in kept if name in wanted}
+
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        """Further names of tensors that have several, and the first of each."""
+        names: dict[int, str] = {}
+        aliases = {}
+        for named in (self._module.named_parameters, self._module.named_buffers):
+            for name, tensor in named(remove_duplicate=False):
+                if (first := names.setdefault(id(tensor), name)) != name:
+                    aliases[name] = first
+        return aliases
+
+    @cached_property
+    def constants(self) -> dict[str, Tensor]:
+        """What else a `state_dict` holds, but for counts of batches."""
+        rest = {*self.parameters, *self.statistics, *self.aliases}
+        kept = self._module.state_dict()
+        return {n: t for n, t in kept.items() if n not in rest and COUNT not in n}
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The weight of a batch in each statistic that training moves.
+
+        Of running means it is that in the first batch, from zero. It is 0 of a count,
+        and NaN of a buffer that is no running mean.
+        """
+        moved = next(iter(self._observed.values()), Observed()).moved
+        shares = {name: 0.0 if name.endswith(COUNT) else torch.nan for name in moved}
+        for name, norm in self._norms.items():
+            share = 1.0 if norm.momentum is None else float(norm.momentum)
+            means = {f"{name}running_mean", f"{name}running_var"} & set(moved)
+            shares |= dict.fromkeys(means, share)
+        return shares
+
+    def together(self, forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
+        """Return the outputs (M, N, ...), by vmap if there is more than one model."""
+        models, tensors = _stacked(forward_pass)
+        if models == 1:
+            return self.apart(forward_pass, inputs)
+        seen = self._seen(forward_pass, inputs)
+        shared = inputs.shape[0] == 1
+        in_dims = (0, None if shared else 0, 0)
+        # Fused attention has no rule for batches.
+        with self._routes(forward_pass), sdpa_kernel(SDPBackend.MATH):
+            outputs, moved = vmap(partial(self._one, moved=seen.moved), in_dims)(
+                dict(tensors),
+                inputs[0] if shared else inputs,
+                _drawn(forward_pass, seen, models),
+            )
+        self._update(forward_pass, moved)
+        return outputs
+
+    def apart(self, forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
+        """Return the outputs (M, N, ...), of one model after another."""
+        models, tensors = _stacked(forward_pass)
+        seen = self._seen(forward_pass, inputs)
+        drawn = _drawn(forward_pass, seen, models)
+        # By views that are undone at once: an index of each would be as M sums.
+        parts = zip(*[_rows(stacked) for stacked in tensors.values()], strict=True)
+        numbers = list(zip(*map(_rows, drawn), strict=True)) or [()] * models
+        each = inputs.expand(models, *inputs.shape[1:])
+        with self._routes(forward_pass):
+            results = [
+                self._one(
+                    dict(zip(tensors, part, strict=True)), x, few, moved=seen.moved
+                )
+                for part, x, few in zip(parts, each, numbers, strict=True)
+            ]
+        outputs, moved = zip(*results, strict=True)
+        self._update(
+            forward_pass,
+            {name: torch.stack([m[name] for m in moved]) for name in seen.moved},
+        )
+        return outputs[0].unsqueeze(0) if models == 1 else torch.stack(outputs)
+
+    def layer_without_derivatives(self, inputs: Tensor) -> str:
+        """Return the first layer that has no second derivatives, or "".
+
+        Args:
+            inputs: shape (N, ...).
+        """
+        calls: list[tuple[str, nn.Module, tuple[Any, ...], dict[str, Any]]] = []
+
+        def note(
+            name: str, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+        ) -> None:
+            calls.append((name, layer, args, kwargs))
+
+        # Hooks run when a layer ends, so that those within it come first.
+        hooks = [
+            layer.register_forward_hook(
+                lambda layer, args, kwargs, _, name=name: note(
+                    name, layer, args, kwargs
+                ),
+                with_kwargs=True,
+            )
+            for name, layer in self._module.named_modules()
+        ]
+        self._set_mode(is_trained=False)
+        with torch.no_grad(), differentiable():
+            self._module(inputs)
+        for hook in hooks:
+            hook.remove()
+        for name, layer, args, kwargs in calls:
+            if name and not _has_second_derivatives(layer, args, kwargs):
+                return f"{type(layer).__name__} at '{name}'"
+        return ""
+
+    def _seen(self, forward_pass: ForwardPass, inputs: Tensor) -> Observed:
+        """Return what a call in training draws and moves, from a trial of its shape."""
+        if not (forward_pass.in_training and any(self._trained.values())):
+            return Observed()
+        first = next(iter(self._observed.values()), None)
+        if first is not None and not first.shapes:
+            return first
+        key = inputs.shape[1:]
+        if key not in self._observed:
+            tensors = {n: t[0].detach() for n, t in forward_pass.tensors.items()}
+            with torch.no_grad(), self._routes(forward_pass):
+                self._observed[key] = self._observe(tensors, inputs[0], first)
+        return self._observed[key]
+
+    def _observe(
+        self, tensors: Mapping[str, Tensor], inputs: Tensor, first: Observed | None
+    ) -> Observed:
+        shapes: list[tuple[int, ...]] = []
+        like = next(iter(tensors.values()))
+
+        def note(shape: tuple[int, ...]) -> Tensor:
+            shapes.append(shape)
+            return like.new_full(shape, 0.5)
+
+        held = self._held(tensors)
+        before = {name: held[name].clone() for name in self._buffers}
+        self._call(held, inputs, note)
+        if first is not None:
+            return Observed(tuple(shapes), first.moved)
+        moved = {n for n in before if not torch.equal(before[n], held[n])}
+        self._check_moved(moved)
+        for name, norm in self._norms.items():
+            if self._trained[norm]:
+                moved |= {f"{name}running_mean", f"{name}running_var"}
+        return Observed(tuple(shapes), tuple(n for n in self.statistics if n in moved))
+
+    def _check_moved(self, moved: set[str]) -> None:
+        counts = {name + COUNT for name in self._norms}
+        kept = self._module.state_dict().keys()
+        for name in sorted((moved & kept) - set(self.statistics) - counts):
+            raise InputError(
+                "model: expected buffers of real numbers to change in training, got "
+                f"'{name}' of {self._buffers[name].dtype}. Register it as real numbers."
+            )
+
+    def _update(self, forward_pass: ForwardPass, moved: Mapping[str, Tensor]) -> None:
+        if moved:
+            _, tensors = _stacked(forward_pass)
+            kept = {name: tensors[name] for name in self.statistics}
+            forward_pass.updated |= kept | dict(moved)
+
+    def _one(
+        self,
+        tensors: Mapping[str, Tensor],
+        inputs: Tensor,
+        drawn: Sequence[Tensor],
+        *,
+        moved: Sequence[str],
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return one model's outputs, and the statistics that this call has moved."""
+        held = self._held(tensors)
+        left = _Replayed(drawn)
+        output = self._call(held, inputs, left if drawn else None)
+        left.check_empty()
+        return output, {name: held[name].to(tensors[name]) for name in moved}
+
+    def _call(
+        self, held: dict[str, Tensor], inputs: Tensor, draw: Uniform | None
+    ) -> Tensor:
+        """Return the outputs, and leave in `held` what buffers have become."""
+        held |= {name: held[first] for name, first in self.aliases.items()}
+        with nullcontext() if draw is None else Drawn(draw):
+            # Ties are known: to look for them at each call takes as long as a layer.
+            output: Tensor = functional_call(
+                self._module, held, (inputs,), tie_weights=False
+            )
+        return output
+
+    def _held(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        held = dict(tensors)
+        if not self._buffers:
+            return held
+        like = next(iter(tensors.values()))
+        # Copies, so that a module that changes its buffers does not change these.
+        for name, buffer in self._buffers.items():
+            given = tensors[name] if name in tensors else _moved(buffer, like)
+            copied = given.detach().clone()
+            is_count = copied.is_floating_point() and not buffer.is_floating_point()
+            held[name] = copied.round().to(buffer.dtype) if is_count else copied
+        return held
+
+    @contextmanager
+    def _routes(self, forward_pass: ForwardPass) -> Iterator[None]:
+        """Put the layers into their mode, and take kernels that have derivatives."""
+        self._set_mode(is_trained=forward_pass.in_training)
+        backends, before = self._backends, [b.enabled for b in self._backends]
+        fast = torch.backends.mha.get_fastpath_enabled()
+        for backend in backends:
+            backend.enabled = False
+        if self._has_fast_path:
+            torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            yield
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            raise InputError(
+                "model: expected more than one sample in every batch for its batch "
+                "norm, got 1. Set drop_last, or another batch_size."
+            ) from error
+        finally:
+            for backend, enabled in zip(backends, before, strict=True):
+                backend.enabled = enabled
+            if self._has_fast_path:
+                torch.backends.mha.set_fastpath_enabled(fast)
+
+    def _set_mode(self, *, is_trained: bool) -> None:
+        if is_trained != self._is_trained:
+            for layer, trained in self._trained.items():
+                layer.training = trained and is_trained
+            self._is_trained = is_trained
+
+    @cached_property
+    def _backends(self) -> list[Any]:
+        """What has kernels of recurrent layers that lack derivatives."""
+        is_recurrent = any(isinstance(layer, nn.RNNBase) for layer in self._trained)
+        return [torch.backends.mkldnn, torch.backends.cudnn] if is_recurrent else []
+
+    @cached_property
+    def _has_fast_path(self) -> bool:
+        """It has transformer layers, which take a route without rules in evaluation."""
+        layers = nn.MultiheadAttention | nn.TransformerEncoderLayer
+        return any(isinstance(layer, layers) for layer in self._trained)
+
+
+def _has_second_derivatives(
+    layer: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> bool:
+    given, form = tree_flatten(args)
+    varied = [n for n, leaf in enumerate(given) if _is_real(leaf)]
+    held = {name: p.detach() for name, p in layer.named_parameters()}
+
+    def size(held: dict[str, Tensor], leaves: list[Tensor]) -> Tensor:
+        whole = list(given)
+        for n, leaf in zip(varied, leaves, strict=True):
+            whole[n] = leaf
+        outputs = functional_call(
+            layer, held, tree_unflatten(whole, form), dict(kwargs)
+        )
+        squares = [
+            leaf.square().sum() for leaf in tree_leaves(outputs) if _is_real(leaf)
+        ]
+        return torch.stack(squares).sum()
+
+    at = held, [given[n].detach() for n in varied]
+    along = tree_map(torch.ones_like, at)
+    try:
+        with differentiable():
+            jvp(grad(size, argnums=(0, 1)), at, along)
+    # Layers lack derivatives in many ways.
+    except Exception:
+        return False
+    return True
+
+
+def _is_real(leaf: object) -> bool:
+    return isinstance(leaf, Tensor) and leaf.is_floating_point()
+
+
+class _Replayed:
+    """Numbers drawn beforehand, in the order in which a module draws them."""
+
+    def __init__(self, drawn: Sequence[Tensor]) -> None:
+        self._left = list(drawn)
+
+    def __call__(self, shape: tuple[int, ...]) -> Tensor:
+        if not self._left or self._left[0].shape != shape:
+            raise _other_draws(f"one more of shape {shape}")
+        return self._left.pop(0)
+
+    def check_empty(self) -> None:
+        """Refuse a call that has drawn less than the trial of its shape."""
+        if self._left:
+            raise _other_draws(f"{len(self._left)} fewer")
+
+
+def _other_draws(got: str) -> InputError:
+    return InputError(
+        "model: expected the same random draws in every call in training, got "
+        f"{got}. Let what is drawn depend on the shapes of inputs alone."
+    )
+
+
+def _stacked(forward_pass: ForwardPass) -> tuple[int, Mapping[str, Tensor]]:
+    """Return the number of models, and their tensors, statistics of one for each."""
+    tensors = forward_pass.tensors
+    lengths = {len(tensor) for tensor in tensors.values()}
+    models = max(lengths)
+    if len(lengths) > 1:
+        tensors = {n: t.expand(models, *t.shape[1:]) for n, t in tensors.items()}
+    return models, tensors
+
+
+def _rows(stacked: Tensor) -> Sequence[Tensor]:
+    return (stacked.squeeze(0),) if len(stacked) == 1 else stacked.unbind()
+
+
+def _drawn(forward_pass: ForwardPass, seen: Observed, models: int) -> list[Tensor]:
+    """Return the numbers (M, ...) that a call in training draws.
+
+    They are drawn beforehand, for nothing can be drawn for each model within vmap.
+    """
+    if forward_pass.draw is None:
+        return []
+    drawn = [forward_pass.draw(shape) for shape in seen.shapes]
+    return [d.expand(models, *d.shape[1:]) for d in drawn]
+
+
+def _moved(buffer: Tensor, like: Tensor) -> Tensor:
+    if buffer.is_floating_point():
+        return buffer.to(like.device, like.dtype)
+    return buffer.to(like.device)
