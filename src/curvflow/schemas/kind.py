@@ -68,12 +68,14 @@ class Samples:
         targets: labels of classes, or values.
         outputs: number of classes, or of the values of one target.
         tokens: labels of one sample, T; None of one label alone.
+        vocabulary: number of tokens that inputs may name; None where they name none.
     """
 
     shape: tuple[int, ...] | None = None
     targets: Literal["labels", "values"] | None = None
     outputs: int | None = None
     tokens: int | None = None
+    vocabulary: int | None = None
 
 
 # Content of the files that parameters name, arrays by field and name.

@@ -17,6 +17,7 @@ stages:
   columns: {use: data.modify, data: digits, labels: one_hot}
   taught: {use: data.teacher, dim: 64, outputs: 12}
   sorted: {use: data.teacher, dim: 64, outputs: 12, labels: class}
+  sums: {use: data.modular, p: 7}
   images: {use: data.mnist}
   rows: {use: data.mnist, flatten: true}
   own: {use: data.factory, factory: "nets:spirals"}
@@ -53,7 +54,7 @@ def refused(line):
     with pytest.raises(StudyError) as caught:
         loaded(line)
     place, _, message = str(caught.value).partition(": stages.asked.")
-    assert place.startswith("study.yaml:33:")
+    assert place.startswith("study.yaml:34:")
     return message
 
 
@@ -238,6 +239,11 @@ def test_data_that_fit_or_are_known_only_to_a_run_are_accepted(line):
             "for 'strings' at pairs=3. Set tied false, or give tokens.",
         ),
         (
+            f"train, data: sums, model: {{kind: transformer, vocabulary: 7}}, {REST}",
+            "model.vocabulary: expected at least the 8 tokens of 'sums', got 7. Raise "
+            "it.",
+        ),
+        (
             "train, data: strings, model: {kind: attention_only, readout: tokens}, "
             f"{REST}",
             "model: expected a label for each token with readout tokens, got one "
@@ -256,6 +262,8 @@ def test_a_loss_or_a_model_that_is_not_for_the_data_is_refused(line, message):
         f"train, loss: sse, data: xor, {MLP}",
         f"train, loss: cross_entropy, data: points, {MLP}",
         f"train, loss: mse, data: own, {MLP}",
+        f"train, data: sums, model: {{kind: transformer, vocabulary: 8}}, {REST}",
+        f"train, data: strings, model: {{kind: gru, hidden: 3}}, {REST}",
     ],
 )
 def test_a_loss_for_the_targets_or_for_unknown_ones_is_accepted(line):

@@ -320,7 +320,8 @@ class States(nn.Module):
         self.layers = layers
 
     def forward(self, x: Tensor) -> Tensor:
-        backend, before = torch.backends.mkldnn, torch.backends.mkldnn.enabled
+        backend: Any = torch.backends.mkldnn
+        before = backend.enabled
         backend.enabled = False  # whose kernels have no second derivatives
         try:
             return self.layers(x)[0]

@@ -172,6 +172,26 @@ def test_products_with_the_hessian_are_those_of_its_twin(example):
 
 
 @every
+def test_products_of_columns_together_by_a_kept_graph_are_the_same(example):
+    net, weights = weights_of(example)
+    x = inputs_of(example, 1)
+    y = normal(1, SAMPLES, *example.out_shape, purpose="y")
+    parameters, statistics = net.split(weights)
+
+    def losses(weights, inputs, targets):
+        return (net.outputs(weights, inputs) - targets).square().flatten(2).mean(2)
+
+    columns = normal(MODELS, net.num_parameters, 2, purpose="v")
+    ahead, kept = (
+        BatchedHessian(losses, parameters, x, y, fixed_MS=statistics, order=order)
+        @ columns
+        for order in ("forward_over_reverse", "retained")
+    )
+    near = 1e-12 * float(ahead.abs().max())
+    torch.testing.assert_close(kept, ahead, rtol=0, atol=near)
+
+
+@every
 def test_products_on_a_batch_in_training_are_those_of_its_twin(example):
     net, weights = weights_of(example)
     x = inputs_of(example, 1)

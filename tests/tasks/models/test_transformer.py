@@ -10,7 +10,7 @@ from torch.func import functional_call
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import dense_hessian, sample_losses, stream
-from tests.tasks.models.examples import build
+from tests.tasks.models.examples import Sines, build
 
 SMALL = {"kind": "transformer", "layers": 2, "width": 8, "heads": 2, "hidden": 12}
 EXACT = {"rtol": 1e-11, "atol": 1e-12}
@@ -132,6 +132,22 @@ def test_a_sample_read_at_its_last_token_is_that_of_all_tokens():
         torch.testing.assert_close(
             last.outputs(weights, ids), whole.outputs(weights, ids)[:, :, -1], **EXACT
         )
+
+
+@pytest.mark.parametrize("width", [3, 4])
+def test_sines_have_the_wavelengths_of_the_formula(width):
+    spec = {
+        "kind": "attention_only", "layers": 1, "width": width, "heads": 1,
+        "norm": "none", "positions": "sinusoidal", "bias": False,
+    }  # fmt: skip
+    net = build(spec, (5, width), width, 5)
+    eye = torch.eye(width, dtype=torch.float64).unsqueeze(0)
+    named = {name: torch.zeros_like(eye) for name in net.layout.names}
+    for name in ("embedding", "head"):
+        named[f"{name}.weight"] = eye
+    x = normal(1, 2, 5, width)
+    outputs = net.outputs(net.layout.flatten(named), x)
+    torch.testing.assert_close(outputs[0], Sines()(x[0]), **EXACT)
 
 
 def test_rotary_scores_are_those_of_a_plain_loop():

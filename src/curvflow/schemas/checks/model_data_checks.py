@@ -232,6 +232,17 @@ def _shape_problems(model: AnyModel, data: _Dataset) -> Iterator[ParamProblem]:
         # A loss may want other outputs than the data have.
         for message, hint in model.misfits(shape, tokens, None):
             yield ("model",), f"{message}, for {data.name}", hint
+        yield from _too_small_vocabularies(model, data)
+
+
+def _too_small_vocabularies(
+    model: SequenceModel, data: _Dataset
+) -> Iterator[ParamProblem]:
+    """Yield a message if inputs may name tokens that the model has no vector for."""
+    known, given = data.samples.vocabulary, model.vocabulary
+    if known is not None and given is not None and given < known:
+        message = f"expected at least the {known} tokens of {data.name}, got {given}"
+        yield ("model", "vocabulary"), message, "Raise it."
 
 
 def _data_mismatches(

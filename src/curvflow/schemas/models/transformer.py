@@ -72,5 +72,13 @@ stages:
     seed: "${seed}"
     epochs: 5
     batch_size: 16
+  sums: {use: data.modular, p: 13, seed: "${seed}"}
+  fit_sums:
+    use: train
+    data: sums
+    model: {kind: transformer, layers: 1, width: 32, norm: none, vocabulary: 14}
+    rule: {rule: adamw, lr: 0.003, weight_decay: 1.0}
+    seed: "${seed}"
+    epochs: 10
 """,
 )

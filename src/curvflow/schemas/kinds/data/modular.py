@@ -68,7 +68,9 @@ def _least_factor(p: int) -> int:
 
 def known_samples(params: ModularParams, _: Samples) -> Samples:
     """Return the form of the samples: two or three tokens, and one of p classes."""
-    return Samples((3 if params.equals_token else 2,), "labels", params.p)
+    if params.equals_token:
+        return Samples((3,), "labels", params.p, vocabulary=params.p + 1)
+    return Samples((2,), "labels", params.p, vocabulary=params.p)
 
 
 KIND = Kind(

@@ -236,7 +236,8 @@ def samples_in_files(params: TextParams, files: Files) -> Samples:
         vocabulary = vocabulary_of(files["tokenizer"]["bytes"], "tokenizer")
     else:
         vocabulary = list(numbered(params, files).vocabulary)
-    return Samples((params.length,), "labels", len(vocabulary), params.length)
+    size = len(vocabulary)
+    return Samples((params.length,), "labels", size, params.length, vocabulary=size)
 
 
 KIND = Kind(

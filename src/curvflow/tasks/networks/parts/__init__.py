@@ -19,12 +19,7 @@ from curvflow.tasks.networks.parts.part import (
     network_of,
     residual,
 )
-from curvflow.tasks.networks.parts.sequence import (
-    layer_norm,
-    readout,
-    token_embedding,
-    tokenwise,
-)
+from curvflow.tasks.networks.parts.sequence import tokenwise
 
 __all__ = [
     "BuiltPart",
@@ -38,11 +33,8 @@ __all__ = [
     "dropout_part",
     "flatten",
     "group_norm",
-    "layer_norm",
     "network_of",
     "pooling",
-    "readout",
     "residual",
-    "token_embedding",
     "tokenwise",
 ]

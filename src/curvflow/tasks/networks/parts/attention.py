@@ -92,7 +92,7 @@ class _Attention:
                 self._mask_1ST = mask_TT[asking].unsqueeze(0)
         self._turns: tuple[Tensor, Tensor] | None = None
         if heads.rotary:
-            angles_TP = angles(length, size // 2)
+            angles_TP = angles(length, size)
             self._turns = angles_TP.cos(), angles_TP.sin()
 
     def __call__(self, forward_pass: ForwardPass, x_MNTW: Tensor) -> Tensor:

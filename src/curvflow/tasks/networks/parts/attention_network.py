@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from curvflow.schemas.models._base import Readout
 from curvflow.schemas.models.attention_only import Attention
 from curvflow.tasks.networks.network import Network
 from curvflow.tasks.networks.parts.attention import Heads, attention
 from curvflow.tasks.networks.parts.part import Part, chain, dropout_part, residual
 from curvflow.tasks.networks.parts.sequence import (
-    Readout,
     ends,
     layer_norm,
     positions,

@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from curvflow.schemas.models._base import Readout
 from curvflow.schemas.models.lstm import Recurrent
 from curvflow.tasks.networks.layers import affine
 from curvflow.tasks.networks.network import ForwardPass, Network
@@ -22,7 +23,7 @@ from curvflow.tasks.networks.parts.part import (
     chain,
     dropout_part,
 )
-from curvflow.tasks.networks.parts.sequence import Readout, ends, token_embedding
+from curvflow.tasks.networks.parts.sequence import ends, token_embedding
 from curvflow.tasks.networks.parts.sequence_network import (
     EMBEDDING,
     SequenceData,

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from curvflow.schemas.models._base import Readout
 from curvflow.tasks.networks.layers import affine
 from curvflow.tasks.networks.network import ForwardPass
 from curvflow.tasks.networks.parts.part import BuiltPart, Part, Shape
 
 # Base of the wavelengths of sines, Vaswani et al. (2017), section 3.5.
 WAVELENGTHS = 10_000.0
-
-Readout = Literal["first", "last", "mean", "tokens"]
 
 
 def token_embedding(name: str, vocabulary: int, width: int) -> Part:
@@ -142,19 +141,18 @@ def positions(
     return build
 
 
-def angles(count: int, pairs: int) -> Tensor:
+def angles(count: int, width: int) -> Tensor:
     """Return the angle of each pair of entries at each place, (T, pairs)."""
     places_T = torch.arange(count, dtype=torch.float64)
-    steps_P = torch.arange(pairs, dtype=torch.float64) / pairs
-    return places_T[:, None] * WAVELENGTHS**-steps_P
+    evens_P = torch.arange(0, width, 2, dtype=torch.float64)
+    return places_T[:, None] * WAVELENGTHS ** (-evens_P / width)
 
 
 def _sines(count: int, width: int) -> Tensor:
     """Return sines at even entries and cosines at odd ones, (T, W)."""
-    # An odd width has a sine more than cosines.
-    angles_TP = angles(count, (width + 1) // 2)
+    angles_TP = angles(count, width)
     both = torch.stack([angles_TP.sin(), angles_TP.cos()], dim=-1)
-    return both.flatten(1)[:, :width]
+    return both.flatten(1)[:, :width]  # an odd width has a sine more than cosines
 
 
 def layer_norm(name: str, eps: float, *, bias: bool = True) -> Part:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from curvflow.errors import InputError
-from curvflow.schemas.models._base import SequenceModel
+from curvflow.schemas.models._base import Readout, SequenceModel
 from curvflow.tasks.networks.network import Network
 from curvflow.tasks.networks.parts.part import Part, chain, dense_part, network_of
-from curvflow.tasks.networks.parts.sequence import Readout, readout, tokenwise
+from curvflow.tasks.networks.parts.sequence import readout, tokenwise
 
 EMBEDDING = "embedding"
 
