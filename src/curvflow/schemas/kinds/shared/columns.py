@@ -39,6 +39,12 @@ class Column:
         numbers = None if self.numbers is None else self.numbers[rows]
         return Column(self.missing[rows], texts, numbers)
 
+    def compact(self, *, is_number: bool) -> Column:
+        """Return the column as numbers alone, or as texts alone."""
+        if is_number:
+            return Column(self.missing, None, self.numbers)
+        return Column(self.missing, self.as_texts(), None)
+
     def as_texts(self) -> Array:
         """Return the cells as texts, those of numbers as `as_text` writes them."""
         if self.texts is not None:
