@@ -1,5 +1,7 @@
 """Raw files and folders of files count by content, and are looked at while planning."""
 
+import pickle
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -119,6 +121,8 @@ def test_a_file_that_changes_behind_the_plan_is_refused(folder):
     read = files.read(params, form)["path"]
     assert set(read) == {"cat/1.png", "cat/2.PNG", "dog/1.png"}
     assert len(read) == 3
+    elsewhere = pickle.loads(pickle.dumps(read))  # as a worker has it
+    np.testing.assert_array_equal(elsewhere["dog/1.png"], read["dog/1.png"])
     paint(folder / "pets" / "cat" / "1.png", 9)
     with pytest.raises(InputError, match=r"expected the cat/1\.png .* changed"):
         read["cat/1.png"]

@@ -284,8 +284,11 @@ def test_columns_of_other_types_are_refused():
         InputError, match="column 'x': expected numbers, texts or times"
     ):
         made(file.getvalue(), target="y")
-    with pytest.raises(InputError, match="expected a Parquet file"):
-        made(file.getvalue()[:60], target="y")
+    # Broken off, and with pages that are none.
+    whole = file.getvalue()
+    for broken in (whole[:60], whole[:4] + bytes(20) + whole[24:]):
+        with pytest.raises(InputError, match="expected a Parquet file, got one that"):
+            made(broken, target="y")
 
 
 @pytest.mark.parametrize(

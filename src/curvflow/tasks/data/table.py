@@ -79,7 +79,7 @@ class _Features:
 
 def _parts(params: TableParams, data: Read) -> tuple[Array, Array]:
     """Return the rows of the training and of the test part."""
-    total, count = len(data.rows), num_test(params, data)
+    total, count = len(data.places), num_test(params, data)
     if params.time is not None and data.by is not None:
         order = np.argsort(data.by, kind="stable")
         late = latest(data.by, count)[order]

@@ -67,21 +67,18 @@ def _encoded(params: TextParams, files: Files) -> Tokens:
         ) from error
     content = files["tokenizer"]["bytes"]
     vocabulary = vocabulary_of(content, "tokenizer")
+    parts = documents(params, files)
     try:
         tokenizer = Tokenizer.from_str(content.tobytes().decode("utf-8-sig"))
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        encodings = tokenizer.encode_batch(parts, add_special_tokens=False)
     except Exception as error:  # the package raises no class of its own
         raise InputError(
-            f"tokenizer: expected a file that the package tokenizers reads, got "
+            f"tokenizer: expected a file that the package tokenizers can use, got "
             f"'{error}'. Write it by Tokenizer.save."
         ) from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    each = [
-        np.array(found.ids, dtype=np.int64)
-        for found in tokenizer.encode_batch(
-            documents(params, files), add_special_tokens=False
-        )
-    ]
+    each = [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
     if params.is_packed:
         end = number_of(params.end_token, vocabulary)
         each = [np.append(ids, end) for ids in each]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Literal
 
 import numpy as np
@@ -101,8 +102,8 @@ class Read:
     """Columns of a table that are used, of the rows that are kept.
 
     Attributes:
-        table: all of it, for the places of rows.
-        rows: those kept, (N,).
+        places: line or row of the file that each row is from, (N,).
+        unit: what these count, `line` or `row`.
         inputs: by name.
         are_categories: names of the inputs that are categories.
         targets: labels, int64, or values, (N,).
@@ -110,8 +111,8 @@ class Read:
         by: what rows are split by, if by a column.
     """
 
-    table: Table
-    rows: Array
+    places: Array
+    unit: str
     inputs: dict[str, Column]
     are_categories: set[str]
     targets: Array
@@ -120,7 +121,7 @@ class Read:
 
     def place(self, row: int) -> str:
         """Return where one of the rows kept is in the file."""
-        return self.table.place(self.rows[row])
+        return f"{self.unit} {self.places[row]}"
 
 
 def read(params: TableParams, files: Files) -> Read:
@@ -137,9 +138,16 @@ def read(params: TableParams, files: Files) -> Read:
         InputError: the file is no table, lacks a column, or has cells that cannot be
             used.
     """
-    table = table_of(
-        files["path"]["bytes"], params.delimiter, params.missing_values, "path"
+    return _read(
+        params.model_copy(update={"seed": 0}), files["path"]["bytes"].tobytes()
     )
+
+
+# Seeds of one study read one table, several times each: planned, checked, run.
+@lru_cache(maxsize=1)
+def _read(params: TableParams, content: bytes) -> Read:
+    raw = np.frombuffer(content, np.uint8)
+    table = table_of(raw, params.delimiter, params.missing_values, "path")
     names = _input_names(params, table)
     by = next((n for n in ("group", "time") if getattr(params, n) is not None), None)
     fields = dict.fromkeys(names, "columns") | {params.target: "target"}
@@ -157,9 +165,9 @@ def read(params: TableParams, files: Files) -> Read:
         if name in are_categories:
             _check_few(params, name, columns[name])
     return Read(
-        table,
-        rows,
-        {name: columns[name] for name in names},
+        table.places[rows],
+        table.unit,
+        {name: columns[name].compact(is_number=name in numbers) for name in names},
         are_categories,
         targets,
         classes,
@@ -283,7 +291,7 @@ def _are_labels(params: TableParams, numbers: Array) -> bool:
 
 def num_test(params: TableParams, data: Read) -> int:
     """Return how many rows are to be held out."""
-    return round(params.test_fraction * len(data.rows))
+    return round(params.test_fraction * len(data.places))
 
 
 def latest(by: Array, count: int) -> Array:
@@ -315,13 +323,13 @@ def check(params: TableParams, files: Files) -> None:
     """
     data = read(params, files)
     count = num_test(params, data)
-    left = len(data.rows) - count
+    left = len(data.places) - count
     if params.time is not None and data.by is not None:
         left = int(np.sum(~latest(data.by, count)))
     if left < 2:
         raise InputError(
             f"test_fraction: expected at least 2 rows left for training, got {left} of "
-            f"{len(data.rows)}. Lower it."
+            f"{len(data.places)}. Lower it."
         )
     if params.group is not None and count and data.by is not None:
         groups = len(np.unique(data.by))

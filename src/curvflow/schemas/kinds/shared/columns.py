@@ -39,6 +39,12 @@ class Column:
         numbers = None if self.numbers is None else self.numbers[rows]
         return Column(self.missing[rows], texts, numbers)
 
+    def compact(self, *, is_number: bool) -> Column:
+        """Return the column as numbers alone, or as texts alone."""
+        if is_number:
+            return Column(self.missing, None, self.numbers)
+        return Column(self.missing, self.as_texts(), None)
+
     def as_texts(self) -> Array:
         """Return the cells as texts, those of numbers as `as_text` writes them."""
         if self.texts is not None:
@@ -219,21 +225,30 @@ def _parquet(content: Array, missing_values: Collection[str], field: str) -> Tab
     import pyarrow  # an extra, and slow to load
     from pyarrow import parquet
 
+    broken = pyarrow.ArrowException, OSError, ValueError
     try:
         file = parquet.ParquetFile(pyarrow.BufferReader(content.tobytes()))
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise InputError(
-            f"{field}: expected a Parquet file, got one that breaks off: {error}"
-        ) from error
+    except broken as error:
+        raise InputError(_not_read(field, error)) from error
     names = list(file.schema_arrow.names)
     _check_names(names, ",", field)
 
     def read(name: str) -> Column:
-        cells = file.read(columns=[name]).column(0)
-        return _arrow_column(cells, missing_values, f"{field}: column '{name}'")
+        try:
+            cells = file.read(columns=[name]).column(0)
+            return _arrow_column(cells, missing_values, f"{field}: column '{name}'")
+        except InputError:
+            raise
+        except broken as error:
+            raise InputError(_not_read(field, error)) from error
 
     rows = file.metadata.num_rows
     return Table(names, rows, np.arange(1, rows + 1), "row", read)
+
+
+def _not_read(field: str, error: Exception) -> str:
+    reason = str(error).partition("\n")[0]
+    return f"{field}: expected a Parquet file, got one that cannot be read: {reason}"
 
 
 def _arrow_column(cells: Any, missing_values: Collection[str], where: str) -> Column:
