@@ -86,8 +86,8 @@ def test_what_is_not_in_the_cache_is_refused_with_what_is(cache):
     commit = cache.commit("main", tensors(1.0))
     with pytest.raises(InputError, match=r"got lab/nets.* Did you mean 'lab/net'"):
         snapshot("lab/nets", "main")
-    with pytest.raises(InputError, match=r"got mian, .* Did you mean 'main'\?"):
-        snapshot("lab/net", "mian")
+    with pytest.raises(InputError, match=r"got mains, .* Did you mean 'main'\?"):
+        snapshot("lab/net", "mains")
     with pytest.raises(InputError, match=f"Did you mean '{commit}'"):
         snapshot("lab/net", commit[:-3])
 
