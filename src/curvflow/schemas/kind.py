@@ -93,6 +93,9 @@ ParamProblem = tuple[tuple[str | int, ...], str, str]
 # From parameters, eigenvalues and result to the true values of variables.
 Truth = Callable[[Any, Array, Mapping[str, Array]], Mapping[str, Array]]
 
+# In place of names of variables: the main ones of the kinds taken.
+MAIN = "main"
+
 # The axis that a figure has of the stages taken, with those of the study.
 STAGE = "stage"
 
@@ -175,6 +178,8 @@ class Kind:
         params: the parameter model; all of it enters the key.
         returns: the edge type of the result.
         outputs: the variables returned.
+        main: names of those that are its result, without what says how it was come by;
+            tables of `quantities: main` take them.
         inputs: what it takes, by parameter name.
         varying: dotted parameter paths that may differ within one tile; a path names
             its whole subtree.
@@ -231,6 +236,7 @@ class Kind:
     checkpoints: Callable[[Any], Sequence[int] | None] | None = None
     check: Callable[[Any, Files], None] | None = None
     check_names: Callable[[Any, Taken], Iterable[ParamProblem]] | None = None
+    main: tuple[str, ...] = ()
     judges: bool = False
     settings: tuple[str, ...] = ()
     rows: Callable[[Any, Mapping[str, Sequence[Label]]], list[str]] | None = None

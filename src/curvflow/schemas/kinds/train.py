@@ -197,6 +197,12 @@ KIND = Kind(
     returns=Preconditioned,
     outputs=OUTPUTS,
     accelerated=True,
+    main=(
+        "final_train_loss",
+        "final_test_loss",
+        "final_train_accuracy",
+        "final_test_accuracy",
+    ),
     inputs={
         "weights": Input(Weights, optional=True),
         "data": Input(Data, follows="weights"),

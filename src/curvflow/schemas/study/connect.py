@@ -12,7 +12,7 @@ from curvflow.schemas.checks.input_checks import check_inputs
 from curvflow.schemas.checks.model_data_checks import check_model_and_data
 from curvflow.schemas.checks.name_checks import check_axes, check_names
 from curvflow.schemas.checks.size_checks import check_drawn
-from curvflow.schemas.kind import STAGE
+from curvflow.schemas.kind import MAIN, STAGE, Kind
 from curvflow.schemas.study.axes import Axis
 from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.draft import Draft
@@ -49,11 +49,28 @@ def connect(
             document=document,
             files=draft.files,
             env=draft.env,
+            main=_main(producers),
         )
         stages[draft.name] = _infer_dims(stage, producers, axes)
         check_drawn(stages[draft.name], axes)
         check_model_and_data(stage, stages)
     return stages
+
+
+def _main(producers: list[Stage]) -> tuple[str, ...]:
+    """Return the main variables of the kinds taken, unless one is called `main`.
+
+    Of a kind that declares none they are all numbers that tables hold.
+    """
+    if any(producer.kind.output(MAIN) for producer in producers):
+        return ()
+    names = (name for p in producers for name in p.kind.main or _tabular(p.kind))
+    return tuple(dict.fromkeys(names))
+
+
+def _tabular(kind: Kind) -> list[str]:
+    numbers = (v for v in kind.chosen() if v.dtype != "str" and v.dims != (v.name,))
+    return [variable.name for variable in numbers]
 
 
 def _in_order(axes: Mapping[str, Axis], names: set[str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NoReturn
 from pydantic import ValidationError
 
 from curvflow.errors import Place, StudyError
-from curvflow.schemas.kind import Kind
+from curvflow.schemas.kind import MAIN, Kind
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.params import Params
 from curvflow.schemas.study.document import Document
@@ -109,6 +109,7 @@ class Stage:
         document: where it is written.
         files: patterns of files that its results stand on, beside its parameters.
         env: environment variables whose values its results stand on.
+        main: main variables of the stages taken, which `quantities: main` stands for.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Stage:
     document: Document = field(repr=False)
     files: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
+    main: tuple[str, ...] = ()
     _cache: dict[tuple[Label, ...], Params] = field(
         init=False, repr=False, default_factory=dict
     )
@@ -145,7 +147,15 @@ class Stage:
             message = f"expected at most {most} checkpoints, got {number:,}"
             hint = "Keep fewer of them."
             raise self.error(("checkpoints",), message, hint, labels=labels)
-        return params
+        return self._with_main(params)
+
+    def _with_main(self, params: Params) -> Params:
+        """Put names in the place of `quantities: main`, so that keys have these."""
+        if "quantities" not in self.kind.selects or not self.main:
+            return params
+        if getattr(params, "quantities", None) != (MAIN,):
+            return params
+        return params.model_copy(update={"quantities": self.main})
 
     def _raise_first(
         self, problems: list[Problem], labels: Mapping[str, Label]

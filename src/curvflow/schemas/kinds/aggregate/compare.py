@@ -38,7 +38,9 @@ class CompareParams(Params):
         (), description="axes at whose labels comparisons are made apart, a row each"
     )
     quantities: OneOrMoreNames | None = Field(
-        None, description="variables; null takes all numbers that tables hold"
+        None,
+        description="variables; main takes what the kinds declare to be their result, "
+        "null all numbers that tables hold",
     )
     paired: bool = Field(
         True,

@@ -37,7 +37,9 @@ class SummaryParams(Params):
         min_length=1, description="axes reduced over, one or several"
     )
     quantities: OneOrMoreNames | None = Field(
-        None, description="variables; null takes all numbers that tables hold"
+        None,
+        description="variables; main takes what the kinds declare to be their result, "
+        "null all numbers that tables hold",
     )
     confidence: float = Field(
         0.95, gt=0, lt=1, description="coverage of the interval from low to high"

@@ -122,6 +122,7 @@ KIND = Kind(
             "consistent", "whether all are known and no two disagree", dtype="bool"
         ),
     ),
+    main=("largest_z", "consistent"),
     inputs={"of": Input(Numbers, many=True)},
     check_names=_check_names,
     vectorised=False,

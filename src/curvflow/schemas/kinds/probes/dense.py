@@ -70,6 +70,7 @@ KIND = Kind(
         Variable("num_matvecs", "work: products with the operator", dtype="int64"),
     ),
     accelerated=True,
+    main=("trace", "least", "greatest"),
     inputs=OPERATOR_INPUTS,
     varying=("seed",),
 )

@@ -63,6 +63,7 @@ KIND = Kind(
         ),
     ),
     accelerated=True,
+    main=("relative_error",),
     inputs=vector_inputs(),
     varying=("seed",),
 )

@@ -66,6 +66,7 @@ KIND = Kind(
         ),
     ),
     accelerated=True,
+    main=("effective_dimension", "effective_dimension_sem"),
     inputs=ritz_inputs("num_runs", "num_steps", "distribution", "rel_error"),
     varying=("seed",),
     truth=_truth,

@@ -102,6 +102,7 @@ KIND = Kind(
         ),
     ),
     accelerated=True,
+    main=("eigenvalues",),
     inputs={
         **ritz_inputs("oversampling", "block", "max_iterations", "eigenvectors"),
         "matrix": replace(OPERATOR_OR_RITZ_INPUTS["matrix"], lacking=more_than_rows),

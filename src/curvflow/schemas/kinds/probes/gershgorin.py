@@ -54,6 +54,7 @@ KIND = Kind(
         Variable("num_matvecs", "work: products with the operator", dtype="int64"),
     ),
     accelerated=True,
+    main=("lower_bound", "upper_bound"),
     inputs=OPERATOR_INPUTS,
     varying=("seed",),
 )

@@ -83,6 +83,7 @@ KIND = Kind(
         Variable("num_samples_used", "samples used, n", dtype="int64"),
     ),
     accelerated=True,
+    main=("gradient_variance", "gradient_variance_sem"),
     inputs={"weights": Input(Weights), "data": Input(Data, follows="weights")},
     varying=("seed",),
 )

@@ -59,6 +59,7 @@ KIND = Kind(
         Variable("num_matvecs", "work: products with the Hessian", dtype="int64"),
     ),
     accelerated=True,
+    main=("trace", "trace_sem"),
     inputs={"weights": Input(Weights), "data": Input(Data, follows="weights")},
     varying=("seed",),
     truth=_truth,

@@ -92,6 +92,7 @@ KIND = Kind(
         ),
     ),
     accelerated=True,
+    main=("hessian_variance", "hessian_variance_sem"),
     inputs={"weights": Input(Weights), "data": Input(Data, follows="weights")},
     varying=("seed",),
 )

@@ -180,6 +180,7 @@ KIND = Kind(
         ),
     ),
     accelerated=True,
+    main=("logdet", "logdet_sem"),
     inputs=ritz_inputs(
         "num_runs",
         "num_steps",

@@ -117,6 +117,7 @@ KIND = Kind(
         Variable("iterations", "Newton steps, or rounds", dtype="int64"),
         Variable("size", "dimension of the operator, D", dtype="int64"),
     ),
+    main=("entropy", "kl"),
     inputs={"moments": Input(Moments, lacking=_too_few)},
     vectorised=False,
 )

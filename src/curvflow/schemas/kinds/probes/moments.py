@@ -112,6 +112,7 @@ KIND = Kind(
         ),
     ),
     accelerated=True,
+    main=("moments", "moments_sem"),
     inputs=ritz_inputs(
         "num_probes",
         "distribution",

@@ -34,6 +34,7 @@ KIND = Kind(
             units="parameter",
         ),
     ),
+    main=("norm_l2",),
     inputs={"weights": Input(Weights)},
 )
 

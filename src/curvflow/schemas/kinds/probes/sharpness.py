@@ -92,6 +92,7 @@ KIND = Kind(
         ),
     ),
     accelerated=True,
+    main=("sharpness",),
     inputs={
         "weights": Input(Preconditioned, keeps="keep_preconditioner"),
         "data": Input(Data, follows="weights"),

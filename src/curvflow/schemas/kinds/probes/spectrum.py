@@ -100,6 +100,7 @@ KIND = Kind(
         Variable("num_matvecs", "work: products with the matrix", dtype="int64"),
     ),
     accelerated=True,
+    main=("largest", "smallest", "trace", "trace_sem"),
     inputs=OPERATOR_INPUTS,
     varying=("seed",),
     truth=_truth,

@@ -65,6 +65,7 @@ KIND = Kind(
         ),
     ),
     accelerated=True,
+    main=("squared_norm", "squared_norm_sem"),
     inputs=vector_inputs("num_batches"),
     varying=("seed",),
     truth=_truth,

@@ -102,6 +102,7 @@ KIND = Kind(
         Variable("method", "what auto has taken", dtype="str", optional=True),
     ),
     accelerated=True,
+    main=("trace", "trace_sem"),
     inputs=vector_inputs(),
     varying=("seed",),
     truth=_truth,

@@ -40,7 +40,9 @@ class SideBySide(Params):
         "them repeats its values",
     )
     quantities: OneOrMoreNames | None = Field(
-        None, description="variables; null takes all numbers that tables hold"
+        None,
+        description="variables; main takes what the kinds declare to be their result, "
+        "null all numbers that tables hold",
     )
 
 

@@ -90,6 +90,7 @@ KIND = Kind(
         ),
         Variable("network", "the function and its loss, as JSON", (), "str", bulk=True),
     ),
+    main=("final_train_loss", "final_test_loss"),
     inputs={"data": Input(Data)},
     check=check,
     vectorised=False,

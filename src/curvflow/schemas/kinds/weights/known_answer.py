@@ -67,6 +67,7 @@ KIND = Kind(
             "network", "the function and its loss, sse, as JSON", (), "str", bulk=True
         ),
     ),
+    main=("llc_true", "llc_multiplicity"),
     inputs={"data": Input(Data, lacking=_another_truth)},
     vectorised=False,
     loads={"model.kind": "curvflow.tasks.models"},

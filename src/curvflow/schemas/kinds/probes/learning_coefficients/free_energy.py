@@ -77,6 +77,7 @@ KIND = Kind(
         LOCALIZATION,
         Variable("verdict", "on the chains, as probe.llc gave it", dtype="str"),
     ),
+    main=("laplace", "laplace_sem"),
     inputs={
         "draws": Input(Draws, lacking=not_localised),
         "ritz": Input(Ritz, lacking=no_hessian, shares=SAME_LOSS),

@@ -244,6 +244,7 @@ KIND = Kind(
         ),
     ),
     accelerated=True,
+    main=("llc_mean", "llc_sem"),
     inputs={
         "weights": Input(Weights, lacking=unknown_layers),
         "data": Input(Data, follows="weights", lacking=too_few),

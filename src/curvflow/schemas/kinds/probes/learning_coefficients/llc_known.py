@@ -50,6 +50,7 @@ KIND = Kind(
         NBETA,
         LOCALIZATION,
     ),
+    main=("llc_known", "llc_known_sem"),
     inputs={
         "draws": Input(Draws, lacking=not_localised),
         "data": Input(Data),

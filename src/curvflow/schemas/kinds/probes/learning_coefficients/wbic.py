@@ -34,6 +34,7 @@ KIND = Kind(
         LOCALIZATION,
         Variable("verdict", "on the chains, as probe.llc gave it", dtype="str"),
     ),
+    main=("wbic", "wbic_sem"),
     inputs={"draws": Input(Draws, lacking=not_at_wbic)},
     vectorised=False,
 )
