@@ -95,6 +95,7 @@ def costs(
             product=None,
             draw=noise.uniform(),
             dropout=lambda some: noise.of(some).uniform(),
+            gradient_at=lambda _: gradient(),
         )
 
     def steps(rule: Rule) -> Callable[[], None]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -187,7 +188,7 @@ def multiplied(width: int, dtype: str, turns: int) -> dict[str, float]:
             product(order)[0], loop(), rtol=tolerance, atol=tolerance
         )
     calls: dict[str, Callable[[], Any]] = {"loop": loop}
-    calls |= {order: lambda order=order: product(order) for order in ORDERS}
+    calls |= {order: partial(product, order) for order in ORDERS}
     return least(calls, turns)
 
 

@@ -46,6 +46,7 @@ from benchmarks.probes_batched import member
 from curvflow.flows.published_images.arrays import published_arrays
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.images import ImageParams
+from curvflow.schemas.losses import LossName
 from curvflow.schemas.models.mlp import Mlp
 from curvflow.schemas.nodes import Data, Member, Weights
 from curvflow.tasks.llc.losses import SampledLosses
@@ -96,7 +97,11 @@ class Case:
     @property
     def problem(self) -> Problem:
         """The network as curvflow has it."""
-        return pose(Mlp(hidden=self.hidden, activation="relu"), self.loss, self.data)
+        return pose(
+            Mlp(hidden=self.hidden, activation="relu"),
+            cast("LossName", self.loss),
+            self.data,
+        )
 
     def module(self, seed: int) -> nn.Sequential:
         """The same as a module, trained a little."""

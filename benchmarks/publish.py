@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from curvflow.flows.graph.open_study import SourceFiles
+from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.run.run import run_study
 from curvflow.schemas import kinds

@@ -384,8 +384,9 @@ def make_wrong() -> nn.Module:
     return nn.Linear(3, -2)
 
 
-def make_untyped() -> nn.Module:
-    return nn.Linear(3) + 1
+def make_untyped() -> Any:
+    linear: Any = nn.Linear
+    return linear(3) + 1
 
 
 class _OnceOnly(torch.autograd.Function):
