@@ -22,6 +22,10 @@ from curvflow.tasks.networks.checks import (
 from curvflow.tasks.networks.modules import StackedModule
 from curvflow.tasks.networks.network import Layout, Network
 
+# Bytes that activations of one model may take in one pass of products. Each call of a
+# module costs Python's time: passes of a few rows of a transformer take twice as long.
+PASS_BYTES = 1 << 28
+
 # What is told of a module that vmap cannot hold.
 APART = "networks are computed one after another, for vmap cannot hold them"
 
@@ -79,6 +83,7 @@ def build(
         start=statistics,
         draw_statistics=first_statistics if called.frozen else None,
         moves_statistics=False,
+        pass_bytes=PASS_BYTES,
         aliases=called.aliases,
         constants=called.constants,
         has_paths=False,

@@ -116,6 +116,8 @@ class Network:
         shares: weight of a batch, in the first batch from zero, in each statistic that
             moves, by name: 0 of a count of batches, NaN of what is no running mean.
             None if all are running means of one weight, `MOMENTUM`.
+        pass_bytes: bytes that activations of one model may take in one pass of
+            products; None for the usual bound.
         aliases: further names of tensors that have several, with the first of each.
         constants: tensors that files of it hold beside, on which it depends.
         has_paths: outputs are sums over paths of products of weights, so that a path
@@ -133,6 +135,7 @@ class Network:
     draw_statistics: Callable[[torch.Generator], Tensor] | None = None
     moves_statistics: bool = True
     shares: Mapping[str, float] | None = None
+    pass_bytes: int | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     constants: Mapping[str, Tensor] = field(default_factory=dict)
     has_paths: bool = True

@@ -111,7 +111,8 @@ class Problem:
         Args:
             columns: vectors multiplied at once.
         """
-        return max(1, PASS_BYTES // (8 * PASS_COPIES * self.network.width * columns))
+        most = self.network.pass_bytes or PASS_BYTES
+        return max(1, most // (8 * PASS_COPIES * self.network.width * columns))
 
     def models_per_pass(self, num_samples: int, columns: int) -> int:
         """Return how many models fit into one pass of Hessian products on a CPU.
