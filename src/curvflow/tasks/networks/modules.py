@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -22,6 +22,9 @@ from curvflow.tasks.numerics.derivatives.precision import differentiable
 
 # A batch norm's count of batches, on which it depends where all batches weigh alike.
 COUNT = "num_batches_tracked"
+
+# Name of a layer, the layer, and what it was called with.
+_Call = tuple[str, nn.Module, tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -161,32 +164,39 @@ class StackedModule:
         Args:
             inputs: shape (N, ...).
         """
-        calls: list[tuple[str, nn.Module, tuple[Any, ...], dict[str, Any]]] = []
-
-        def note(
-            name: str, layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-        ) -> None:
-            calls.append((name, layer, args, kwargs))
-
-        # Hooks run when a layer ends, so that those within it come first.
-        hooks = [
-            layer.register_forward_hook(
-                lambda layer, args, kwargs, _, name=name: note(
-                    name, layer, args, kwargs
-                ),
-                with_kwargs=True,
-            )
-            for name, layer in self._module.named_modules()
-        ]
-        self._set_mode(is_trained=False)
-        with torch.no_grad(), differentiable():
-            self._module(inputs)
-        for hook in hooks:
-            hook.remove()
+        try:
+            calls = self._calls(inputs)
+        # It is a remark on a failure, and must not hide it.
+        except Exception:
+            return ""
         for name, layer, args, kwargs in calls:
             if name and not _has_second_derivatives(layer, args, kwargs):
                 return f"{type(layer).__name__} at '{name}'"
         return ""
+
+    def _calls(self, inputs: Tensor) -> list[_Call]:
+        """Return the calls of layers in evaluation, those within others first."""
+        calls: list[_Call] = []
+
+        def noting(name: str) -> Callable[..., None]:
+            return lambda layer, args, kwargs, _: calls.append(
+                (name, layer, args, kwargs)
+            )
+
+        hooks = [
+            layer.register_forward_hook(noting(name), with_kwargs=True)
+            for name, layer in self._module.named_modules()
+        ]
+        self._set_mode(is_trained=False)
+        if inputs.is_floating_point():
+            inputs = inputs.to(next(iter(self.parameters.values())))
+        try:
+            with torch.no_grad(), differentiable():
+                self._module(inputs)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return calls
 
     def _seen(self, forward_pass: ForwardPass, inputs: Tensor) -> Observed:
         """Return what a call in training draws and moves, from a trial of its shape."""
