@@ -312,3 +312,12 @@ def test_transformer_layers_are_computed_together_in_both_modes():
     problem = pose(parse_model(factory("make_transformer", rate=0.2)), "auto", blobs())
     assert problem.network.note == ""
     assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_rules_that_take_products_train_attention():
+    model = factory("make_transformer")
+    rule = {"rule": "metric", "lr": 0.05, "rate": 0.01}
+    (alone,), pair = (fits(model, seeds=s, rule=rule) for s in ([0], [0, 1]))
+    np.testing.assert_allclose(
+        alone.arrays["weights"], pair[0].arrays["weights"], rtol=1e-6, atol=1e-9
+    )
