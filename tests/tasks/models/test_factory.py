@@ -165,7 +165,7 @@ def test_what_cannot_be_trained_in_a_batch_is_refused_by_name(name, kwargs, mess
     [
         ("make_broken", "return 1 / self.nothing", "AttributeError: 'Broken' object"),
         ("make_wrong", "return nn.Linear(3, -2)", "RuntimeError: "),
-        ("make_untyped", "return nn.Linear(3) + 1", "TypeError: "),
+        ("make_untyped", "return linear(3) + 1", "TypeError: "),
     ],
 )
 def test_a_failure_in_the_users_code_begins_with_his_file_and_line(name, line, says):
