@@ -73,7 +73,7 @@ EXAMPLES = list(examples())
 
 @pytest.mark.parametrize("study", EXAMPLES)
 def test_every_study_shown_can_be_planned(study, folder):
-    for name in ("measured.npz", "net.npz", "net.pt"):
+    for name in ("measured.npz", "monitor.npz", "net.npz", "net.pt"):
         (folder / name).write_bytes(b"any content")
     path = folder / "study.yaml"
     YAML(typ="safe").dump(study, path)

@@ -54,6 +54,8 @@ def folder(tmp_path_factory):
     layers = {f"layer{n}.weight": draw.normal(size=s) for n, s in shapes.items()}
     biases = {f"layer{n}.bias": np.zeros(s[0]) for n, s in shapes.items()}
     np.savez(folder / "net.npz", **layers, **biases)
+    watched = {"step": np.arange(3), "sharpness": np.arange(3.0), "identity": "{}"}
+    np.savez(folder / "monitor.npz", **watched)
     with (
         mock.patch.dict(CATALOGUE, fakes.write_all(folder / "images")),
         mock.patch.dict("os.environ", CURVFLOW_DATA=str(folder / "images")),

@@ -37,6 +37,8 @@ def folder(tmp_path_factory):
     layers = {f"layer{n}.weight": draw.normal(size=s) for n, s in shapes.items()}
     biases = {f"layer{n}.bias": np.zeros(s[0]) for n, s in shapes.items()}
     np.savez(folder / "net.npz", **layers, **biases)
+    watched = {"step": np.arange(3), "sharpness": np.arange(3.0), "identity": "{}"}
+    np.savez(folder / "monitor.npz", **watched)
     (folder / "nets.py").write_text(SPIRALS)
     with mock.patch("sys.path", [str(folder), *sys.path]):
         yield folder
