@@ -27,7 +27,10 @@ def dataset_of(arrays: Mapping[str, Array]) -> xr.Dataset:
     for each in KIND.outputs:
         if each.name in arrays:
             attrs = {"units": each.units, "description": each.description}
-            labelled = (each.dims, np.asarray(arrays[each.name]), attrs)
+            array = np.asarray(arrays[each.name])
+            if each.dtype == "str":  # zarr has no text of a fixed length
+                array = array.astype(object)
+            labelled = (each.dims, array, attrs)
             is_label = each.dims == (each.name,)
             (coordinates if is_label else variables)[each.name] = labelled
     identity = json.loads(str(arrays[IDENTITY]))
