@@ -9,6 +9,18 @@ from torch import nn
 import curvflow
 
 LOSS = nn.CrossEntropyLoss()
+# A learning coefficient in little time, whatever it is worth.
+FEW = {
+    "calibrate": "none",
+    "sampling_method": "sgld",
+    "lr": 1e-4,
+    "localization": 10.0,
+    "batch_size": 16,
+    "num_burnin_steps": 0,
+    "num_chains": 2,
+    "num_draws": 10,
+    "num_steps_bw_draws": 1,
+}
 
 
 def problem():

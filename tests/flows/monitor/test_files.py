@@ -12,7 +12,7 @@ import curvflow
 from curvflow.errors import InputError, RequestError, StoreError
 from curvflow.flows.monitor import files
 from curvflow.stores.files import Disk
-from tests.flows.monitor.loops import Loop, monitored, run_and_die, small
+from tests.flows.monitor.loops import FEW, Loop, monitored, run_and_die, small
 from tests.forkserver import running
 
 TIMES = ["seconds", "loop_seconds"]
@@ -170,16 +170,3 @@ def test_a_study_draws_and_tabulates_what_was_measured(tmp_path):
     with xr.open_zarr(tmp_path / "numbers.zarr") as stored:
         np.testing.assert_array_equal(stored.sharpness, measured.sharpness)
         assert json.loads(stored.attrs["probes"])["trace"]["num_probes"] == 8
-
-
-FEW = {
-    "calibrate": "none",
-    "sampling_method": "sgld",
-    "lr": 1e-4,
-    "localization": 10.0,
-    "batch_size": 16,
-    "num_burnin_steps": 0,
-    "num_chains": 2,
-    "num_draws": 10,
-    "num_steps_bw_draws": 1,
-}

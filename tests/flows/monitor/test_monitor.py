@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import curvflow
 from curvflow.errors import InputError, RequestError
 from curvflow.flows.monitor import monitor as monitor_module
-from tests.flows.monitor.loops import LOSS, Loop, monitored, problem, small
+from tests.flows.monitor.loops import FEW, LOSS, Loop, monitored, problem, small
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -93,7 +93,7 @@ def test_the_first_numbers_have_the_bits_of_the_library():
     H = curvflow.hessian(
         net.eval(), "cross_entropy", problem(), order="reverse_over_reverse"
     )
-    top = H.eigenvalues(1, which="LA", block=2, tol=1e-3, seed=4)
+    top = H.eigenvalues(1, which="LA", block=2, tol=1e-2, seed=4)
     assert row["sharpness"] == top.value[0]
     assert row["sharpness_residual"] == top.residuals[0]
     assert row["sharpness_matvecs"] == top.num_matvecs
@@ -171,7 +171,7 @@ def test_a_warm_start_finds_the_dense_sharpness_in_fewer_products():
         row = monitor.measure()
         assert row["sharpness_converged"]
         off = abs(row["sharpness"] - largest(net))
-        assert off <= row["sharpness_residual"] <= 1e-3 * row["sharpness"]
+        assert off <= row["sharpness_residual"] <= 1e-2 * row["sharpness"]
         warm += row["sharpness_matvecs"]
         fresh = monitored(net, probes=["sharpness"]).measure()
         anew += fresh["sharpness_matvecs"]
@@ -200,7 +200,7 @@ def test_the_noise_scale_is_that_of_gradients_of_single_samples():
     # Of seven unequal parts by many seeds: no bias, and an error that is as stated.
     rows = [
         monitored(net, probes={"noise_scale": {"num_batches": 7}}, seed=seed).measure()
-        for seed in range(40)
+        for seed in range(24)
     ]
     found = np.array([row["noise_scale"] for row in rows])
     sems = np.array([row["noise_scale_sem"] for row in rows])
@@ -258,32 +258,35 @@ class Clock:
 @pytest.mark.parametrize(
     ("cost", "every", "budget"), [(0.5, 10, 0.05), (2.0, 3, 0.2), (0.001, 7, 0.05)]
 )
-def test_measurements_keep_to_the_budget_after_the_first(
-    cost, every, budget, monkeypatch
-):
+def test_measurements_keep_to_the_budget(cost, every, budget, monkeypatch):
     clock = Clock()
     monkeypatch.setattr(monitor_module, "perf_counter", clock)
     monitor = monitored(small(), probes=["update_ratio"], every=every, budget=budget)
-    measure = monitor._probes.measure
 
-    def dear():
-        clock.now += cost
-        return measure()
+    def passing(seconds, compute):
+        def timed():
+            clock.now += seconds
+            return compute()
 
-    monkeypatch.setattr(monitor._probes, "measure", dear)
+        return timed
+
+    # A first measurement is expected to take as long as eight gradients.
+    for name, seconds in {"measure": cost, "pilot": cost / 8}.items():
+        timed = passing(seconds, getattr(monitor._probes, name))
+        monkeypatch.setattr(monitor._probes, name, timed)
     monitor.step()
     for step in range(2, 2001):
         clock.now += 0.1
-        is_measured = monitor.step()
-        if is_measured and len(monitor._records.rows) > 1:
+        if monitor.step():
             assert monitor.overhead <= budget * (1 + 1e-9)
         assert monitor.num_steps == step
     dataset = monitor.to_xarray()
-    spent, loop = float(dataset.seconds.sum()), 0.1 * 1999
-    assert spent <= max(cost, budget * loop)
+    spent, loop = monitor._spent, 0.1 * 1999
+    assert spent == pytest.approx(float(dataset.seconds.sum()) + cost / 4)
+    assert spent <= budget * loop
     due, made = 2000 // every, len(dataset.step)
     # Nothing more would have been affordable, or nothing more was due.
-    assert made == due or spent > budget * loop - 2 * cost - 0.1 * every
+    assert made == due or spent > budget * loop - cost - 0.1 * budget * every
     postponed = int(dataset.postponed.sum()) + monitor._postponed
     assert f"{postponed} postponed" in repr(monitor)
     assert due - made <= postponed <= due
@@ -334,10 +337,10 @@ def test_a_gradient_lost_in_noise_has_no_noise_scale():
 
 
 def test_the_coefficient_is_that_of_the_library_at_the_steps_named():
-    net, options = small(), {"num_chains": 2, "num_draws": 20}
-    monitor = monitored(net, probes=["update_ratio"], llc_at=[2], llc=options, seed=3)
+    net = small()
+    monitor = monitored(net, probes=["update_ratio"], llc_at=[2], llc=FEW, seed=3)
     loop = Loop(net).run(2, monitor)
-    fit = curvflow.llc(net, "cross_entropy", problem(), seed=3, **options)
+    fit = curvflow.llc(net, "cross_entropy", problem(), seed=3, **FEW)
     loop.run(1, monitor)
     dataset = monitor.to_xarray()
     assert dataset.llc_step.values.tolist() == [2]

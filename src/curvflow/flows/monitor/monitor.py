@@ -312,11 +312,26 @@ class Monitor:
         return self._loop_before + perf_counter() - self._began - self._outside
 
     def _is_affordable(self) -> bool:
-        if self._budget is None or not self._records.rows:
+        if self._budget is None:
             return True
+        if not self._last_seconds:
+            self._last_seconds = self._expected()
         # As long as the last one, for all that is known.
         expected = self._spent + self._last_seconds
         return expected <= self._budget * self._loop_seconds()
+
+    def _expected(self) -> float:
+        """Return about how long a first measurement takes, from that of gradients."""
+        times = []
+        for _ in range(2):  # the first has to load and to choose
+            synchronize(self._probes.module)
+            began = perf_counter()
+            self._probes.pilot()
+            synchronize(self._probes.module)
+            times.append(perf_counter() - began)
+        self._spent += sum(times)
+        self._outside += sum(times)
+        return self._probes.expected_gradients * min(times)
 
     def _estimate(self) -> None:
         """Estimate the learning coefficient, unless that was done at this step."""

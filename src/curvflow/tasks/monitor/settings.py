@@ -12,15 +12,29 @@ from curvflow.schemas.params import Params
 from curvflow.tasks.library.arguments import checked
 
 
-class SharpnessSettings(Params):
+class Measure(Params):
+    """Settings of a measure."""
+
+    @property
+    def gradients(self) -> float:
+        """Gradients over all data that take about as long, when it begins anew."""
+        return 8.0
+
+
+class SharpnessSettings(Measure):
     """Of `sharpness`, by Lanczos; names are those of `probe.eigenvalues`."""
 
-    tol: float = Field(1e-3, gt=0, lt=1)
+    tol: float = Field(1e-2, gt=0, lt=1)
     max_iterations: int = Field(100, ge=1)
     block: int = Field(2, ge=1)
 
+    @property
+    def gradients(self) -> float:
+        """As measured of small networks: two dozen products, and their Lanczos."""
+        return 80.0
 
-class TraceSettings(Params):
+
+class TraceSettings(Measure):
     """Of `trace`; names are those of `probe.trace`."""
 
     num_probes: int = Field(8, ge=2)
@@ -28,8 +42,13 @@ class TraceSettings(Params):
     max_probes: int | None = Field(None, ge=2)
     method: Literal["hutchinson", "hutch++", "xtrace", "auto"] = "hutchinson"
 
+    @property
+    def gradients(self) -> float:
+        """A product takes as long as two to four."""
+        return 4.0 * self.num_probes
 
-class NoiseSettings(Params):
+
+class NoiseSettings(Measure):
     """Of `noise_scale`.
 
     `num_batches` are the random parts of the data whose gradients are compared, and
@@ -40,7 +59,7 @@ class NoiseSettings(Params):
     population: int | None = Field(None, ge=2)
 
 
-class CriticalSettings(Params):
+class CriticalSettings(Measure):
     """Of `critical_sharpness`; `critical_tol` and `max_passes` of `probe.sharpness`."""
 
     tol: float = Field(0.1, gt=0, lt=1)
@@ -48,11 +67,11 @@ class CriticalSettings(Params):
     start: float = Field(1.0, gt=0)
 
 
-class UpdateSettings(Params):
+class UpdateSettings(Measure):
     """Of `update_ratio`, which has none."""
 
 
-SETTINGS: dict[str, type[Params]] = {
+SETTINGS: dict[str, type[Measure]] = {
     "sharpness": SharpnessSettings,
     "trace": TraceSettings,
     "noise_scale": NoiseSettings,
@@ -61,7 +80,7 @@ SETTINGS: dict[str, type[Params]] = {
 }
 
 
-def settings_of(probes: Iterable[str] | Mapping[str, Any]) -> dict[str, Params]:
+def settings_of(probes: Iterable[str] | Mapping[str, Any]) -> dict[str, Measure]:
     """Return the settings of each measure, in the order of the measures.
 
     Args:
@@ -85,7 +104,7 @@ def settings_of(probes: Iterable[str] | Mapping[str, Any]) -> dict[str, Params]:
     }
 
 
-def _checked(name: str, fields: Mapping[str, Any]) -> Params:
+def _checked(name: str, fields: Mapping[str, Any]) -> Measure:
     try:
         return checked(SETTINGS[name], **fields)
     except InputError as error:

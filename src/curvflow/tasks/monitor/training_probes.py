@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sized
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -15,7 +16,6 @@ from torch.utils._pytree import tree_leaves, tree_map
 from curvflow.errors import InputError
 from curvflow.schemas.keys import array_digest, sha256
 from curvflow.schemas.nodes import Array
-from curvflow.schemas.params import Params
 from curvflow.tasks.llc.library import llc
 from curvflow.tasks.monitor.measures import (
     Numbers,
@@ -30,6 +30,7 @@ from curvflow.tasks.monitor.measures import (
 )
 from curvflow.tasks.monitor.settings import (
     CriticalSettings,
+    Measure,
     NoiseSettings,
     SharpnessSettings,
     TraceSettings,
@@ -149,6 +150,16 @@ class TrainingProbes:
                         break
         outcome = "failed" if reasons else "ok"
         return numbers | {"outcome": outcome, "reason": " ".join(reasons)}
+
+    def pilot(self) -> None:
+        """Compute a gradient over all data, to see how long one takes."""
+        with undisturbed(self.module), suppress(InputError, torch.OutOfMemoryError):
+            gradient_of_all(self._at_now())
+
+    @property
+    def expected_gradients(self) -> float:
+        """Gradients that take about as long as a first measurement."""
+        return sum(settings.gradients for settings in self._settings.values())
 
     def coefficient(self, options: Mapping[str, Any]) -> Numbers:
         """Estimate the local learning coefficient, as `curvflow.llc` does.
@@ -270,7 +281,7 @@ class TrainingProbes:
         self.state.weights = of.weights
 
     def _sharpness(
-        self, _of: Subject, operator: Any, settings: Params, _slopes: list[Tensor]
+        self, _of: Subject, operator: Any, settings: Measure, _slopes: list[Tensor]
     ) -> Numbers:
         own, near_D = cast("SharpnessSettings", settings), self.state.vector
         numbers, vector_D = sharpness(operator, own, near_D, seed=self._seed)
@@ -279,12 +290,12 @@ class TrainingProbes:
         return numbers
 
     def _trace(
-        self, _of: Subject, operator: Any, settings: Params, _slopes: list[Tensor]
+        self, _of: Subject, operator: Any, settings: Measure, _slopes: list[Tensor]
     ) -> Numbers:
         return trace(operator, cast("TraceSettings", settings), seed=self._seed)
 
     def _noise(
-        self, of: Subject, _operator: Any, settings: Params, slopes: list[Tensor]
+        self, of: Subject, _operator: Any, settings: Measure, slopes: list[Tensor]
     ) -> Numbers:
         own = cast("NoiseSettings", settings)
         numbers, slope_D = noise(of, own, seed=self._seed)
@@ -292,7 +303,7 @@ class TrainingProbes:
         return numbers
 
     def _critical(
-        self, of: Subject, _operator: Any, settings: Params, slopes: list[Tensor]
+        self, of: Subject, _operator: Any, settings: Measure, slopes: list[Tensor]
     ) -> Numbers:
         own = cast("CriticalSettings", settings)
         slope_D = slopes[-1] if slopes else gradient_of_all(of)
@@ -303,7 +314,7 @@ class TrainingProbes:
         return numbers
 
     def _update(
-        self, of: Subject, _operator: Any, _settings: Params, _slopes: list[Tensor]
+        self, of: Subject, _operator: Any, _settings: Measure, _slopes: list[Tensor]
     ) -> Numbers:
         return update_ratio(of, self.state.weights)
 
