@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -148,9 +148,10 @@ def run(task: Task, steps: int, *, watched: bool) -> Run:
     return Run(seconds, nn.utils.parameters_to_vector(net.parameters()), monitor)
 
 
-def rows(seconds: float) -> Iterator[str]:
+def rows(seconds: float, names: Iterable[str]) -> Iterator[str]:
     """Yield a row of the table for each network."""
-    for name, task in TASKS.items():
+    for name in names:
+        task = TASKS[name]
         run(task, 5, watched=False)
         steps = max(10, round(20 * seconds / run(task, 20, watched=False).seconds))
         first, watched, last = (
@@ -173,12 +174,13 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="of each loop")
+    parser.add_argument("--networks", nargs="+", choices=TASKS, default=[*TASKS])
     asked = parser.parse_args()
     torch.set_num_threads(1)
     print("| network | parameters | steps | bare | more with a monitor | ", end="")
     print("two bare loops differ by | counted by itself | measurements |")
     print("|---|---|---|---|---|---|---|---|")
-    for row in rows(asked.seconds):
+    for row in rows(asked.seconds, asked.networks):
         print(row, flush=True)
 
 
