@@ -203,10 +203,10 @@ def test_the_noise_scale_is_that_of_gradients_of_single_samples():
         for seed in range(24)
     ]
     found = np.array([row["noise_scale"] for row in rows])
-    sems = np.array([row["noise_scale_sem"] for row in rows])
+    errors = np.array([row["noise_scale_sem"] for row in rows])
     error = found.std(ddof=1) / np.sqrt(len(found))
     assert abs(found.mean() - variance / whole) < 5 * error
-    assert 0.5 < np.sqrt(np.mean(sems**2)) / found.std(ddof=1) < 2
+    assert 0.5 < np.sqrt(np.mean(errors**2)) / found.std(ddof=1) < 2
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -141,7 +141,7 @@ class TrainingProbes:
         numbers: Numbers = {}
         reasons: list[str] = []
         with undisturbed(self.module):
-            for name, compute in self._steps(numbers):
+            for name, compute in self._steps():
                 try:
                     numbers |= compute()
                 except (InputError, torch.OutOfMemoryError) as error:
@@ -263,8 +263,8 @@ class TrainingProbes:
         self._subject = replace(of, data=self._batches)
         return self._subject
 
-    def _steps(self, numbers: Numbers) -> Iterator[tuple[str, Callable[[], Numbers]]]:
-        """Yield the measures in order; each may use the numbers of those before it."""
+    def _steps(self) -> Iterator[tuple[str, Callable[[], Numbers]]]:
+        """Yield the measures in order, the weights and the loss first."""
         now: list[Subject] = []
 
         def weights() -> Numbers:
