@@ -15,6 +15,8 @@ def write(folder):
     layers = {f"layer{n}.weight": draw.normal(size=s) for n, s in shapes.items()}
     biases = {f"layer{n}.bias": np.zeros(s[0]) for n, s in shapes.items()}
     np.savez(folder / "net.npz", **layers, **biases)
+    watched = {"step": np.arange(3), "sharpness": np.arange(3.0), "identity": "{}"}
+    np.savez(folder / "monitor.npz", **watched)
     (folder / "runs" / "net").mkdir(parents=True)
     for step in (10, 20):
         tensors = {name: step * array for name, array in (layers | biases).items()}

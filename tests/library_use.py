@@ -32,5 +32,7 @@ results: list[Any] = [
 ]
 top = float(torch.linalg.eigvalsh(H @ torch.eye(26).double())[-1])
 assert abs(H.eigenvalues(1, which="LA").value[0] - top) < 1e-9 * top
+results.append(curvflow.Monitor(*take, probes=["sharpness", "trace"]))
+results[-1].measure()
 for result in results:  # the last, for xarray imports dask where there is one
     assert len(result.to_xarray().variables) > 1, result

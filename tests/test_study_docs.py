@@ -37,7 +37,7 @@ MOST = {
 # The epochs that a page's stages name.
 EPOCHS = {"docs/study": 30}
 # Pages whose code writes the files that their studies read.
-WRITING = ("own-data", "checkpoints")
+WRITING = ("own-data", "checkpoints", "monitor")
 
 
 def shown() -> dict[str, list[Any]]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from curvflow.flows.library import ggn as ggn
     from curvflow.flows.library import gradient_covariance as gradient_covariance
     from curvflow.flows.library import hessian as hessian
+    from curvflow.flows.monitor.monitor import Monitor as Monitor
+    from curvflow.flows.monitor.monitor import read_monitor as read_monitor
     from curvflow.flows.results.exchange import read_devinterp as read_devinterp
     from curvflow.flows.results.results import Results as Results
     from curvflow.flows.run.settle import Answer as Answer
@@ -59,6 +61,9 @@ _HOMES = {
     "SymmetricOperator": "curvflow.tasks.library.operators",
     "llc": "curvflow.tasks.llc.library",
     "wbic": "curvflow.tasks.llc.library",
+    # a training loop of one's own
+    "Monitor": "curvflow.flows.monitor.monitor",
+    "read_monitor": "curvflow.flows.monitor.monitor",
     # draws of others, and for others
     "read_devinterp": "curvflow.flows.results.exchange",
     "to_arviz": "curvflow.tasks.llc.arviz",

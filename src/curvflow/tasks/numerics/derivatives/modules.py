@@ -108,6 +108,20 @@ def hessian(
     return _curvature(of, many, _hessian_of(of, _loss_of(of), order, tell, key, 1))
 
 
+def hessian_at(of: Subject, order: Order) -> Curvature:
+    """Return the Hessian of a module that has passed all checks, at its weights.
+
+    Args:
+        of: the module, its loss and data.
+        order: of differentiation.
+
+    Returns:
+        The operator of `hessian`, (D, D).
+    """
+    prepare = _hessian_of(of, _loss_of(of), order, None, "hessian_at", math.inf)
+    return _curvature(of, prepare)
+
+
 def residual(
     module: nn.Module,
     loss: Loss | str,

@@ -149,7 +149,7 @@ class OverBatches:
         assert self._once is not None  # or there are no such batches
         parts = []
         for of_one in rows:
-            of = replace(self._subject, data=[_taken(held, of_one)])
+            of = replace(self._subject, data=[taken(held, of_one)])
             parts.append(Single(OverBatches(of, self._once)))
         return Repeated(parts, range(len(parts)))
 
@@ -175,8 +175,13 @@ class OverBatches:
         return self
 
 
-def _taken(batches: Sequence[Batch], rows: Tensor) -> Batch:
-    """Return some samples of several batches, numbered through, as one batch."""
+def taken(batches: Sequence[Batch], rows: Tensor) -> Batch:
+    """Return some samples of several batches, numbered through, as one batch.
+
+    Args:
+        batches: of samples alike.
+        rows: numbers of samples, on the CPU.
+    """
     parts, first = [], 0
     for batch in batches:
         last = first + num_samples(batch)
@@ -224,7 +229,7 @@ def _check_separable(of: Subject) -> None:
     rows = torch.randperm(count, generator=generator)[: 2 * TRIAL_SAMPLES]
 
     def mean_of(some: Tensor) -> float:
-        batch = tree_map(of.moved, _taken(of.data, some))
+        batch = tree_map(of.moved, taken(of.data, some))
         with torch.no_grad(), differentiable():
             return float(of.mean_loss(of.outputs(of.weights, batch), batch))
 

@@ -1,0 +1,468 @@
+"""Curvature measured in a training loop, now and then, and never for long."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from curvflow.errors import InputError, RequestError
+from curvflow.flows.monitor import files
+from curvflow.flows.monitor.callbacks import hf_callback, lightning_callback
+from curvflow.flows.monitor.forwarding import scalars, senders
+from curvflow.flows.monitor.records import Records
+from curvflow.schemas.kinds.monitor.read import IDENTITY
+from curvflow.schemas.nodes import Array
+from curvflow.tasks.monitor.datasets import dataset_of
+from curvflow.tasks.monitor.settings import SETTINGS
+from curvflow.tasks.monitor.training_probes import Module, TrainingProbes
+from curvflow.tasks.monitor.undisturbed import synchronize
+from curvflow.tasks.numerics.derivatives.differentiation_modes import Order
+from curvflow.tasks.numerics.derivatives.guards import Cause
+from curvflow.tasks.numerics.derivatives.subjects import Loss, Settings
+
+if TYPE_CHECKING:
+    from curvflow.stores.labelled.datasets import Dataset
+
+
+class Monitor:
+    """Sharpness, trace, noise scale and more of a module while it is trained.
+
+    `step()` stands behind `optimizer.step()` and measures every so many steps, as far
+    as the budget of time allows. Training goes on as if there were no monitor:
+    gradients, modes, buffers and random streams are as they were.
+
+        monitor = curvflow.Monitor(net, nn.CrossEntropyLoss(), (x, y), every=100)
+        for inputs, targets in loader:
+            ...
+            optimizer.step()
+            monitor.step(loss)
+        monitor.to_xarray()["sharpness"]
+
+    Attributes:
+        every: steps from one measurement to the next.
+        num_steps: steps of the loop so far.
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        loss: Loss | str,
+        data: Any,
+        *,
+        every: int = 100,
+        probes: Iterable[str] | Mapping[str, Any] = tuple(SETTINGS),
+        budget: float | None = 0.05,
+        store: str | Path | None = None,
+        seed: int = 0,
+        num_batches: int | None = None,
+        llc_at: Collection[int] = (),
+        llc: Mapping[str, Any] | None = None,
+        log_to: Any = None,
+        order: Order = "reverse_over_reverse",
+        params: Sequence[str] | None = None,
+        forward: Callable[[Module, Any], Any] | None = None,
+        size_of: Callable[[Any], float] | None = None,
+        allow: Collection[Cause] = (),
+    ) -> None:
+        """Read the data, and go on with what the store has.
+
+        Args:
+            model: the module that is trained; it is measured in evaluation mode.
+            loss: of outputs and targets: the mean over a batch, or of each sample; or
+                `cross_entropy`, `mse` or `sse`.
+            data: what is measured on, read once and held: a batch (inputs, targets) or
+                a dictionary, a list of batches, or a loader.
+            every: steps from one measurement to the next.
+            probes: some of `sharpness`, `trace`, `noise_scale`, `critical_sharpness`
+                and `update_ratio`; or their settings by name.
+            budget: part of the loop's own time that measurements may take; what would
+                take more is postponed. None measures whatever it takes.
+            store: folder that keeps the numbers, from which a monitor of the same
+                settings goes on; None keeps none.
+            seed: of start vectors, random vectors and parts of the data.
+            num_batches: the most that are read of a list or a loader.
+            llc_at: steps at which to estimate the learning coefficient, whatever it
+                takes.
+            llc: arguments of `curvflow.llc` for these.
+            log_to: where numbers are also sent: a SummaryWriter, a run of Weights &
+                Biases, `mlflow`, or several.
+            order: of differentiation, as of `curvflow.hessian`.
+            params: patterns of the names of parameters; None takes all that require a
+                gradient.
+            forward: from the module and a batch to outputs.
+            size_of: the weight of a batch; by default its number of samples.
+            allow: causes of refusal to let through, see docs/operators.md.
+
+        Raises:
+            InputError: an argument cannot be taken, or the store holds measurements of
+                other settings.
+            StoreError: the store cannot be read.
+        """
+        _check(every, budget, num_batches, llc_at, llc)
+        self.every, self.num_steps = every, 0
+        self._budget, self._send = budget, senders(log_to)
+        self._llc_at, self._llc = frozenset(llc_at), dict(llc or {})
+        self._probes = TrainingProbes(
+            model,
+            loss,
+            data,
+            probes=probes,
+            num_batches=num_batches,
+            order=order,
+            seed=seed,
+            settings=_settings(params, forward, size_of, allow),
+        )
+        self._identity = self._probes.identity()
+        self._records, self._coefficients = Records("step"), Records("llc_step")
+        self._seen = self._postponed = self._since = 0
+        self._is_pending = False
+        self._began: float | None = None
+        self._outside = self._loop_before = self._spent = self._last_seconds = 0.0
+        self._folder = None if store is None else Path(store).expanduser()
+        if self._folder is not None and (self._folder / files.NUMBERS).exists():
+            self._go_on(self._folder)
+
+    def __repr__(self) -> str:
+        rows = self._records.rows
+        postponed = self._postponed + sum(int(row["postponed"]) for row in rows)
+        return (
+            f"Monitor({len(rows)} measurements in {self.num_steps} steps, {postponed} "
+            f"postponed, {100 * self.overhead:.2g} % of the loop's time)"
+        )
+
+    @property
+    def overhead(self) -> float:
+        """Time of measurements by that of the loop; coefficients are not counted."""
+        loop = self._loop_seconds()
+        return self._spent / loop if loop else 0.0
+
+    def step(self, loss: Any = None, *, step: int | None = None) -> bool:
+        """Note a step of the loop, and measure if it is time to.
+
+        Args:
+            loss: of the step, a number or a tensor, to be kept with what is measured.
+            step: number of the step; None counts on. One before the last measurement
+                begins again from there, and later measurements are given up.
+
+        Returns:
+            Whether there was a measurement.
+        """
+        if self._began is None:
+            self._began = perf_counter()
+        self.num_steps = self.num_steps + 1 if step is None else step
+        if self._records.last is not None and self.num_steps < self._records.last:
+            self._begin_again()
+        if self.num_steps in self._llc_at:
+            self._estimate()
+        is_due = self.num_steps // self.every > self._seen
+        self._seen = max(self._seen, self.num_steps // self.every)
+        self._is_pending |= is_due
+        if self._is_pending and self._is_affordable():
+            self.measure(loss)
+            return True
+        self._postponed += is_due
+        return False
+
+    def measure(self, loss: Any = None) -> Mapping[str, Any]:
+        """Measure now, whatever the budget.
+
+        Args:
+            loss: of the step, a number or a tensor, to be kept with what is measured.
+
+        Returns:
+            The numbers by name.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        synchronize(self._probes.module)
+        began, loop = perf_counter(), self._loop_seconds()
+        numbers = self._probes.measure()
+        synchronize(self._probes.module)
+        row = {
+            "step": self.num_steps,
+            **numbers,
+            "step_loss": _number(loss),
+            "postponed": self._postponed,
+            "seconds": perf_counter() - began,
+            "loop_seconds": loop,
+        }
+        if "update_ratio" in numbers:
+            row["update_steps"] = self.num_steps - self._since
+        self._records.add(row)
+        self._since, self._postponed, self._is_pending = self.num_steps, 0, False
+        self._keep()
+        self._tell(row)
+        self._last_seconds = perf_counter() - began
+        self._outside += self._last_seconds
+        self._spent += self._last_seconds
+        return row
+
+    def to_xarray(self) -> Dataset:
+        """Return all measurements over `step`, with units and descriptions.
+
+        Returns:
+            Dimensions step, layer and llc_step.
+        """
+        return dataset_of(self._arrays())
+
+    def save(self, path: str | Path) -> None:
+        """Write all measurements to a file.
+
+        Args:
+            path: of the file, which is replaced: `.npz`, which `monitor.read` of a
+                study takes, `.nc` or `.zarr`.
+
+        Raises:
+            RequestError: the suffix is another, or a library for it is missing.
+            StoreError: the file cannot be written.
+        """
+        path = Path(path).expanduser()
+        if path.suffix == ".npz":
+            files.write(path, self._arrays())
+            return
+        if path.suffix not in (".nc", ".zarr"):
+            raise RequestError(
+                f"{path}: expected a name that ends in .npz, .nc or .zarr, got "
+                f"'{path.suffix}'. Rename it."
+            )
+        # Here, for zarr is needed by no other method.
+        from curvflow.stores.labelled.datasets import write
+
+        write(self.to_xarray(), path)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps: numbers, texts, lists and tensors.
+
+        Returns:
+            What `load_state_dict` takes; `torch.load` reads it with `weights_only`.
+        """
+        return {
+            "identity": json.dumps(self._identity),
+            "step": self.num_steps,
+            "since": self._since,
+            "postponed": self._postponed,
+            "pending": self._is_pending,
+            "loop_seconds": self._loop_seconds(),
+            "spent": self._spent,
+            "last_seconds": self._last_seconds,
+            "rows": self._records.plain(),
+            "llc_rows": self._coefficients.plain(),
+            "state": self._probes.tensors(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint; measurements made after it are given up.
+
+        Args:
+            state: as `state_dict` returned it.
+
+        Raises:
+            InputError: it is that of a monitor of other settings.
+        """
+        files.check_identity({IDENTITY: np.array(state["identity"])}, self._identity)
+        self._records = Records("step", state["rows"])
+        self._coefficients = Records("llc_step", state["llc_rows"])
+        self._resume_at(int(state["step"]))
+        self._since, self._postponed = int(state["since"]), int(state["postponed"])
+        self._is_pending = bool(state["pending"])
+        self._loop_before, self._spent = float(state["loop_seconds"]), state["spent"]
+        self._last_seconds = float(state["last_seconds"])
+        self._probes.load(state["state"])
+
+    def lightning(self) -> Any:
+        """Return a callback for Lightning's Trainer, kept in its checkpoints.
+
+        Returns:
+            An instance of `lightning.pytorch.Callback`.
+
+        Raises:
+            RequestError: Lightning is not installed.
+        """
+        return lightning_callback(self)
+
+    def hf(self) -> Any:
+        """Return a callback for Hugging Face's Trainer.
+
+        Returns:
+            An instance of `transformers.TrainerCallback`.
+
+        Raises:
+            RequestError: transformers is not installed.
+        """
+        return hf_callback(self)
+
+    def _arrays(self) -> dict[str, Array]:
+        arrays = self._records.arrays()
+        if self._coefficients.rows:
+            arrays |= self._coefficients.arrays()
+        if "layer_update_ratio" in arrays:
+            arrays["layer"] = np.array(self._probes.layers)
+        return {**arrays, IDENTITY: np.array(json.dumps(self._identity))}
+
+    def _loop_seconds(self) -> float:
+        """Return the time since the first step, without measurements."""
+        if self._began is None:
+            return self._loop_before
+        return self._loop_before + perf_counter() - self._began - self._outside
+
+    def _is_affordable(self) -> bool:
+        if self._budget is None:
+            return True
+        if not self._last_seconds:
+            self._last_seconds = self._expected()
+        # As long as the last one, for all that is known.
+        expected = self._spent + self._last_seconds
+        return expected <= self._budget * self._loop_seconds()
+
+    def _expected(self) -> float:
+        """Return about how long a first measurement takes, from that of gradients."""
+        times = []
+        for _ in range(2):  # the first has to load and to choose
+            synchronize(self._probes.module)
+            began = perf_counter()
+            self._probes.pilot()
+            synchronize(self._probes.module)
+            times.append(perf_counter() - began)
+        self._spent += sum(times)
+        self._outside += sum(times)
+        return self._probes.expected_gradients * min(times)
+
+    def _estimate(self) -> None:
+        """Estimate the learning coefficient, unless that was done at this step."""
+        if self._coefficients.last == self.num_steps:
+            return
+        began = perf_counter()
+        numbers = self._probes.coefficient(self._llc)
+        seconds = perf_counter() - began
+        row = {"llc_step": self.num_steps, **numbers, "llc_seconds": seconds}
+        self._coefficients.add(row)
+        self._keep()
+        self._tell(row)
+        if self._began is not None:
+            self._outside += perf_counter() - began
+
+    def _tell(self, row: Mapping[str, Any]) -> None:
+        numbers = scalars(row, self._probes.layers)
+        for send in self._send:
+            send(numbers, self.num_steps)
+
+    def _keep(self) -> None:
+        if self._folder is None:
+            return
+        files.write(self._folder / files.NUMBERS, self._arrays())
+        if self._records.rows:
+            state = {"step": np.array(self._records.last), **self._probes.arrays()}
+            files.write(self._folder / files.STATE, state)
+
+    def _go_on(self, folder: Path) -> None:
+        """Take over the measurements of a store."""
+        arrays = files.read(folder / files.NUMBERS)
+        files.check_identity(arrays, self._identity)
+        self._records = Records.of("step", arrays)
+        self._coefficients = Records.of("llc_step", arrays)
+        rows = self._records.rows
+        if not rows:
+            return
+        self._resume_at(int(rows[-1]["step"]))
+        self._loop_before = float(rows[-1]["loop_seconds"])
+        self._last_seconds = float(rows[-1]["seconds"])
+        self._spent = float(sum(row["seconds"] for row in rows))
+        state = folder / files.STATE
+        kept = files.read(state) if state.exists() else {}
+        if kept and int(kept.pop("step")) == self.num_steps:
+            self._probes.load(kept)
+
+    def _resume_at(self, step: int) -> None:
+        self.num_steps = self._since = step
+        self._seen = step // self.every
+        self._began, self._outside = None, 0.0
+
+    def _begin_again(self) -> None:
+        """Give up what was measured at this step and later."""
+        for records in (self._records, self._coefficients):
+            records.cut(self.num_steps)
+        self._since = self.num_steps - 1
+        self._seen = self._since // self.every
+        self._is_pending, self._postponed = False, 0
+        self._probes.restart()
+
+
+def read_monitor(path: str | Path) -> Dataset:
+    """Read what a monitor has measured.
+
+    Args:
+        path: the folder that was its `store`, or a file that `save` has written, .npz.
+
+    Returns:
+        The dataset of `Monitor.to_xarray`.
+
+    Raises:
+        StoreError: there is none.
+
+    Examples:
+        >>> import curvflow, tempfile, torch
+        >>> net = torch.nn.Linear(1, 1, bias=False).double()
+        >>> x = torch.tensor([[1.0], [2.0]]).double()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     monitor = curvflow.Monitor(
+        ...         net, "sse", (x, x), probes=["sharpness"], store=folder
+        ...     )
+        ...     _ = monitor.measure()
+        ...     curvflow.read_monitor(folder)["sharpness"].values.round(9)  # 2 x^2
+        array([5.])
+    """
+    return dataset_of(files.read(files.numbers_file(path)))
+
+
+def _settings(
+    params: Sequence[str] | None,
+    forward: Callable[[Module, Any], Any] | None,
+    size_of: Callable[[Any], float] | None,
+    allow: Collection[Cause],
+) -> Settings:
+    """Return the settings that are given: `size_of` counts by being there."""
+    settings = Settings(params=params, forward=forward, allow=allow)
+    if size_of is not None:
+        settings["size_of"] = size_of
+    return settings
+
+
+def _number(loss: Any) -> float:
+    """Return a loss as a number; of a tensor without the warning of its gradient."""
+    if loss is None:
+        return float("nan")
+    return float(loss.item() if hasattr(loss, "item") else loss)
+
+
+def _check(
+    every: int,
+    budget: float | None,
+    num_batches: int | None,
+    llc_at: Collection[int],
+    llc: Mapping[str, Any] | None,
+) -> None:
+    counts = {"every": every, "num_batches": num_batches}
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            raise InputError(f"{name}: expected 1 or more, got {count}. Raise it.")
+    if budget is not None and not budget > 0:
+        raise InputError(
+            f"budget: expected a part of the loop's time above 0, got {budget}. Pass "
+            "None to measure whatever it takes."
+        )
+    if any(not isinstance(step, int) or step < 1 for step in llc_at):
+        raise InputError(
+            f"llc_at: expected steps, 1 or more, got {list(llc_at)}. Pass whole "
+            "numbers."
+        )
+    if llc and not llc_at:
+        raise InputError(
+            "llc: expected steps to estimate the coefficient at, got none. Name them "
+            "by llc_at."
+        )

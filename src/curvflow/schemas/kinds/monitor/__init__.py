@@ -1,0 +1,1 @@
+"""Declarations of what training loops outside of a study have measured."""

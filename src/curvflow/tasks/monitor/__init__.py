@@ -1,0 +1,1 @@
+"""Curvature in a training loop of the user's own."""

@@ -1,0 +1,373 @@
+"""What a monitor measures of a module whose weights keep changing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sized
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
+
+from curvflow.errors import InputError
+from curvflow.schemas.keys import array_digest, sha256
+from curvflow.schemas.nodes import Array
+from curvflow.tasks.llc.library import llc
+from curvflow.tasks.monitor.measures import (
+    Numbers,
+    critical,
+    gradient_of_all,
+    mean_loss,
+    noise,
+    operator_of,
+    sharpness,
+    trace,
+    update_ratio,
+)
+from curvflow.tasks.monitor.settings import (
+    CriticalSettings,
+    Measure,
+    NoiseSettings,
+    SharpnessSettings,
+    TraceSettings,
+    settings_of,
+)
+from curvflow.tasks.monitor.undisturbed import undisturbed, undisturbed_loader
+from curvflow.tasks.numerics.derivatives.batches import Batch
+from curvflow.tasks.numerics.derivatives.differentiation_modes import Order
+from curvflow.tasks.numerics.derivatives.subjects import (
+    Loss,
+    Settings,
+    Subject,
+    subject,
+)
+from curvflow.tasks.numerics.operators.base import as_sample_mean
+
+# As callers outside the tasks name them.
+Module = nn.Module
+PRECISIONS = (torch.float32, torch.float64)
+
+
+@dataclass
+class State:
+    """What one measurement takes from the one before it.
+
+    Attributes:
+        weights: parameters at that time, (D,).
+        vector: eigenvector of the sharpness, (D,); None before the first.
+        critical_lr: the critical rate; None before the first.
+    """
+
+    weights: Tensor
+    vector: Tensor | None = None
+    critical_lr: float | None = None
+
+
+class TrainingProbes:
+    """A module, its loss and held data, measured at whatever its weights are.
+
+    Attributes:
+        module: the module itself, not what wraps it for several processes.
+        state: what the next measurement takes from the last one.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        loss: Loss | str,
+        data: Any,
+        *,
+        probes: Any,
+        num_batches: int | None,
+        order: Order,
+        seed: int,
+        settings: Settings,
+    ) -> None:
+        """Read the data once, and check that all can be measured.
+
+        Args:
+            module: in training; it is measured in evaluation mode.
+            loss: as of `curvflow.hessian`.
+            data: a batch, a list of batches, or a loader, which is read here.
+            probes: measures by name, with their settings.
+            num_batches: the most that are read of a list or a loader.
+            order: of differentiation.
+            seed: of all that is drawn.
+            settings: as of `curvflow.hessian`.
+
+        Raises:
+            InputError: an argument cannot be taken; it is named.
+        """
+        self.module, self._order, self._seed = unwrapped(module), order, seed
+        self._settings, self._called = settings_of(probes), settings
+        self._loss = loss
+        with undisturbed(self.module):
+            with undisturbed_loader(data):
+                self._batches, whole = held(data, num_batches)
+            self._drawn_from(whole)
+            self._subject = subject(self.module, loss, self._batches, settings)
+            self._check()
+        self.state = State(self._subject.weights)
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Names of the parameter tensors."""
+        return self._subject.names
+
+    def identity(self) -> dict[str, Any]:
+        """Return what two monitors must share to go on with each other's numbers."""
+        sizes = zip(self.layers, self._subject.sizes, strict=True)
+        tensors = [t for t in tree_leaves(self._batches) if isinstance(t, Tensor)]
+        return {
+            "probes": {n: s.model_dump() for n, s in self._settings.items()},
+            "seed": self._seed,
+            "order": self._order,
+            "parameters": dict(sizes),
+            "dtype": str(self._subject.weights.dtype).removeprefix("torch."),
+            "data": sha256([array_digest(t.detach().cpu().numpy()) for t in tensors]),
+        }
+
+    def measure(self) -> Numbers:
+        """Measure all, and leave the module and the random streams as they were.
+
+        Returns:
+            Numbers by name, with `outcome` and `reason`; what could not be measured is
+            left out.
+        """
+        numbers: Numbers = {}
+        reasons: list[str] = []
+        with undisturbed(self.module):
+            for name, compute in self._steps():
+                try:
+                    numbers |= compute()
+                except (InputError, torch.OutOfMemoryError) as error:
+                    reasons.append(f"{name}: {str(error).splitlines()[0]}")
+                    if name == "weights":
+                        break
+        outcome = "failed" if reasons else "ok"
+        return numbers | {"outcome": outcome, "reason": " ".join(reasons)}
+
+    def pilot(self) -> None:
+        """Compute a gradient over all data, to see how long one takes."""
+        with undisturbed(self.module), suppress(InputError, torch.OutOfMemoryError):
+            gradient_of_all(self._at_now())
+
+    @property
+    def expected_gradients(self) -> float:
+        """Gradients that take about as long as a first measurement."""
+        return sum(settings.gradients for settings in self._settings.values())
+
+    def coefficient(self, options: Mapping[str, Any]) -> Numbers:
+        """Estimate the local learning coefficient, as `curvflow.llc` does.
+
+        Args:
+            options: further arguments of it.
+
+        Returns:
+            Numbers by name.
+        """
+        known = {k: v for k, v in self._called.items() if k in ("forward", "allow")}
+        if (patterns := self._called.get("params")) is not None:
+            known["layers"] = patterns
+        arguments: dict[str, Any] = {"seed": self._seed, **known, **options}
+        with undisturbed(self.module):
+            try:
+                fit = llc(self.module, self._loss, self._batches, **arguments)
+            except (InputError, torch.OutOfMemoryError) as error:
+                nothing = {"llc_mean": torch.nan, "llc_sem": torch.nan}
+                reason = str(error).splitlines()[0]
+                return {**nothing, "llc_verdict": "failed", "llc_reason": reason}
+        return {
+            "llc_mean": fit.llc_mean,
+            "llc_sem": fit.llc_sem,
+            "llc_verdict": fit.verdict,
+            "llc_reason": fit.reason,
+        }
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the state as arrays, for a file."""
+        return {name: value.numpy() for name, value in self.tensors().items()}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the state as tensors on the CPU, for a checkpoint."""
+        state = self.state
+        found = {"weights": state.weights.cpu()}
+        if state.vector is not None:
+            found["vector"] = state.vector.cpu()
+        if state.critical_lr is not None:
+            found["critical_lr"] = torch.tensor(state.critical_lr, dtype=torch.float64)
+        return found
+
+    def load(self, values: Mapping[str, Any]) -> None:
+        """Take a state over.
+
+        Args:
+            values: arrays or tensors, as `arrays` and `tensors` return them.
+        """
+        found = {name: torch.as_tensor(value) for name, value in values.items()}
+        rate = found.get("critical_lr")
+        self.state = State(
+            found["weights"],
+            found.get("vector"),
+            None if rate is None else float(rate),
+        )
+
+    def restart(self) -> None:
+        """Forget what was before, as if the module were new."""
+        self.state = State(self._at_now().weights)
+
+    def _check(self) -> None:
+        dtype = self._subject.weights.dtype
+        if dtype not in PRECISIONS:
+            raise InputError(
+                "model: expected parameters of float32 or float64, got "
+                f"{str(dtype).removeprefix('torch.')}. Train with autocast, which "
+                "keeps them in float32, or measure a copy."
+            )
+        if "noise_scale" not in self._settings:
+            return
+        try:
+            _ = as_sample_mean(
+                operator_of(self._subject, self._order).batched
+            ).num_samples
+        except InputError as error:
+            text = str(error).replace("take probes_per data", "leave noise_scale out")
+            text = text.replace("Take probes_per data", "Leave noise_scale out")
+            raise InputError(f"probes.noise_scale: {text}") from None
+
+    def _drawn_from(self, whole: int | None) -> None:
+        """Note the size of a loader of which only some batches were read."""
+        noise_settings = self._settings.get("noise_scale")
+        if isinstance(noise_settings, NoiseSettings) and whole:
+            population = noise_settings.population or whole
+            update = {"population": population}
+            self._settings["noise_scale"] = noise_settings.model_copy(update=update)
+
+    def _at_now(self) -> Subject:
+        """Return the subject at the present weights, with data on their device."""
+        named = dict(self.module.named_parameters())
+        weights = [named[name].detach().flatten() for name in self.layers]
+        weights_D = torch.cat(weights)
+        if not torch.isfinite(weights_D).all():
+            raise InputError("expected finite parameters, got NaN or infinity.")
+        of = replace(self._subject, weights=weights_D)
+        if any(
+            isinstance(leaf, Tensor) and leaf.device != weights_D.device
+            for leaf in tree_leaves(self._batches)
+        ):
+            self._batches = tree_map(of.moved, self._batches)
+        self._subject = replace(of, data=self._batches)
+        return self._subject
+
+    def _steps(self) -> Iterator[tuple[str, Callable[[], Numbers]]]:
+        """Yield the measures in order, the weights and the loss first."""
+        now: list[Subject] = []
+
+        def weights() -> Numbers:
+            now.append(self._at_now())
+            return {}
+
+        yield "weights", weights
+        (of,) = now
+        yield "loss", lambda: {"loss": mean_loss(of, of.weights)}
+        operator = operator_of(of, self._order)
+        slopes: list[Tensor] = []
+        for name, settings in self._settings.items():
+            yield name, partial(_MEASURES[name], self, of, operator, settings, slopes)
+        self.state.weights = of.weights
+
+    def _sharpness(
+        self, _of: Subject, operator: Any, settings: Measure, _slopes: list[Tensor]
+    ) -> Numbers:
+        own, near_D = cast("SharpnessSettings", settings), self.state.vector
+        numbers, vector_D = sharpness(operator, own, near_D, seed=self._seed)
+        if torch.isfinite(vector_D).all():
+            self.state.vector = vector_D
+        return numbers
+
+    def _trace(
+        self, _of: Subject, operator: Any, settings: Measure, _slopes: list[Tensor]
+    ) -> Numbers:
+        return trace(operator, cast("TraceSettings", settings), seed=self._seed)
+
+    def _noise(
+        self, of: Subject, _operator: Any, settings: Measure, slopes: list[Tensor]
+    ) -> Numbers:
+        own = cast("NoiseSettings", settings)
+        numbers, slope_D = noise(of, own, seed=self._seed)
+        slopes.append(slope_D)
+        return numbers
+
+    def _critical(
+        self, of: Subject, _operator: Any, settings: Measure, slopes: list[Tensor]
+    ) -> Numbers:
+        own = cast("CriticalSettings", settings)
+        slope_D = slopes[-1] if slopes else gradient_of_all(of)
+        start = self.state.critical_lr or own.start
+        numbers = critical(of, slope_D, own, start)
+        if numbers["critical_converged"]:
+            self.state.critical_lr = numbers["critical_lr"]
+        return numbers
+
+    def _update(
+        self, of: Subject, _operator: Any, _settings: Measure, _slopes: list[Tensor]
+    ) -> Numbers:
+        return update_ratio(of, self.state.weights)
+
+
+_MEASURES: dict[str, Callable[..., Numbers]] = {
+    "sharpness": TrainingProbes._sharpness,
+    "trace": TrainingProbes._trace,
+    "noise_scale": TrainingProbes._noise,
+    "critical_sharpness": TrainingProbes._critical,
+    "update_ratio": TrainingProbes._update,
+}
+
+
+def unwrapped(module: nn.Module) -> nn.Module:
+    """Return the module within what compiles it or spreads it over processes.
+
+    Args:
+        module: as the loop calls it.
+    """
+    spread = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+    while True:
+        if isinstance(module, spread):
+            module = module.module
+        elif isinstance(compiled := getattr(module, "_orig_mod", None), nn.Module):
+            module = compiled
+        else:
+            return module
+
+
+def held(data: Any, num_batches: int | None) -> tuple[list[Batch], int | None]:
+    """Read data once, so that every measurement sees the same samples.
+
+    Args:
+        data: a batch, a list of batches, or a loader.
+        num_batches: the most that are read; None reads all.
+
+    Returns:
+        The batches, and the samples of a loader's data set if not all batches were
+        read and it has a length.
+
+    Raises:
+        InputError: there is none, or data cannot be read.
+    """
+    if isinstance(data, tuple | Mapping):
+        return [data], None
+    if isinstance(data, Tensor) or not hasattr(data, "__iter__"):
+        raise InputError(
+            "data: expected a batch (inputs, targets), a list of batches or a loader, "
+            f"got {type(data).__name__}. Pass a tuple for one batch."
+        )
+    batches = list(islice(data, num_batches))
+    if not batches:
+        raise InputError("data: expected batches, got none. Pass some.")
+    whole = getattr(data, "dataset", None)
+    is_part = num_batches is not None and len(batches) == num_batches
+    return batches, len(whole) if is_part and isinstance(whole, Sized) else None

@@ -1,0 +1,172 @@
+"""A monitor's store survives kills, goes on, and is read by studies."""
+
+import json
+import signal
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+
+import curvflow
+from curvflow.errors import InputError, RequestError, StoreError
+from curvflow.flows.monitor import files
+from curvflow.stores.files import Disk
+from tests.flows.monitor.loops import FEW, Loop, monitored, run_and_die, small
+from tests.forkserver import running
+
+TIMES = ["seconds", "loop_seconds"]
+
+
+def numbers(dataset):
+    return dataset.drop_vars(TIMES)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """Return what an undisturbed loop of 20 steps measures."""
+    net = small()
+    monitor = monitored(net)
+    Loop(net).run(20, monitor)
+    return numbers(monitor.to_xarray())
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_loop_that_goes_on_from_a_checkpoint_measures_the_same(
+    stored, whole, tmp_path
+):
+    store = {"store": tmp_path / "store"} if stored else {}
+    net = small()
+    monitor = monitored(net, **store)
+    loop = Loop(net).run(12, monitor)
+    kept = {"loop": loop.state(), "monitor": monitor.state_dict()}
+    torch.save(kept, tmp_path / "kept.pt")
+    loop.run(5, monitor)  # measures at step 15, and is killed
+    state = torch.load(tmp_path / "kept.pt", weights_only=True)
+    net = small(seed=9)
+    monitor = monitored(net, **store)
+    monitor.load_state_dict(state["monitor"])
+    assert monitor.num_steps == 12
+    Loop(net).load(state["loop"]).run(8, monitor)
+    xr.testing.assert_identical(numbers(monitor.to_xarray()), whole)
+    if stored:
+        kept = curvflow.read_monitor(tmp_path / "store")
+        xr.testing.assert_identical(numbers(kept), whole)
+
+
+def test_a_store_alone_goes_on_from_its_last_measurement(whole, tmp_path):
+    net = small()
+    loop = Loop(net).run(10, monitored(net, store=tmp_path))
+    again = monitored(net, store=tmp_path)
+    assert again.num_steps == 10
+    loop.run(10, again)
+    xr.testing.assert_identical(numbers(again.to_xarray()), whole)
+
+
+def test_a_loop_that_begins_again_earlier_gives_later_measurements_up(tmp_path):
+    net = small()
+    loop = Loop(net).run(15, monitored(net, store=tmp_path))
+    again = monitored(net, store=tmp_path)
+    for step in range(8, 13):
+        loop.run(1)
+        again.step(step=step)
+    dataset = curvflow.read_monitor(tmp_path)
+    assert dataset.step.values.tolist() == [5, 10]
+    assert dataset.update_steps.values.tolist() == [5, 3]
+
+
+@pytest.mark.parametrize("file", [files.NUMBERS, files.STATE])
+def test_a_kill_while_writing_loses_the_measurement_in_flight(
+    file, tmp_path, monkeypatch
+):
+    net = small()
+    monitor = monitored(net, store=tmp_path)
+    loop = Loop(net).run(10, monitor)
+    before, rename = curvflow.read_monitor(tmp_path), Disk.rename
+
+    def killed(self, source, target):
+        if target.name == file:
+            raise KeyboardInterrupt
+        rename(self, source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            loop.run(5, monitor)
+    after = curvflow.read_monitor(tmp_path)
+    xr.testing.assert_identical(after.isel(step=slice(2)), before)
+    again = monitored(net, store=tmp_path)
+    assert again.num_steps == (10 if file == files.NUMBERS else 15)
+    assert again.measure()["outcome"] == "ok"
+
+
+@pytest.mark.processes
+def test_a_killed_process_leaves_a_store_to_go_on_with(whole, tmp_path):
+    process = running().Process(target=run_and_die, args=(str(tmp_path),))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    dataset = numbers(curvflow.read_monitor(tmp_path))
+    xr.testing.assert_allclose(dataset, whole.isel(step=slice(2)), rtol=1e-9)
+    assert monitored(small(), store=tmp_path).num_steps == 10
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"probes": {"trace": {"num_probes": 9}}}, "num_probes 8 there and 9 here"),
+        ({"seed": 1}, "seed 0 there and 1 here"),
+        ({"params": ["2.*"]}, "parameters.0.weight 24 there and none here"),
+    ],
+)
+def test_measurements_of_other_settings_are_not_gone_on_with(change, named, tmp_path):
+    monitored(small(), store=tmp_path).measure()
+    state = monitored(small()).state_dict()
+    with pytest.raises(InputError, match=f"store: expected measurements .*{named}"):
+        monitored(small(), store=tmp_path, **change)
+    with pytest.raises(InputError, match="store: expected measurements"):
+        monitored(small(), **change).load_state_dict(state)
+
+
+def test_other_files_and_none_are_refused(tmp_path):
+    with pytest.raises(StoreError, match=r"monitor\.npz: expected"):
+        curvflow.read_monitor(tmp_path)
+    (tmp_path / files.NUMBERS).write_bytes(b"PK no archive")
+    with pytest.raises(StoreError, match=r"monitor\.npz: expected"):
+        curvflow.read_monitor(tmp_path)
+    with pytest.raises(RequestError, match=r"ends in \.npz, \.nc or \.zarr"):
+        monitored(small()).save(tmp_path / "numbers.csv")
+
+
+def test_a_study_draws_and_tabulates_what_was_measured(tmp_path):
+    net = small()
+    monitor = monitored(net, store=tmp_path / "watched", llc_at=[6], llc=FEW)
+    Loop(net).run(20, monitor)
+    monitor.save(tmp_path / "numbers.zarr")
+    study = curvflow.Study(
+        stages={
+            "watched": {
+                "use": "monitor.read",
+                "path": str(tmp_path / "watched" / files.NUMBERS),
+            },
+            "curve": {
+                "use": "figure.lines",
+                "of": "watched",
+                "y": "sharpness",
+                "x": "step",
+                "band": "none",
+            },
+        }
+    )
+    results = curvflow.run(study, store=tmp_path / "store")
+    measured = monitor.to_xarray()
+    read = results["watched"]
+    assert read.step.values.tolist() == [5, 10, 15, 20]
+    assert int(read.num_measurements) == 4
+    for name in ("sharpness", "trace_sem", "layer_update_ratio", "llc_mean"):
+        np.testing.assert_array_equal(read[name].values, measured[name].values)
+    curve = results["curve"]
+    np.testing.assert_array_equal(curve["mean"].values[0], measured.sharpness.values)
+    with xr.open_zarr(tmp_path / "numbers.zarr") as stored:
+        np.testing.assert_array_equal(stored.sharpness, measured.sharpness)
+        assert json.loads(stored.attrs["probes"])["trace"]["num_probes"] == 8
