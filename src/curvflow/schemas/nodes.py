@@ -237,6 +237,7 @@ class DrawnLosses(NodeData):
         "loss_trace",
         "init_loss",
         "nbeta",
+        "localization",
         "num_samples",
         "failed_at",
         "verdict",
