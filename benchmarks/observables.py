@@ -29,7 +29,10 @@ from curvflow.schemas.nodes import Data, DrawnLosses, Member, NodeData, Outcome,
 from curvflow.tasks.networks.problems import pose
 from curvflow.tasks.registry import Machine, find
 
-MODELS, REPETITIONS, GROUPS, DRAWS = 20, 300, 3, (500, 1000)
+MODELS, REPETITIONS, GROUPS = 20, 300, 3
+
+# Draws of each chain: of the random models, and of the repetitions.
+OF_MODELS, DRAWS = 2000, (500, 1000)
 PARTS = {"all": None, "weights": ("*weight",), "biases": ("*bias",)}
 
 Floats = NDArray[np.float64]
@@ -103,23 +106,36 @@ class LinearGaussian:
         columns = {"all": slice(None), "weights": slice(-1), "biases": slice(-1, None)}
         return self.features[:, columns[self.part]]
 
-    def moments(self, weighting: Floats) -> tuple[Floats, Floats]:
-        """Return means (n + t,) and covariances of the samples' losses.
+    @property
+    def errors(self) -> Floats:
+        """Errors of each sample's outputs at w*, (n + t, C)."""
+        return self.features @ self.weights.T - self.targets
+
+    def posterior(self, weighting: Floats) -> tuple[Floats, Floats]:
+        """Return the mean of w - w*, (F, C), and the covariance for each output.
 
         Args:
             weighting: of each sample in the loss that is sampled, (n + t,): 1 / n of
                 those of training.
         """
-        z, c = self.moving, self.factor
-        errors = self.features @ self.weights.T - self.targets
-        precision = 2 * c * self.nbeta * z.T @ (weighting[:, None] * z)
-        covariance = np.linalg.inv(precision + self.localization * np.eye(z.shape[1]))
-        slope = 2 * c * self.nbeta * z.T @ (weighting[:, None] * errors)
-        mean_errors = errors - z @ covariance @ slope
-        spread = z @ covariance @ z.T
-        outputs = self.targets.shape[1]
-        means = c * ((mean_errors**2).sum(1) + outputs * np.diag(spread))
-        products = 4 * spread * (mean_errors @ mean_errors.T)
+        z, factor = self.moving, 2 * self.factor * self.nbeta
+        weighted = weighting[:, None] * z
+        precision = factor * z.T @ weighted + self.localization * np.eye(z.shape[1])
+        covariance = np.linalg.inv(precision)
+        return -factor * covariance @ weighted.T @ self.errors, covariance
+
+    def moments(self, weighting: Floats) -> tuple[Floats, Floats]:
+        """Return means (n + t,) and covariances of the samples' losses.
+
+        Args:
+            weighting: as of `posterior`.
+        """
+        apart, covariance = self.posterior(weighting)
+        errors = self.errors + self.moving @ apart
+        spread = self.moving @ covariance @ self.moving.T
+        outputs, c = self.targets.shape[1], self.factor
+        means = c * ((errors**2).sum(1) + outputs * np.diag(spread))
+        products = 4 * spread * (errors @ errors.T)
         return means, c**2 * (products + 2 * outputs * spread**2)
 
     @property
@@ -172,8 +188,7 @@ class LinearGaussian:
         groups = self.averaging([*self.groups.values()])
         whole = self.averaging([train])
         responding = np.vstack([whole, self.averaging([tests])])
-        errors = self.features @ self.weights.T - self.targets
-        losses = self.factor * (errors**2).sum(1)
+        losses = self.factor * (self.errors**2).sum(1)
         return {
             "probe.covariances": groups @ covariance @ groups.T,
             "probe.influence": -groups @ covariance[:, tests],
@@ -239,7 +254,8 @@ def of_models(count: int) -> None:
     sure = dict.fromkeys(ESTIMATES, 0)
     for seed in range(count):
         model = LinearGaussian.drawn(seed)
-        outcomes = find("probe.llc").compute([model.probe(seed=seed)], Machine("cpu"))
+        probe = model.probe(seed=seed, num_draws=OF_MODELS, num_steps_bw_draws=10)
+        outcomes = find("probe.llc").compute([probe], Machine("cpu"))
         for kind, (z, converged) in deviations(model, outcomes).items():
             found[kind].append(z.ravel())
             sure[kind] += int(converged.sum())
