@@ -23,7 +23,11 @@ def _lacking_samples(params: Any, name: str, data: Any) -> Iterator[ParamProblem
     yield from too_few(params, name, data)
     if params.observed != "train" and getattr(data, "num_test", None) == 0:
         message = f"expected train, as '{name}' has no test samples, got "
-        yield ("observed",), message + params.observed, "Remove it, or raise num_test."
+        yield (
+            ("observed",),
+            message + params.observed,
+            "Remove it, or take data with test samples.",
+        )
 
 
 CHAIN, DRAW, TRIAL = ("chain",), ("chain", "draw"), ("trial",)
