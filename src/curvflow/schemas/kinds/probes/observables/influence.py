@@ -68,7 +68,8 @@ stages:
         rule: {rule: sgd, lr: 0.1}, epochs: 50}
   llc: {use: probe.llc, weights: fit, num_draws: 100,
         num_steps_bw_draws: 5, keep_losses: samples, observed: both}
-  influence: {use: probe.influence, draws: llc, queries: {split: test, by: all}}
+  influence: {use: probe.influence, draws: llc,
+              queries: {split: test, by: all}}
 """,
     page="observables.md#influence",
     units={"samples.subsets": "sample", "queries.subsets": "sample"},
