@@ -121,7 +121,7 @@ class LinearGaussian:
         z, factor = self.moving, 2 * self.factor * self.nbeta
         weighted = weighting[:, None] * z
         precision = factor * z.T @ weighted + self.localization * np.eye(z.shape[1])
-        covariance = np.linalg.inv(precision)
+        covariance = np.linalg.inv(precision).astype(np.float64)
         return -factor * covariance @ weighted.T @ self.errors, covariance
 
     def moments(self, weighting: Floats) -> tuple[Floats, Floats]:
@@ -200,7 +200,7 @@ class LinearGaussian:
     def measured(self, outcome: Outcome) -> dict[str, Mapping[str, Any]]:
         """Return what the kinds estimate from an outcome of `probe`, by kind."""
         groups = {"subsets": self.groups}
-        settings = {
+        settings: dict[str, dict[str, Any]] = {
             "probe.covariances": {"rows": groups},
             "probe.influence": {"samples": groups},
             "probe.susceptibility": {

@@ -245,8 +245,8 @@ def results_of(
     weights, observed = (
         _after(before, kept, chains)
         for before, kept in (
-            (earlier and earlier.weights, draws.weights),
-            (earlier and earlier.observed, draws.observed),
+            (None if earlier is None else earlier.weights, draws.weights),
+            (None if earlier is None else earlier.observed, draws.observed),
         )
     )
     return ChainResults(

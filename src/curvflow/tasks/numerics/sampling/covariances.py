@@ -62,7 +62,7 @@ def means(values_ICK: Tensor) -> Averages:
         Vehtari et al. (2021), doi:10.1214/20-BA1221, for errors and R-hat.
     """
     size = values_ICK[0].numel()
-    passes = values_ICK.split(max(1, PASS_NUMBERS // size))
+    passes = torch.split(values_ICK, max(1, PASS_NUMBERS // size))
     return _joined([_averages(part_PCK) for part_PCK in passes])
 
 
