@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from curvflow.errors import InputError
 from curvflow.schemas.nodes import DrawnLosses, NodeData
+from curvflow.tasks.probes.learning_coefficients.llc import member_bytes
 from tests.tasks.probes.checks import probes
 from tests.tasks.probes.observables.gaussians import (
     MODELS,
@@ -131,3 +133,21 @@ def test_without_kept_losses_the_chains_are_the_same():
         count = one.arrays["observed_count"]
         total = (shares * count / count.sum()).sum()
         assert total == pytest.approx(float(one.arrays["llc_mean"]), rel=1e-9)
+
+
+def test_memory_is_counted_for_what_is_kept():
+    plain, kept, few = (
+        member_bytes(probes("probe.llc", "tanh-ce", 1, **GIVEN, **how)[0])
+        for how in (
+            {},
+            {"keep_losses": "samples", "observed": "both"},
+            {"keep_losses": "samples", "max_observed": 5},
+        )
+    )
+    draws = GIVEN["num_chains"] * GIVEN["num_draws"]
+    assert kept - plain == 2 * 8 * draws * (30 + 8)
+    assert few - plain == 2 * 8 * draws * 5
+    (asked,) = probes("probe.llc", "tanh-ce", 1, **GIVEN, keep_losses="tokens")
+    assert member_bytes(asked) > 0
+    with pytest.raises(InputError, match="without labels of tokens, got tokens"):
+        compute("probe.llc", [asked])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -14,6 +15,7 @@ from curvflow.tasks.llc.observed import ObservedLosses
 from curvflow.tasks.llc.outcomes import unpacked
 from curvflow.tasks.llc.targets import member_targets, options_of, params_of
 from curvflow.tasks.networks.problems import grouped, probed_bytes
+from curvflow.tasks.numerics.derivatives.precision import full_precision
 from curvflow.tasks.numerics.sampling.calibration_sweep import CHAINS
 from curvflow.tasks.numerics.sampling.chain_targets import ChainTargets
 from curvflow.tasks.numerics.sampling.coefficient import (
@@ -58,8 +60,8 @@ def _num_observed(member: Member) -> int:
     splits = {"train": ["targets"], "test": ["test_targets"]}
     names = splits.get(params.observed) or ["targets", "test_targets"]
     counts = [len(data[name][: params.max_observed]) for name in names]
-    tokens = data["targets"].shape[1] if params.keep_losses == "tokens" else 1
-    return sum(counts) * tokens
+    shape = data["targets"].shape[1:] if params.keep_losses == "tokens" else ()
+    return sum(counts) * math.prod(shape)
 
 
 def _spectrum_bytes(member: Member) -> int:
@@ -123,6 +125,7 @@ def _sampled(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     ]
 
 
+@full_precision()
 def _observed(targets: ChainTargets) -> list[dict[str, Array]]:
     """Return what is observed of each target, and its losses at the weights."""
     count = len(targets.weights)
