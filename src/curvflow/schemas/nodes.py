@@ -230,6 +230,34 @@ class Draws(NodeData):
     )
 
 
+class DrawnLosses(NodeData):
+    """Losses of samples, tokens or labels at the draws of chains about weights.
+
+    `observed_losses` (chain, draw, observable), `observed_init_losses` at the weights,
+    and what each is of: `observed_is_test`, `observed_row`, `observed_token`,
+    `observed_label`, -1 where it is none, and `observed_count`, what it is the mean
+    over; with the whole loss and the posterior, as `Draws` has them.
+    """
+
+    takes: ClassVar[tuple[str, ...] | None] = (
+        "observed_losses",
+        "observed_init_losses",
+        "observed_is_test",
+        "observed_row",
+        "observed_token",
+        "observed_label",
+        "observed_count",
+        "loss_trace",
+        "init_loss",
+        "nbeta",
+        "localization",
+        "num_samples",
+        "failed_at",
+        "verdict",
+        "reason",
+    )
+
+
 class Table(NodeData):
     """A table of statistics of other results, with the dimension `quantity`."""
 

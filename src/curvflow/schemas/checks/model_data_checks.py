@@ -120,6 +120,7 @@ def _problems(
     poses = "model" in stage.kind.carries
     if poses:
         yield from _model_problems(params, given)
+    yield from _unlabelled(params, given)
     for source in sources:
         trained = _network(source, stages, labels, samples_of)
         if trained is None:
@@ -243,6 +244,20 @@ def _too_small_vocabularies(
     if known is not None and given is not None and given < known:
         message = f"expected at least the {known} tokens of {data.name}, got {given}"
         yield ("model", "vocabulary"), message, "Raise it."
+
+
+def _unlabelled(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
+    """Yield that losses are kept of labels or tokens that the data do not have."""
+    kept = getattr(params, "keep_losses", None)
+    if kept not in ("labels", "tokens"):
+        return
+    if data.samples.targets == "values":
+        message = f"expected samples, as the targets of {data.name} are values, got "
+    elif kept == "labels" and data.samples.tokens is not None:
+        message = f"expected tokens or samples of the tokens of {data.name}, got "
+    else:
+        return
+    yield ("keep_losses",), message + kept, "Take samples."
 
 
 def _data_mismatches(

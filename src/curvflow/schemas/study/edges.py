@@ -8,7 +8,13 @@ from typing import NoReturn
 from curvflow.errors import nearest
 from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.kinds import all_kinds
-from curvflow.schemas.nodes import Eigenvectors, NodeData, Numbers, Trajectory
+from curvflow.schemas.nodes import (
+    DrawnLosses,
+    Eigenvectors,
+    NodeData,
+    Numbers,
+    Trajectory,
+)
 from curvflow.schemas.study.axes import Axis
 from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.draft import Draft, read_draft
@@ -102,8 +108,8 @@ def is_compatible(edge: type[NodeData], producer: Kind) -> bool:
         return True
     if edge is Trajectory:
         return producer.checkpoints is not None
-    if edge is Eigenvectors:
-        return all(producer.output(name) for name in Eigenvectors.takes or ())
+    if edge in (Eigenvectors, DrawnLosses):
+        return all(producer.output(name) for name in edge.takes or ())
     return edge is Numbers and bool(numeric_variables(producer))
 
 

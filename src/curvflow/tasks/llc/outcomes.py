@@ -80,6 +80,9 @@ def unpacked(earlier: NodeData, params: LlcParams, num_samples: int) -> EarlierC
         {name: torch.tensor(earlier[name]) for name in TRACES},
         torch.tensor(earlier["draws"]) if "draws" in earlier else None,
         unpacked_state(earlier),
+        torch.tensor(earlier["observed_losses"])
+        if "observed_losses" in earlier
+        else None,
     )
 
 

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.operators import OperatorParams
-from curvflow.schemas.kinds.shared.sampling import LlcParams
+from curvflow.schemas.kinds.shared.sampling import LlcParams, ObservingLlcParams
 from curvflow.schemas.nodes import Member
 from curvflow.tasks.curvature.network_operators import problem_of, stacked_weights
 from curvflow.tasks.curvature.operators import tile_operator
 from curvflow.tasks.llc.losses import SampledLosses
+from curvflow.tasks.llc.observed import ObservedSamples, observed_samples
 from curvflow.tasks.networks.problems import Problem, Samples, load_samples
 from curvflow.tasks.numerics.derivatives.variances import gradient_variance
 from curvflow.tasks.numerics.operators.base import BatchedOperator
@@ -28,9 +29,9 @@ from curvflow.tasks.registry import Machine
 PASS_NUMBERS = 1 << 20
 
 
-def params_of(member: Member) -> LlcParams:
+def params_of(member: Member) -> ObservingLlcParams:
     """Return a member's parameters."""
-    return cast("LlcParams", member.params)
+    return cast("ObservingLlcParams", member.params)
 
 
 def options_of(params: LlcParams) -> SamplingOptions:
@@ -50,21 +51,48 @@ def member_targets(members: Sequence[Member], machine: Machine) -> ChainTargets:
         The targets, one for each member.
 
     Raises:
-        InputError: a weight is NaN or infinite, or `layers` names no tensor.
+        InputError: a weight is NaN or infinite, `layers` names no tensor, or the data
+            lack what is to be observed.
     """
     params, problem = params_of(members[0]), problem_of(members[0])
     weights_MW = stacked_weights(members, machine, dtype=params.dtype)
     data = [member.one("data") for member in members]
     layout = problem.network.layout
-    return problem_targets(
-        ProblemAt(
-            problem,
-            load_samples(problem, data, "", machine.device, weights_MW.dtype),
-            *(part.contiguous() for part in problem.network.split(weights_MW)),
-        ),
+    at = ProblemAt(
+        problem,
+        load_samples(problem, data, "", machine.device, weights_MW.dtype),
+        *(part.contiguous() for part in problem.network.split(weights_MW)),
+    )
+    targets = problem_targets(
+        at,
         [params_of(member).seed for member in members],
         free_parameters(layout.names, layout.sizes, params.layers),
         lambda columns: _hessians(members, machine, columns),
+    )
+    if params.keep_losses is None:
+        return targets
+    observed = _observed(at, members, machine)
+    return replace(targets, observables=partial(observed.of_chains, at.statistics))
+
+
+def _observed(
+    at: ProblemAt, members: Sequence[Member], machine: Machine
+) -> ObservedSamples:
+    """Return the samples whose losses are kept."""
+    params, data = params_of(members[0]), [member.one("data") for member in members]
+    splits = ("train", "test") if params.observed == "both" else (params.observed,)
+    samples = {
+        split: at.samples
+        if split == "train"
+        else load_samples(at.problem, data, "test_", machine.device, at.weights.dtype)
+        for split in splits
+    }
+    return observed_samples(
+        at.problem,
+        samples,
+        kept=params.keep_losses or "samples",
+        most=params.max_observed,
+        num_samples=at.samples.count,
     )
 
 

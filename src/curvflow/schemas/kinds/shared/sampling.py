@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from curvflow.schemas.params import Names, Params
+from curvflow.schemas.params import Names, Neutral, Params
 
 Method = Literal[
     "multiscale_mala",
@@ -148,4 +148,38 @@ class LlcParams(Params):
                 f"expected {', '.join(lacking)} with calibrate none, got null. "
                 "Give them, or leave calibrate at auto."
             )
+        return self
+
+
+class ObservingLlcParams(LlcParams):
+    """The same, and the losses that are kept at every draw."""
+
+    keep_losses: Annotated[
+        Literal["samples", "tokens", "labels"] | None, Neutral(None)
+    ] = Field(
+        None,
+        description="keep losses at every draw: samples, of each sample; tokens, of "
+        "each token; labels, the mean over the samples of each label; null keeps none",
+    )
+    observed: Annotated[Literal["train", "test", "both"], Neutral("train")] = Field(
+        "train", description="samples whose losses are kept"
+    )
+    max_observed: Annotated[int | None, Neutral(None)] = Field(
+        None,
+        ge=1,
+        description="of the training samples, and of the test samples, the first so "
+        "many are observed; null takes all",
+    )
+
+    @model_validator(mode="after")
+    def _observes(self) -> ObservingLlcParams:
+        if self.keep_losses is not None:
+            return self
+        for name in ("observed", "max_observed"):
+            value = getattr(self, name)
+            if value != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"expected keep_losses with {name} {value}, got null. Give "
+                    f"keep_losses, or remove {name}."
+                )
         return self

@@ -54,10 +54,24 @@ def _few(samples: int) -> int:
 SampleLoss = Callable[[Tensor, Tensor], Tensor]
 
 
+def label_losses(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the cross-entropy of each label by itself.
+
+    Args:
+        outputs: logits, (M, N, C), or (M, N, T, C) of the tokens of a sample.
+        targets: labels, (M or 1, N) or (M or 1, N, T).
+
+    Returns:
+        Losses, (M, N) or (M, N, T).
+    """
+    logs = torch.log_softmax(outputs, dim=-1)
+    labels = targets.expand(outputs.shape[:-1])
+    losses: Tensor = -logs.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+    return losses
+
+
 def _cross_entropy(outputs_MNC: Tensor, targets: Tensor) -> Tensor:
-    logs_MNC = torch.log_softmax(outputs_MNC, dim=-1)
-    targets_MN = targets.expand(outputs_MNC.shape[:-1])
-    losses = -logs_MNC.gather(-1, targets_MN.unsqueeze(-1)).squeeze(-1)
+    losses = label_losses(outputs_MNC, targets)
     return losses if losses.ndim == 2 else losses.flatten(2).mean(2)
 
 

@@ -173,12 +173,14 @@ class EarlierChains:
         traces: `loss_trace`, `batch_loss_trace` and `distance_trace`, each (C, K).
         weights: of the draws, (C, K, D), if they were kept.
         state: tensors whose first dimension is the chain, by name.
+        observed: observables at the draws, (C, K, O), if they were recorded.
     """
 
     settings: ChainSettings
     traces: Mapping[str, Tensor]
     weights: Tensor | None
     state: Mapping[str, Tensor]
+    observed: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -193,6 +195,7 @@ class ChainResults:
         passes: work, in gradients over all data, of all chains.
         state: what further draws resume from.
         weights: of the draws, (C, K, D), if they were kept.
+        observed: observables at the draws, (C, K, O), if they were recorded.
     """
 
     traces: dict[str, Tensor]
@@ -202,6 +205,7 @@ class ChainResults:
     passes: float
     state: dict[str, Tensor]
     weights: Tensor | None
+    observed: Tensor | None = None
 
     @property
     def is_finite(self) -> Tensor:
@@ -233,14 +237,18 @@ def results_of(
         "distance_trace": draws.distances,
     }
     traces = {name: trace[chains].cpu().double() for name, trace in drawn.items()}
-    weights = None if draws.weights is None else draws.weights[chains].cpu().double()
     if earlier is not None:
         traces = {
             name: torch.cat([earlier.traces[name], trace], dim=1)
             for name, trace in traces.items()
         }
-        if weights is not None and earlier.weights is not None:
-            weights = torch.cat([earlier.weights, weights], dim=1)
+    weights, observed = (
+        _after(before, kept, chains)
+        for before, kept in (
+            (None if earlier is None else earlier.weights, draws.weights),
+            (None if earlier is None else earlier.observed, draws.observed),
+        )
+    )
     return ChainResults(
         traces,
         draws.acceptance[chains].cpu().double(),
@@ -249,7 +257,16 @@ def results_of(
         float(draws.passes[chains].sum()),
         {name: tensor[chains] for name, tensor in draws.state.items()},
         weights,
+        observed,
     )
+
+
+def _after(before: Tensor | None, drawn: Tensor | None, chains: slice) -> Tensor | None:
+    """Return what was kept of some chains, after what was kept of them before."""
+    if drawn is None:
+        return None
+    kept = drawn[chains].cpu().double()
+    return kept if before is None else torch.cat([before, kept], dim=1)
 
 
 def biases(

@@ -23,6 +23,7 @@ from curvflow.tasks.numerics.sampling.posteriors import (
     AtDraws,
     ChainLosses,
     Draws,
+    Observables,
     Posterior,
     Steps,
     Stream,
@@ -229,6 +230,8 @@ class ChainTargets:
         operator: Hessians of the free parameters, for so many columns at once.
         gradient_variance: sum over the free parameters of the variance between
             samples' gradients, (M,), at weights (M, D), from samples (M, n).
+        observables: quantities of chains to be recorded at the draws, from the target
+            that each belongs to, (C,); None if there are none.
     """
 
     losses: Callable[[Tensor], ChainLosses]
@@ -238,6 +241,7 @@ class ChainTargets:
     free: Tensor | None
     operator: Callable[[int], BatchedOperator]
     gradient_variance: Callable[[Tensor, Tensor], Tensor]
+    observables: Callable[[Tensor], Observables] | None = None
 
     @property
     def num_free(self) -> int:
@@ -266,6 +270,9 @@ class ChainTargets:
             localization=of_chains([group.localization for group in groups], dtype),
             free=self.free,
             whitening=self._whitening(groups),
+            observables=None
+            if self.observables is None
+            else self.observables(target_C),
         )
 
     def _whitening(self, groups: Sequence[ChainGroup]) -> Whitening | None:

@@ -160,7 +160,11 @@ def _sampled(
         for number, each in ((number, settings[number]) for number in numbers)
     ]
     before = None if earlier is None else [earlier[number] for number in numbers]
-    steps = _steps(options[0], [settings[number] for number in numbers])
+    steps = _steps(
+        options[0],
+        [settings[number] for number in numbers],
+        observe=targets.observables is not None,
+    )
     chains = options[0].num_chains
     state = None if before is None else _joined(before)
     draws = targets.sample(groups, chains, steps, state)
@@ -186,7 +190,9 @@ def _joined(earlier: Sequence[EarlierChains]) -> dict[str, Tensor]:
     return {name: torch.cat([each.state[name] for each in earlier]) for name in names}
 
 
-def _steps(options: SamplingOptions, settings: Sequence[ChainSettings]) -> Steps:
+def _steps(
+    options: SamplingOptions, settings: Sequence[ChainSettings], *, observe: bool
+) -> Steps:
     adapt = settings[0].first_lr is not None
 
     def of_chains(values: Sequence[float]) -> Tensor:
@@ -202,6 +208,7 @@ def _steps(options: SamplingOptions, settings: Sequence[ChainSettings]) -> Steps
         adapt=adapt,
         most_lr=of_chains([each.lr for each in settings]) if adapt else None,
         keep_draws=options.keep_draws,
+        observe=observe,
     )
 
 

@@ -43,6 +43,23 @@ class ChainLosses(Protocol):
         ...
 
 
+class Observables(Protocol):
+    """Further quantities of chains, which are recorded at the draws."""
+
+    @property
+    def passes(self) -> float:
+        """Work of one evaluation, in gradients of the mean loss over all the data."""
+        ...
+
+    def values(self, weights_CD: Tensor) -> Tensor:
+        """Return the quantities of each chain, (C, O).
+
+        Args:
+            weights_CD: positions of the chains.
+        """
+        ...
+
+
 class CountedLosses:
     """Chain losses that count the work done, per chain.
 
@@ -88,6 +105,7 @@ class Posterior:
         localization: gamma, (C,).
         free: whether a parameter moves, (D,); None lets all move.
         whitening: by the Hessian at the centre; None if that is not known.
+        observables: recorded at the draws if `Steps` has it so; None if there are none.
 
     Reference:
         Lau et al. (2023), arXiv:2308.12108, equation 19; gamma and the step as in
@@ -100,6 +118,7 @@ class Posterior:
     localization: Tensor
     free: Tensor | None = None
     whitening: Whitening | None = None
+    observables: Observables | None = None
 
     @cached_property
     def num_free(self) -> int:
@@ -135,6 +154,7 @@ class Draws:
         passes: work, in gradients of the mean loss over all the data, (C,).
         weights: the draws themselves, (C, K, D), if requested.
         state: tensors with leading dimension C that the next draws resume from.
+        observed: observables at the draws, (C, K, O), if requested.
     """
 
     losses: Tensor
@@ -146,6 +166,7 @@ class Draws:
     passes: Tensor
     weights: Tensor | None
     state: dict[str, Tensor]
+    observed: Tensor | None = None
 
 
 AtDraws = Literal["full", "control_variate", "batch"]
@@ -192,6 +213,7 @@ class Steps:
             2 log2 K draws; each costs two gradients over all the data and one of the
             batch.
         keep_draws: whether the weights of draws are kept.
+        observe: whether the observables of the posterior are recorded.
     """
 
     method: str
@@ -208,6 +230,7 @@ class Steps:
     most_lr: Tensor | None = None
     measure_acceptance: bool = True
     keep_draws: bool = False
+    observe: bool = False
 
     @property
     def total(self) -> int:

@@ -28,7 +28,7 @@ from curvflow.tasks.numerics.sampling.step_context import (
 
 
 class DrawRecorder:
-    """Losses, distances and, if requested, weights of draws, in order.
+    """Losses, distances and, if requested, weights and observables of draws, in order.
 
     Attributes:
         steps: number of the step of each draw.
@@ -42,6 +42,8 @@ class DrawRecorder:
         self._batch_losses: list[Tensor] = []
         self._distances: list[Tensor] = []
         self._weights: list[Tensor] = []
+        self._observed: list[Tensor] = []
+        self._observables = posterior.observables if steps.observe else None
         self._centre_losses_C: Tensor | None = None
         self._apart_CD: Tensor | None = None
 
@@ -53,6 +55,8 @@ class DrawRecorder:
         self._distances.append(torch.linalg.vector_norm(self._apart_CD, dim=1))
         if self._settings.keep_draws:
             self._weights.append(weights_CD.clone())
+        if self._observables is not None:
+            self._observed.append(self._observables.values(weights_CD))
         if rows_CB is not None and self._settings.at_draws == "full":
             self._losses.append(self._posterior.losses.values(weights_CD, None))
         elif rows_CB is not None and self._settings.at_draws == "control_variate":
@@ -88,6 +92,16 @@ class DrawRecorder:
     def weights(self, like_CD: Tensor) -> Tensor | None:
         """Return the draws, (C, K, D), if requested."""
         return _stacked(self._weights, like_CD) if self._settings.keep_draws else None
+
+    def observed(self) -> Tensor | None:
+        """Return the observables, (C, K, O), if they were requested."""
+        return torch.stack(self._observed, 1) if self._observed else None
+
+    @property
+    def passes(self) -> float:
+        """Work that observables took, in gradients over all data."""
+        each = 0.0 if self._observables is None else self._observables.passes
+        return len(self._observed) * each
 
 
 def _stacked(rows: list[Tensor], like: Tensor) -> Tensor:
@@ -300,7 +314,7 @@ def sample(
     run = ChainRun(replace(posterior, losses=counted), steps, streams, earlier)
     while run.step < steps.total:
         run.run_block()
-    run.state["passes"] += counted.passes
+    run.state["passes"] += counted.passes + run.recorder.passes
     return _draws(run, posterior.centre)
 
 
@@ -311,9 +325,10 @@ def _draws(run: ChainRun, like_CD: Tensor) -> Draws:
     _mark_failures(state, losses_CK, left_K)
     failed_C1 = state["failed_at"][:, None]
     lost_CK = (failed_C1 >= 0) & (left_K >= failed_C1)
-    weights_CKD = recorder.weights(like_CD)
-    if weights_CKD is not None:
-        weights_CKD.masked_fill_(lost_CK[..., None], math.nan)
+    weights_CKD, observed_CKO = recorder.weights(like_CD), recorder.observed()
+    for kept in (weights_CKD, observed_CKO):
+        if kept is not None:
+            kept.masked_fill_(lost_CK[..., None], math.nan)
     return Draws(
         losses=losses_CK.masked_fill(lost_CK, math.nan),
         batch_losses=recorder.batch_losses(like_CD).masked_fill(lost_CK, math.nan),
@@ -324,6 +339,7 @@ def _draws(run: ChainRun, like_CD: Tensor) -> Draws:
         passes=state["passes"],
         weights=weights_CKD,
         state=state,
+        observed=observed_CKO,
     )
 
 

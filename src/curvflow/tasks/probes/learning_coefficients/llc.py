@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from functools import partial
 
-from curvflow.schemas.nodes import Member, NodeData, Outcome
+import torch
+
+from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.curvature.network_operators import problem_key, problem_of
 from curvflow.tasks.llc.losses import PASS_BYTES
+from curvflow.tasks.llc.observed import ObservedLosses
 from curvflow.tasks.llc.outcomes import unpacked
 from curvflow.tasks.llc.targets import member_targets, options_of, params_of
 from curvflow.tasks.networks.problems import grouped, probed_bytes
+from curvflow.tasks.numerics.derivatives.precision import full_precision
 from curvflow.tasks.numerics.sampling.calibration_sweep import CHAINS
+from curvflow.tasks.numerics.sampling.chain_targets import ChainTargets
 from curvflow.tasks.numerics.sampling.coefficient import (
     CoefficientEstimate,
     estimate_coefficients,
@@ -37,13 +43,25 @@ def member_bytes(member: Member) -> int:
     is_measured = params.calibrate == "auto" and _earlier(member) is None
     chains = max(params.num_chains, CHAINS if is_measured else 0)
     numbers = chains * size * (page_length(size) + VECTORS)
-    kept = TRACES + size * params.keep_draws
+    kept = TRACES + size * params.keep_draws + _num_observed(member)
     numbers += 2 * params.num_chains * params.num_draws * kept
     may_whiten = params.sampling_method in (None, "multiscale_mala")
     if params.calibrate == "auto" and may_whiten:
         numbers += COPIES * size * (size if size <= DENSE else STEPS)
     sampling = 8 * numbers + PASS_BYTES["cpu"] + probed_bytes(member)
     return max(sampling, _spectrum_bytes(member)) if is_measured else sampling
+
+
+def _num_observed(member: Member) -> int:
+    """Return the number of losses that are kept of each draw, at the most."""
+    params, data = params_of(member), member.one("data")
+    if params.keep_losses is None:
+        return 0
+    splits = {"train": ["targets"], "test": ["test_targets"]}
+    names = splits.get(params.observed) or ["targets", "test_targets"]
+    counts = [len(data[name][: params.max_observed]) for name in names]
+    shape = data["targets"].shape[1:] if params.keep_losses == "tokens" else ()
+    return sum(counts) * math.prod(shape)
 
 
 def _spectrum_bytes(member: Member) -> int:
@@ -100,13 +118,32 @@ def _sampled(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         if (earlier := _earlier(member)) is not None
     ]
     options = [options_of(params_of(member)) for member in members]
+    estimates = estimate_coefficients(targets, options, stored or None)
     return [
-        _outcome(estimate)
-        for estimate in estimate_coefficients(targets, options, stored or None)
+        _outcome(estimate, observed)
+        for estimate, observed in zip(estimates, _observed(targets), strict=True)
     ]
 
 
-def _outcome(estimate: CoefficientEstimate) -> Outcome:
+@full_precision()
+def _observed(targets: ChainTargets) -> list[dict[str, Array]]:
+    """Return what is observed of each target, and its losses at the weights."""
+    count = len(targets.weights)
+    if targets.observables is None:
+        return [{} for _ in range(count)]
+    at = targets.observables(torch.arange(count, device=targets.weights.device))
+    assert isinstance(at, ObservedLosses)
+    losses_MO = at.values(targets.weights).cpu().double().numpy()
+    return [
+        {"observed_init_losses": losses_MO[number], **at.observed.description(number)}
+        for number in range(count)
+    ]
+
+
+def _outcome(estimate: CoefficientEstimate, observed: Mapping[str, Array]) -> Outcome:
+    arrays = {**variables(estimate), **observed}
+    if estimate.results.observed is not None:
+        arrays["observed_losses"] = estimate.results.observed.numpy()
     if estimate.has_failed:
-        return Outcome(variables(estimate), "diverged", estimate.verdict.reason)
-    return Outcome(variables(estimate))
+        return Outcome(arrays, "diverged", estimate.verdict.reason)
+    return Outcome(arrays)

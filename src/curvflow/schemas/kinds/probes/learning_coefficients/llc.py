@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from curvflow.schemas.checks.samples import too_few
 from curvflow.schemas.explanations import Explanation
-from curvflow.schemas.kind import Continues, Input, Kind, Variable
+from curvflow.schemas.kind import Continues, Input, Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.shared.operators import LOCALIZATION, NBETA, unknown_layers
-from curvflow.schemas.kinds.shared.sampling import LlcParams
+from curvflow.schemas.kinds.shared.sampling import ObservingLlcParams
 from curvflow.schemas.nodes import Data, Draws, Weights
 
 
-def _may_continue(shorter: LlcParams, longer: LlcParams) -> bool:
+def _may_continue(shorter: ObservingLlcParams, longer: ObservingLlcParams) -> bool:
     alike = longer.model_copy(update={"num_draws": shorter.num_draws}) == shorter
     return alike and shorter.num_draws < longer.num_draws
 
 
+def _lacking_samples(params: Any, name: str, data: Any) -> Iterator[ParamProblem]:
+    """Yield batches larger than the data, and tests observed of data without."""
+    yield from too_few(params, name, data)
+    if params.observed != "train" and getattr(data, "num_test", None) == 0:
+        message = f"expected train, as '{name}' has no test samples, got "
+        yield (
+            ("observed",),
+            message + params.observed,
+            "Remove it, or take data with test samples.",
+        )
+
+
 CHAIN, DRAW, TRIAL = ("chain",), ("chain", "draw"), ("trial",)
+OBSERVABLE = ("observable",)
 
 
 def _judged(name: str, description: str, dims: tuple[str, ...] = ()) -> Variable:
     return Variable(name, description, dims, judged_by="verdict")
 
 
+def _of_observable(name: str, description: str, dtype: str = "int64") -> Variable:
+    return Variable(
+        name, description, OBSERVABLE, dtype=dtype, bulk=True, optional=True
+    )
+
+
 KIND = Kind(
     name="probe.llc",
     version=7,
     summary="Local learning coefficient by sampling, with the state of its chains.",
-    params=LlcParams,
+    params=ObservingLlcParams,
     returns=Draws,
     outputs=(
         _judged("llc_mean", "nbeta (E L - L(w*)), over the chains that did not fail"),
@@ -234,6 +256,27 @@ KIND = Kind(
             optional=True,
         ),
         Variable(
+            "observed_losses",
+            "loss of what is observed at every draw",
+            ("chain", "draw", "observable"),
+            units="loss",
+            bulk=True,
+            optional=True,
+        ),
+        Variable(
+            "observed_init_losses",
+            "the same at the weights",
+            OBSERVABLE,
+            units="loss",
+            bulk=True,
+            optional=True,
+        ),
+        _of_observable("observed_is_test", "of a test sample", "bool"),
+        _of_observable("observed_row", "number of its sample; -1 of a mean over some"),
+        _of_observable("observed_token", "number of its token; -1 of whole samples"),
+        _of_observable("observed_label", "its label; -1 of values and of some"),
+        _of_observable("observed_count", "samples or tokens it is the mean over"),
+        Variable(
             "chain_state",
             "where the chains go on from",
             ("chain", "entry"),
@@ -247,7 +290,7 @@ KIND = Kind(
     main=("llc_mean", "llc_sem"),
     inputs={
         "weights": Input(Weights, lacking=unknown_layers),
-        "data": Input(Data, follows="weights", lacking=too_few),
+        "data": Input(Data, follows="weights", lacking=_lacking_samples),
     },
     varying=("seed", "nbeta", "lr", "localization"),
     continues=Continues("num_draws", _may_continue),
@@ -284,5 +327,6 @@ stages:
         "num_steps_bw_draws": "step",
         "damping": "as the gradient",
         "max_hold": "1",
+        "max_observed": "sample",
     },
 )

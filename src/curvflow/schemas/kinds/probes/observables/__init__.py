@@ -1,0 +1,1 @@
+"""Declarations of probes of observables at the draws of chains about weights."""

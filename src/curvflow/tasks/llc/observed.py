@@ -1,0 +1,214 @@
+"""Losses of samples, tokens and labels, observed at the draws of chains.
+
+Letters in addition to those of the package: C chains; n samples of a split; O what is
+observed, of all splits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.schemas.nodes import Array
+from curvflow.tasks.llc.losses import PASS_BYTES
+from curvflow.tasks.networks.problems import Problem, Samples
+from curvflow.tasks.numerics.derivatives.batches import label_losses, sample_losses
+from curvflow.tasks.numerics.derivatives.passes import spans
+from curvflow.tasks.numerics.sampling.dense_losses import CHAIN_BYTES
+
+Kept = Literal["samples", "tokens", "labels"]
+
+
+@dataclass(frozen=True)
+class ObservedSamples:
+    """Samples whose losses are observed, of a tile's models.
+
+    Attributes:
+        problem: network and loss.
+        splits: samples of `train` and `test`, shared by all models or of each.
+        kept: whether losses are of samples, of tokens or means over labels.
+        num_samples: training samples of the loss, N.
+    """
+
+    problem: Problem
+    splits: Mapping[str, Samples]
+    kept: Kept
+    num_samples: int
+
+    def of_chains(self, statistics_MS: Tensor, owner_C: Tensor) -> ObservedLosses:
+        """Return the losses of chains.
+
+        Args:
+            statistics_MS: of the models' networks.
+            owner_C: the model that each chain belongs to.
+        """
+        return ObservedLosses(self, statistics_MS[owner_C], owner_C)
+
+    @property
+    def num_classes(self) -> int:
+        """Labels that there are."""
+        return int(json.loads(self.problem.text)["num_outputs"])
+
+    def description(self, model: int) -> dict[str, Array]:
+        """Return what each loss of a model is of, as variables of `probe.llc`.
+
+        Args:
+            model: its number.
+        """
+        parts = [
+            self._described(split, samples.models(slice(model, model + 1)))
+            for split, samples in self.splits.items()
+        ]
+        return {
+            name: np.concatenate([part[name] for part in parts]) for name in parts[0]
+        }
+
+    def _described(self, split: str, samples: Samples) -> dict[str, Array]:
+        count, has_labels = samples.count, self.problem.loss == "cross_entropy"
+        targets = samples.targets[0].cpu().numpy()
+        none = np.full(count, -1)
+        row, token = np.arange(count), none
+        label = targets if targets.ndim == 1 and has_labels else none
+        total = np.ones(count, dtype=np.int64)
+        if self.kept == "tokens":
+            row, token = (each.ravel() for each in np.indices(targets.shape))
+            label, total = targets.ravel(), np.ones_like(row)
+        elif self.kept == "labels":
+            total = np.bincount(targets, minlength=self.num_classes)
+            label = np.arange(self.num_classes)
+            row = token = np.full(self.num_classes, -1)
+        arrays = {"row": row, "token": token, "label": label, "count": total}
+        return {
+            "observed_is_test": np.full(len(row), split == "test"),
+            **{
+                f"observed_{name}": each.astype("int64")
+                for name, each in arrays.items()
+            },
+        }
+
+
+@dataclass(frozen=True)
+class ObservedLosses:
+    """Losses of chains on observed samples.
+
+    Attributes:
+        observed: the samples.
+        statistics: of each chain's network, (C, S).
+        owner: number of the model that a chain belongs to, (C,).
+    """
+
+    observed: ObservedSamples
+    statistics: Tensor
+    owner: Tensor
+
+    @property
+    def passes(self) -> float:
+        """Work of one evaluation, in gradients of the mean loss over all the data."""
+        count = sum(samples.count for samples in self.observed.splits.values())
+        return count / self.observed.num_samples / 3
+
+    def values(self, weights_CD: Tensor) -> Tensor:
+        """Return the losses, (C, O); NaN of a label without samples.
+
+        Args:
+            weights_CD: positions of the chains.
+        """
+        with torch.no_grad():
+            parts = [
+                self._of_split(weights_CD.detach(), samples)
+                for samples in self.observed.splits.values()
+            ]
+        return torch.cat(parts, dim=1)
+
+    def _of_split(self, weights_CD: Tensor, samples: Samples) -> Tensor:
+        each = self.observed.problem.network.width * weights_CD.element_size()
+        # Neither depends on how many chains there are.
+        step = max(1, CHAIN_BYTES // each)
+        most = PASS_BYTES[weights_CD.device.type] // (each * min(step, samples.count))
+        of_chains = partial(self._of_chains, weights_CD, samples, step)
+        losses = torch.cat([*map(of_chains, spans(len(weights_CD), most))])
+        if self.observed.kept != "labels":
+            return losses.flatten(1)
+        return self._by_label(losses, samples)
+
+    def _of_chains(
+        self, weights_CD: Tensor, samples: Samples, step: int, chains: slice
+    ) -> Tensor:
+        """Return the losses of some chains, (c, n) or (c, n, T)."""
+        problem, statistics_cS = self.observed.problem, self.statistics[chains]
+        weights_cW = weights_CD[chains]
+        if statistics_cS.shape[1]:
+            weights_cW = torch.cat([weights_cW, statistics_cS], dim=1)
+        loss = sample_losses(problem.loss)
+        if self.observed.kept == "tokens":
+            loss = label_losses
+        parts = []
+        for first in range(0, samples.count, step):
+            part = samples.rows(slice(first, first + step)).models(self.owner[chains])
+            outputs = problem.network.outputs(weights_cW, part.inputs)
+            parts.append(loss(outputs, part.targets))
+        return torch.cat(parts, dim=1)
+
+    def _by_label(self, losses_Cn: Tensor, samples: Samples) -> Tensor:
+        labels_Cn = samples.models(self.owner).targets.expand(losses_Cn.shape)
+        # Sums along rows, as scattered ones come in any order on a GPU.
+        means = []
+        for label in range(self.observed.num_classes):
+            is_of_Cn = labels_Cn == label
+            means.append(losses_Cn.where(is_of_Cn, 0.0).sum(1) / is_of_Cn.sum(1))
+        return torch.stack(means, dim=1)
+
+
+def observed_samples(
+    problem: Problem,
+    splits: Mapping[str, Samples],
+    *,
+    kept: Kept,
+    most: int | None,
+    num_samples: int,
+) -> ObservedSamples:
+    """Return the samples to be observed.
+
+    Args:
+        problem: network and loss.
+        splits: samples by `train` and `test`, as loaded.
+        kept: what losses are kept of.
+        most: of each split the first so many are observed; None takes all.
+        num_samples: training samples of the loss, N.
+
+    Returns:
+        The samples.
+
+    Raises:
+        InputError: the targets are no labels, or of one label a sample and not of
+            tokens, or of tokens; or there are no test samples.
+    """
+    has_labels, tokens = problem.loss == "cross_entropy", problem.tokens
+    wants_tokens = kept == "tokens"
+    is_there = has_labels and wants_tokens == (tokens is not None)
+    if kept != "samples" and not is_there:
+        needed = "labels of tokens" if wants_tokens else "one label for each sample"
+        raise InputError(
+            f"keep_losses: expected samples of data without {needed}, got {kept}. Take "
+            "samples."
+        )
+    for split, samples in splits.items():
+        if not samples.count:
+            raise InputError(
+                f"observed: expected data with {split} samples, got none. Set it to "
+                "train."
+            )
+    return ObservedSamples(
+        problem,
+        {split: samples.rows(slice(most)) for split, samples in splits.items()},
+        kept,
+        num_samples,
+    )

@@ -1,0 +1,1 @@
+"""Probes of observables at the draws of chains about weights."""
