@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -61,7 +61,7 @@ class LinearGaussian:
     targets: Floats
     num_train: int
     weights: Floats
-    loss: Literal[sse, mse]
+    loss: Literal["sse", "mse"]
     part: str
     nbeta: float
     localization: float
@@ -84,7 +84,7 @@ class LinearGaussian:
             targets,
             train,
             fit.T + 0.02 * random.normal(size=fit.T.shape),
-            str(random.choice(["sse", "mse"])),
+            random.choice(["sse", "mse"]).item(),
             str(random.choice([*PARTS])),
             float(random.uniform(20, 100)),
             float(random.uniform(0.1, 2)),

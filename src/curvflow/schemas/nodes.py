@@ -14,6 +14,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Label = str | int | float | bool
 Status = Literal["ok", "diverged"]
 
+# The column of tables that counts the failed nodes they are made without.
+FAILED = "failed"
+
 
 @dataclass(frozen=True)
 class Outcome:

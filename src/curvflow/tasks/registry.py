@@ -16,8 +16,7 @@ import numpy as np
 
 from curvflow.errors import UnknownNameError
 from curvflow.schemas.kinds import declarations, find_kind
-from curvflow.schemas.kinds.shared.tables import FAILED
-from curvflow.schemas.nodes import Array, Member, Outcome
+from curvflow.schemas.nodes import FAILED, Array, Member, Outcome
 
 
 class Partial(Protocol):

@@ -59,7 +59,9 @@ def test_every_declared_column_is_there_in_its_type():
     of = [node({"seed": 0}, trace=1.0, eigenvalues=[2.0, 1.0])]
     plain = compute("aggregate.summary", of, over=["seed"]).arrays
     declared = find_kind("aggregate.summary").outputs
-    outputs = [v for v in declared if v.name != "unconverged"]  # of what is judged
+    # Of what is judged, and of what has failed.
+    others = ("unconverged", "failed")
+    outputs = [v for v in declared if v.name not in others]
     assert set(plain) == {v.name for v in outputs if not v.optional}
     arrays = compute("aggregate.summary", of, over=["seed"], **ALL).arrays
     assert set(arrays) == {v.name for v in outputs}

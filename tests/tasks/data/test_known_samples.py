@@ -1,5 +1,7 @@
 """Samples that planning knows are those that the data sets turn out to have."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -77,7 +79,9 @@ def known(kind, params, taken=NOTHING):
 def test_samples_are_as_planned(name, params):
     node = member(name, params)
     (outcome,) = compute(name, [node])
-    assert known(name, node.params) == form(outcome.arrays)
+    planned = known(name, node.params)
+    # A vocabulary may be larger than the tokens that occur.
+    assert replace(planned, vocabulary=None) == form(outcome.arrays)
 
 
 @pytest.mark.parametrize("changes", CHANGES)

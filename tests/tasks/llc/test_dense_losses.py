@@ -35,7 +35,8 @@ def posed(model, loss, outputs=OUTPUTS):
     has_labels = loss == "cross_entropy"
     targets = np.zeros(COUNT) if has_labels else np.zeros((COUNT, outputs))
     data = {"inputs": np.zeros((COUNT, *INPUTS)), "targets": targets}
-    return pose(parse_model(model), loss, data | {"num_classes": outputs})
+    beside = {"num_classes": outputs, "test_targets": targets[:0]}
+    return pose(parse_model(model), loss, data | beside)
 
 
 def drawn(problem, members, outputs=OUTPUTS):
@@ -216,7 +217,8 @@ def test_weights_that_want_gradients_are_taken_as_numbers():
 def test_other_networks_keep_autograd():
     wells = {"kind": "quadratic_well", "eigenvalues": [1.0, 2.0]}
     data = {"inputs": np.ones((COUNT, 1)), "targets": np.zeros((COUNT, 2))}
-    problem = pose(parse_model(wells), "sse", data)
+    beside = {"test_targets": data["targets"][:0]}
+    problem = pose(parse_model(wells), "sse", data | beside)
     samples = Samples(*(torch.as_tensor(a)[None] for a in data.values()))
     losses = sampled(problem, samples)
     assert dense_form(problem) is losses._dense is None

@@ -291,7 +291,7 @@ def test_a_residual_network_trained_elsewhere_has_its_loss_at_evaluation():
         arrays = state(module)
         del arrays[f"norm.{lacking}"]
         with pytest.raises(
-            InputError, match=rf"array 'norm.{lacking}' of shape \(2,\)"
+            InputError, match=rf"statistic 'norm.{lacking}' of shape \(2,\)"
         ):
             imported(arrays, data, model=TRAINED)
 
@@ -306,7 +306,7 @@ def test_a_cumulative_norm_needs_its_count():
     imported(state(module), model=model)
     arrays = state(module)
     del arrays["1.num_batches_tracked"]
-    with pytest.raises(InputError, match=r"array '1\.num_batches_tracked' of"):
+    with pytest.raises(InputError, match=r"statistic '1\.num_batches_tracked' of"):
         imported(arrays, model=model)
 
 

@@ -37,7 +37,10 @@ def pin(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Keep a run's results until it is unpinned; without a name list the pins."""
+    """Keep a run's results until it is unpinned.
+
+    Without a name the pins are listed.
+    """
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.upkeep.pins import list_pins, pin_run
 

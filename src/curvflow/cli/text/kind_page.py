@@ -98,6 +98,7 @@ def plain(value: object) -> str:
 
 
 _WIDTH = 80
+_MANY = 6  # forms of one parameter, beyond which their number stands for them
 _LONG = 60  # lines on the forms of one parameter, beyond which each has one
 _REFERENCES = 'Any value may be "${axis}" or "${axis.field}", in quotes.'
 
@@ -245,16 +246,20 @@ class _FieldWriter(TypeNames):
             need = f", default {plain(schema['default'])}"
         description = schema.get("description", "")
         unit = self.units.get(prefix + name)
-        text = f"{name}: {self.type(schema)}{f' [{unit}]' if unit else ''}{need}"
-        lines = _wrapped(f"{text}; {description}" if description else text, indent)
         before, new = [*self.explained], []
         for form in self.mappings(schema):
             if form not in self.explained:
                 self.explained.append(form)
                 new += self.explanation(form, indent + 2, f"{prefix}{name}.")
+        shape = self.type(schema)
         if self.shortened and not prefix and len(new) > _LONG:
             self.explained = before
-            new = self.listed(name, [*self.mappings(schema)], indent + 2)
+            forms = [*self.mappings(schema)]
+            new = self.listed(name, forms, indent + 2)
+            if len(forms) > _MANY:
+                shape = f"one of {len(forms)} forms"
+        text = f"{name}: {shape}{f' [{unit}]' if unit else ''}{need}"
+        lines = _wrapped(f"{text}; {description}" if description else text, indent)
         return lines + new
 
     def listed(self, name: str, forms: Sequence[Schema], indent: int) -> list[str]:

@@ -26,8 +26,7 @@ from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.reads.current import CurrentReads, Outdated
 from curvflow.schemas.keys import Encoded, action_key, canonical, form, sha256
 from curvflow.schemas.kind import Kind, Variable
-from curvflow.schemas.kinds.shared.tables import FAILED
-from curvflow.schemas.nodes import Label, Weights
+from curvflow.schemas.nodes import FAILED, Label, Weights
 from curvflow.schemas.params import Params
 from curvflow.schemas.records.receipts import DIVERGED, Receipt
 from curvflow.schemas.study.study import Stage, Study

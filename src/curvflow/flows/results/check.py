@@ -13,8 +13,8 @@ import numpy as np
 from curvflow.flows.results.results import Results
 from curvflow.schemas.kind import Kind, error_of
 from curvflow.schemas.kinds.aggregate.compare import DIFFERING
-from curvflow.schemas.kinds.shared.tables import CONVERGED, FAILED, UNCONVERGED
-from curvflow.schemas.nodes import Label, Table
+from curvflow.schemas.kinds.shared.tables import CONVERGED, UNCONVERGED
+from curvflow.schemas.nodes import FAILED, Label, Table
 from curvflow.schemas.study.study import Expectation
 from curvflow.schemas.words import counted
 

@@ -182,7 +182,7 @@ def _model_problems(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
     """Yield mismatches between the data and a stage's model or loss."""
     model = params.model
     loss: AnyLoss = getattr(params, "loss", "auto")
-    if data.samples.targets == "values" and getattr(params, "label_noise", None):
+    if getattr(params, "label_noise", None) and data.samples.targets == "values":
         message = f"expected labels for label_noise, got the values of {data.name}"
         yield ("label_noise",), message, "Remove it, or take data with labels."
     takes_any = input_form(model) not in ("image", "sequence")

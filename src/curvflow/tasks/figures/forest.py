@@ -14,8 +14,7 @@ from curvflow.errors import InputError, nearest
 from curvflow.schemas.kind import Variable
 from curvflow.schemas.kinds.aggregate.compare import DIFFERING
 from curvflow.schemas.kinds.figures.forest import ForestParams
-from curvflow.schemas.kinds.shared.tables import FAILED
-from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
+from curvflow.schemas.nodes import FAILED, Array, Label, Member, NodeData, Outcome
 from curvflow.schemas.words import counted
 from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.registry import Machine, computes_each

@@ -7,6 +7,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from math import prod
 
 import torch
@@ -138,19 +139,18 @@ def place_of(error: BaseException) -> str:
     for frame, line in traceback.walk_tb(error.__traceback__):
         file = frame.f_code.co_filename.replace("\\", "/")
         # Code that is in no file has a name such as <string>.
-        if not file.startswith(("<", *_LIBRARIES)):
+        if not file.startswith(("<", *_libraries())):
             place = f"{file.rpartition('/')[2]}:{line}"
     return place
 
 
-_LIBRARIES = [
-    f"{folder}/".replace("\\", "/")
-    for folder in (
-        __file__.rpartition("tasks")[0].rstrip("/\\"),
-        torch.__path__[0],
-        *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")),
-    )
-]
+@cache
+def _libraries() -> tuple[str, ...]:
+    """Return the folders of this package, of torch and of other libraries."""
+    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = [__file__.rpartition("tasks")[0].rstrip("/\\"), torch.__path__[0]]
+    folders += [sysconfig.get_path(kind) for kind in kinds]
+    return tuple(f"{folder}/".replace("\\", "/") for folder in folders)
 
 
 def first_line(error: BaseException) -> str:

@@ -142,19 +142,22 @@ def _without_others(
     for alias, first in network.aliases.items():
         if alias in kept:
             array = kept.pop(alias)
-            _check_equal(source, alias, kept.setdefault(first, array), array)
+            ours = kept.setdefault(first, array)
+            _check_equal(source, alias, ours, array, f"'{first}'")
     for name, tensor in network.constants.items():
         if name in kept:
-            _check_equal(source, name, tensor.numpy(), kept.pop(name))
+            theirs = kept.pop(name)
+            _check_equal(source, name, tensor.numpy(), theirs, "the module's own")
     return kept
 
 
-def _check_equal(source: str, name: str, ours: Array, theirs: Array) -> None:
+def _check_equal(
+    source: str, name: str, ours: Array, theirs: Array, whose: str
+) -> None:
     if not np.array_equal(ours, theirs):
         raise InputError(
-            f"{source}: expected the array '{name}' to be equal to the tensor of the "
-            "network that it belongs to, got other values. Let the factory make the "
-            "network that the file is of."
+            f"{source}: expected the array '{name}' to be equal to {whose}, got other "
+            "values. Let the factory make the network that the file is of."
         )
 
 

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from curvflow.schemas.checks.name_checks import not_single
 from curvflow.schemas.kind import ParamProblem, Taken, Variable
+from curvflow.schemas.nodes import FAILED
 from curvflow.schemas.params import Names, Neutral, Params
 
 
@@ -44,9 +45,6 @@ class SideBySide(Params):
         description="variables; main takes what the kinds declare to be their result, "
         "null all numbers that tables hold",
     )
-
-
-FAILED = "failed"
 
 
 def failed(dim: str = "quantity") -> Variable:
