@@ -20,7 +20,7 @@ from docs.generator.markdown import code, papers, prose, table, terms, units
 FOLDER = "reference/kinds"
 GROUPS = {
     "Data": ("data",),
-    "Training and weights": ("train", "weights"),
+    "Training and weights": ("train", "weights", "monitor"),
     "Probes": ("probe",),
     "Statistics": ("aggregate",),
     "Figures": ("figure",),
