@@ -26,12 +26,13 @@ class Branch:
     def names(self) -> list[str]:
         """Return its names in pydantic's locations: tag, literals, class."""
         literals = [
-            str(value)
+            typing.get_args(info.annotation)
             for info in self.model.model_fields.values()
             if typing.get_origin(info.annotation) is Literal
-            for value in typing.get_args(info.annotation)
         ]
-        return [*([self.tag] if self.tag else []), *literals, self.model.__name__]
+        # What tells the forms apart has one value in each; a choice has several.
+        listed = [str(value) for values in sorted(literals, key=len) for value in values]
+        return [*([self.tag] if self.tag else []), *listed, self.model.__name__]
 
 
 def field_names(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
