@@ -189,3 +189,22 @@ def test_homogeneous_networks_obey_eulers_identity():
     torch.testing.assert_close(
         (operator @ weights)[0], expected, rtol=1e-10, atol=1e-14
     )
+
+
+def test_the_dense_matrix_of_a_layer_norm_is_that_of_double_backward():
+    # torch.func.hessian is wrong here (2.13): it derives a batch of backward passes.
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(5, 4, generator=generator, dtype=torch.float64)
+    w = torch.randn(36, generator=generator, dtype=torch.float64)
+
+    def losses(weights, inputs, targets):
+        first, scale, shift, last = torch.split(weights[0], [16, 4, 4, 12])
+        h = inputs[0] @ first.reshape(4, 4)
+        h = torch.nn.functional.layer_norm(h, (4,), scale, shift)
+        return (h @ last.reshape(4, 3)).logsumexp(1)[None]
+
+    exact = torch.autograd.functional.hessian(
+        lambda w: losses(w[None], x[None], None).mean(), w
+    )
+    found = dense_hessian(losses, w, x, torch.zeros(5))
+    torch.testing.assert_close(found, exact, rtol=1e-10, atol=1e-12)
