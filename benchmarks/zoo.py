@@ -179,6 +179,7 @@ MODULES = (
         "MixtralForCausalLM",
         num_local_experts=3,
         num_experts_per_tok=2,
+        experts_implementation="eager",
         **TOKENS,
         **HALVES,
         **QWEN,
@@ -382,11 +383,20 @@ def timed_products(
     def loop() -> Tensor:
         with sdpa_kernel(SDPBackend.MATH):
             slopes = torch.autograd.grad(
-                loss_of(module(x), y), leaves, create_graph=True
+                loss_of(module(x), y),
+                leaves,
+                create_graph=True,
+                materialize_grads=True,
             )
             slope_D = torch.cat([slope.flatten() for slope in slopes])
             products = [
-                torch.autograd.grad(slope_D, leaves, column, retain_graph=True)
+                torch.autograd.grad(
+                    slope_D,
+                    leaves,
+                    column,
+                    retain_graph=True,
+                    materialize_grads=True,
+                )
                 for column in columns[0].T
             ]
         return torch.stack([torch.cat([p.flatten() for p in ps]) for ps in products], 1)

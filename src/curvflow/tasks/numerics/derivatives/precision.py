@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.hooks import RemovableHandle
 
 
 @contextmanager
@@ -43,3 +46,35 @@ def differentiable() -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
+
+
+def reroute(module: nn.Module) -> list[RemovableHandle]:
+    """Call layers whose forward derivatives torch has wrong (2.13) in another way.
+
+    - An embedding with a padding: its row has no gradient, and is not trained, but
+      forward derivatives count it. Tokens of that row are taken as constants.
+    - A group norm of inputs that are not contiguous, as attention leaves them: its
+      gradient has no forward derivatives. They are copied.
+
+    Args:
+        module: whose layers these are.
+
+    Returns:
+        Hooks of the layers, each of which may be removed.
+    """
+    handles = []
+    for layer in module.modules():
+        if isinstance(layer, nn.Embedding) and layer.padding_idx is not None:
+            handles.append(layer.register_forward_hook(_without_padding))
+        if isinstance(layer, nn.GroupNorm):
+            handles.append(layer.register_forward_pre_hook(_contiguous))
+    return handles
+
+
+def _without_padding(layer: nn.Module, inputs: tuple[Any, ...], rows: Tensor) -> Tensor:
+    is_padding = (inputs[0] == layer.padding_idx).unsqueeze(-1)
+    return torch.where(is_padding, rows.detach(), rows)
+
+
+def _contiguous(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (inputs[0].contiguous(), *inputs[1:])
