@@ -214,7 +214,8 @@ class Mean(nn.Module):
         """Return the outputs of drawn weights, or of their means."""
         if self.training:
             return self.drawn(x)
-        return nn.functional.linear(x, self.drawn.weight_mu, self.drawn.bias_mu)
+        means = dict(self.drawn.named_parameters())
+        return nn.functional.linear(x, means["weight_mu"], means["bias_mu"])
 
 
 def bayesian_mean(width: int = 8) -> nn.Module:
