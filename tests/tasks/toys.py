@@ -583,6 +583,11 @@ def make_pair() -> tuple[np.ndarray, np.ndarray]:
     return np.eye(4), np.array([0, 1, 1, 0])
 
 
+def make_clouds() -> tuple[np.ndarray, np.ndarray]:
+    data = blobs()
+    return data["inputs"], data["targets"].astype(int)
+
+
 def make_nonsense() -> str:
     return "no data"
 
