@@ -204,7 +204,7 @@ class Row:
     Attributes:
         subject: the module.
         parameters: D; None if it was refused before that was known.
-        stages: per stage `yes`, `diverged` or `no`, or how it was computed.
+        stages: per stage `yes`, `diverged`, `failed` or `not run`.
         error: largest difference from the dense twin, relative to its largest entry.
         ratios: times that of a plain loop, by what was timed.
         reasons: why something failed, or was computed otherwise.

@@ -501,7 +501,7 @@ class Padded(nn.Module):
         nn.init.normal_(self.tokens.weight)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return self.out(self.tokens(ids).tanh().mean(1))
+        return self.out(self.tokens(input=ids).tanh().mean(1))
 
 
 def make_padded() -> nn.Module:
@@ -518,7 +518,7 @@ class Strided(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         image = self.mix(x).mT.unflatten(-1, (2, 2))
-        return self.out(self.norm(image).tanh().square().mean((2, 3)))
+        return self.out(self.norm(input=image).tanh().square().mean((2, 3)))
 
 
 def make_strided() -> nn.Module:

@@ -60,21 +60,31 @@ def reroute(module: nn.Module) -> list[RemovableHandle]:
         module: whose layers these are.
 
     Returns:
-        Hooks of the layers, each of which may be removed.
+        Hooks of the layers, but for those that have theirs; each may be removed.
     """
     handles = []
     for layer in module.modules():
-        if isinstance(layer, nn.Embedding) and layer.padding_idx is not None:
-            handles.append(layer.register_forward_hook(_without_padding))
-        if isinstance(layer, nn.GroupNorm):
-            handles.append(layer.register_forward_pre_hook(_contiguous))
+        pads = isinstance(layer, nn.Embedding) and layer.padding_idx is not None
+        if pads and _without_padding not in layer._forward_hooks.values():
+            hook = layer.register_forward_hook(_without_padding, with_kwargs=True)
+            handles.append(hook)
+        is_norm = isinstance(layer, nn.GroupNorm)
+        if is_norm and _contiguous not in layer._forward_pre_hooks.values():
+            hook = layer.register_forward_pre_hook(_contiguous, with_kwargs=True)
+            handles.append(hook)
     return handles
 
 
-def _without_padding(layer: nn.Module, inputs: tuple[Any, ...], rows: Tensor) -> Tensor:
-    is_padding = (inputs[0] == layer.padding_idx).unsqueeze(-1)
+def _without_padding(
+    layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], rows: Tensor
+) -> Tensor:
+    (ids,) = (*args, *kwargs.values())
+    is_padding = (ids == layer.padding_idx).unsqueeze(-1)
     return torch.where(is_padding, rows.detach(), rows)
 
 
-def _contiguous(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    return (inputs[0].contiguous(), *inputs[1:])
+def _contiguous(
+    _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    named = {name: given.contiguous() for name, given in kwargs.items()}
+    return tuple(given.contiguous() for given in args), named
