@@ -18,6 +18,7 @@ from benchmarks import (
     regularisers,
     training_gpu,
     walks,
+    zoo,
 )
 from benchmarks.peers_workflow import CURVFLOW, Grid, repetition
 from benchmarks.scale import QUICK
@@ -277,3 +278,22 @@ def test_a_walk_has_the_files_of_first_calls_below_its_folder():
     assert {*walk.leading_on()} <= {*files}
     assert len(walk.subject()) < len(walk.leading_on()) < len(files)
     assert "schemas/study/stage.py" in {*walk.leading_on()} - {*walk.subject()}
+
+
+def test_a_module_of_others_is_studied_compared_and_timed(monkeypatch):
+    monkeypatch.setattr(zoo, "TIMED_EPOCHS", 1)
+    monkeypatch.setattr(zoo, "SEEDS", 1)
+    monkeypatch.setattr(zoo, "FACTORIES", "tests.tasks.toys")
+    subject = zoo.Subject("dropout", "make_dropout", "make_clouds", classes=3)
+    row = zoo.measured(subject, turns=1)
+    assert set(row.stages.values()) == {"yes"}
+    assert row.error < 1e-12
+    assert {"training", *zoo.ORDERS} < set(row.ratios)
+
+
+def test_a_module_that_fails_is_a_row_with_the_reason():
+    subject = zoo.Subject("lstm", "Recurrent", "walks", {"width": -1}, {}, 12)
+    row = zoo.measured(subject, turns=1)
+    assert row.stages == {"fit": "failed", **dict.fromkeys(zoo.PROBES, "not run")}
+    (*_, reason) = zoo.printed([row], markdown=True)
+    assert reason.startswith("- lstm: fit: InputError: model: zoo_modules.py:")

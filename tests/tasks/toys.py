@@ -492,6 +492,53 @@ def make_bag(vocabulary: int = 5) -> nn.Module:
     return Bag(vocabulary)
 
 
+class Padded(nn.Module):
+    """A mean over embeddings, one of which is a padding that is not zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.out = nn.Embedding(4, 2, padding_idx=1), nn.Linear(2, 3)
+        nn.init.normal_(self.tokens.weight)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.out(self.tokens(input=ids).tanh().mean(1))
+
+
+def make_padded() -> nn.Module:
+    return Padded()
+
+
+class Strided(nn.Module):
+    """A group norm of channels that are last in memory, as attention leaves them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix, self.norm = nn.Linear(2, 2), nn.GroupNorm(1, 2)
+        self.out = nn.Linear(2, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        image = self.mix(x).mT.unflatten(-1, (2, 2))
+        return self.out(self.norm(input=image).tanh().square().mean((2, 3)))
+
+
+def make_strided() -> nn.Module:
+    return Strided()
+
+
+class Variational(nn.Linear):
+    """A layer that draws its weights in training, as a Bayesian layer does."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.training:
+            return super().forward(x)
+        noise = 0.3 * torch.randn_like(self.weight)
+        return nn.functional.linear(x, self.weight + noise, self.bias)
+
+
+def make_variational() -> nn.Module:
+    return nn.Sequential(Variational(3, 4), nn.Tanh(), Variational(4, 3))
+
+
 class Divided(nn.Module):
     """Scales its inputs by a number."""
 
@@ -534,6 +581,11 @@ def make_data(num_samples: int = 10) -> dict[str, np.ndarray]:
 
 def make_pair() -> tuple[np.ndarray, np.ndarray]:
     return np.eye(4), np.array([0, 1, 1, 0])
+
+
+def make_clouds() -> tuple[np.ndarray, np.ndarray]:
+    data = blobs()
+    return data["inputs"], data["targets"].astype(int)
 
 
 def make_nonsense() -> str:

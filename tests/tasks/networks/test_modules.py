@@ -215,6 +215,16 @@ def test_draws_that_depend_on_values_are_refused():
         network.training_outputs(weights_MD, weights_MD[:, :0], x, source(0))
 
 
+def test_draws_of_the_shape_of_weights_are_those_of_every_part_of_a_batch():
+    (whole,), (parts,) = (
+        fits(factory("make_variational"), seeds=[0], accumulation=count)
+        for count in (1, 3)
+    )
+    first, last = whole.arrays["weights"]
+    assert (first != last).any()
+    np.testing.assert_allclose(parts.arrays["weights"][1], last, **EXACT)
+
+
 def source(seed):
     generator = torch.Generator().manual_seed(seed)
     return lambda shape: torch.rand(2, *shape, generator=generator).double()

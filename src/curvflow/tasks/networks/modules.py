@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 from curvflow.errors import InputError
 from curvflow.tasks.networks.draws import Drawn, Uniform
 from curvflow.tasks.networks.network import ForwardPass
-from curvflow.tasks.numerics.derivatives.precision import differentiable
+from curvflow.tasks.numerics.derivatives.precision import differentiable, reroute
 
 # A batch norm's count of batches, on which it depends where all batches weigh alike.
 COUNT = "num_batches_tracked"
@@ -51,6 +51,7 @@ class StackedModule:
     def __init__(self, module: nn.Module) -> None:
         """Take the module as the user's function returned it."""
         self._module = module
+        reroute(module)
         self._buffers = dict(module.named_buffers())
         self._trained = {layer: layer.training for layer in module.modules()}
         self._is_trained = True

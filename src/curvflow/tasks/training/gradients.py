@@ -203,10 +203,14 @@ class Part:
         """Return a source of this part's numbers among those of the whole batch.
 
         Args:
-            uniform: source of numbers (M, N, ...) for all N samples.
+            uniform: source of numbers (M, N, ...) for all N samples. Of a shape without
+                samples, such as that of weights, all parts draw the same.
         """
+        samples = len(range(self.count)[self.rows])
 
         def drawn(shape: tuple[int, ...]) -> Tensor:
+            if shape[:1] != (samples,):
+                return uniform(shape)
             return uniform((self.count, *shape[1:]))[:, self.rows]
 
         return drawn

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.hooks import RemovableHandle
 
 
 @contextmanager
@@ -43,3 +46,45 @@ def differentiable() -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
+
+
+def reroute(module: nn.Module) -> list[RemovableHandle]:
+    """Call layers whose forward derivatives torch has wrong (2.13) in another way.
+
+    - An embedding with a padding: its row has no gradient, and is not trained, but
+      forward derivatives count it. Tokens of that row are taken as constants.
+    - A group norm of inputs that are not contiguous, as attention leaves them: its
+      gradient has no forward derivatives. They are copied.
+
+    Args:
+        module: whose layers these are.
+
+    Returns:
+        Hooks of the layers, but for those that have theirs; each may be removed.
+    """
+    handles = []
+    for layer in module.modules():
+        pads = isinstance(layer, nn.Embedding) and layer.padding_idx is not None
+        if pads and _without_padding not in layer._forward_hooks.values():
+            hook = layer.register_forward_hook(_without_padding, with_kwargs=True)
+            handles.append(hook)
+        is_norm = isinstance(layer, nn.GroupNorm)
+        if is_norm and _contiguous not in layer._forward_pre_hooks.values():
+            hook = layer.register_forward_pre_hook(_contiguous, with_kwargs=True)
+            handles.append(hook)
+    return handles
+
+
+def _without_padding(
+    layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], rows: Tensor
+) -> Tensor:
+    (ids,) = (*args, *kwargs.values())
+    is_padding = (ids == layer.padding_idx).unsqueeze(-1)
+    return torch.where(is_padding, rows.detach(), rows)
+
+
+def _contiguous(
+    _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    named = {name: given.contiguous() for name, given in kwargs.items()}
+    return tuple(given.contiguous() for given in args), named

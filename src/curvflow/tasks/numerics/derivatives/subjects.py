@@ -26,6 +26,7 @@ from curvflow.tasks.numerics.derivatives.batches import (
 from curvflow.tasks.numerics.derivatives.differentiation_modes import parted
 from curvflow.tasks.numerics.derivatives.guards import Cause, check
 from curvflow.tasks.numerics.derivatives.likelihoods import Likelihood, likelihood_of
+from curvflow.tasks.numerics.derivatives.precision import reroute
 
 
 @contextmanager
@@ -57,6 +58,8 @@ def calm(module: nn.Module, seed: int | None) -> Iterator[None]:
         if isinstance(layer, _NormBase) and layer.training and layer.track_running_stats
     ]
     with ExitStack() as stack:
+        for hook in reroute(module):
+            stack.callback(hook.remove)
         if any(isinstance(layer, nn.RNNBase) for layer in layers):
             # Fused kernels have no second or no forward derivatives.
             stack.enter_context(torch.backends.cudnn.flags(enabled=False))
