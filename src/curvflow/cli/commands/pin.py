@@ -44,17 +44,11 @@ def pin(
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.upkeep.pins import list_pins, pin_run
 
-    if given is not None and name is not None:
-        raise RequestError(f"pin: expected one name, got {given} and {name}. Name one.")
-    name = name if given is None else given
+    name = _single_name(given, name, needed=run is not None or bool(reason))
     opened = open_study_store(study, store, None, None)
     require_store(opened.store)
     if name is not None:
         pin_run(opened.store, opened.study.name, name, number=run, reason=reason)
-    elif run is not None or reason:
-        raise RequestError(
-            "pin: expected a name, got none. Write it behind the study, such as paper."
-        )
     pins = list_pins(opened.store)
     if name is not None:
         pins = [pin for pin in pins if pin["name"] == name]
@@ -62,6 +56,21 @@ def pin(
         print_json(pins)
     else:
         echo("\n".join(map(_line, pins)) or NO_PINS)
+
+
+def _single_name(given: str | None, name: str | None, *, needed: bool) -> str | None:
+    """Return the name of a pin, if there is any.
+
+    Raises:
+        RequestError: there are two, or none where one is needed.
+    """
+    if given is not None and name is not None:
+        raise RequestError(f"pin: expected one name, got {given} and {name}. Name one.")
+    if needed and given is None and name is None:
+        raise RequestError(
+            "pin: expected a name, got none. Write it behind the study, such as paper."
+        )
+    return name if given is None else given
 
 
 def unpin(

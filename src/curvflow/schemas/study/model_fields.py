@@ -31,8 +31,8 @@ class Branch:
             if typing.get_origin(info.annotation) is Literal
         ]
         # What tells the forms apart has one value in each; a choice has several.
-        listed = [str(value) for values in sorted(literals, key=len) for value in values]
-        return [*([self.tag] if self.tag else []), *listed, self.model.__name__]
+        names = [str(value) for those in sorted(literals, key=len) for value in those]
+        return [*([self.tag] if self.tag else []), *names, self.model.__name__]
 
 
 def field_names(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
