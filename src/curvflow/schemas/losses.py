@@ -32,7 +32,8 @@ class CrossEntropy(Params):
         0.0, ge=0, lt=1, description="share of each label spread over all classes"
     )
     ignore_index: int = Field(
-        IGNORED, description="label that stands for none: its terms do not count"
+        IGNORED,
+        description="a class whose terms do not count, as those of label -100 never do",
     )
     class_weights: Annotated[tuple[PositiveFloat, ...] | None, Field(strict=False)] = (
         Field(None, description="weight of each class, C of them; null for 1 each")

@@ -20,7 +20,7 @@ from curvflow.schemas.kinds.shared.trained import (
     RECORDED,
 )
 from curvflow.schemas.kinds.train import TrainParams, kept_epochs, recorded_epochs
-from curvflow.schemas.losses import loss_name
+from curvflow.schemas.losses import IGNORED, CrossEntropy
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.networks.initialization import initial_weights
 from curvflow.tasks.networks.losses import parse_loss
@@ -308,7 +308,9 @@ def _outcome(fit: Fit, number: int, params: TrainParams, state: Tensor) -> Outco
 
 
 def _perplexities(problem: Problem, measured: Mapping[str, Array]) -> dict[str, Array]:
-    if problem.tokens is None or loss_name(parse_loss(problem.loss)) != "cross_entropy":
+    loss = parse_loss(problem.loss)
+    plain = CrossEntropy(ignore_index=getattr(loss, "ignore_index", IGNORED))
+    if problem.tokens is None or loss not in ("cross_entropy", plain):
         return {}
     with np.errstate(over="ignore"):
         each = {f"{of}_perplexity": np.exp(measured[f"{of}_loss"]) for of in PERPLEXED}

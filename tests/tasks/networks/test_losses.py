@@ -292,7 +292,7 @@ def test_a_loss_that_vmap_cannot_hold_is_computed_for_one_model_after_another():
     ("targets", "loss", "message"),
     [
         ("values", own("mixing"), "a mean over samples"),
-        ("values", own("by_output"), r"one number a sample.*\(4, 2\)"),
+        ("values", own("by_output"), r"one number a sample.*\(\d, 2\)"),
         ("labels", own("hinged"), "second derivatives"),
         ("values", own("failing"), "RuntimeError: no such thing"),
         ("values", own("missing"), "a function of module"),
@@ -373,3 +373,71 @@ def test_settings_at_their_defaults_are_the_name_alone():
     params = train_member(data_of("values"), loss={"kind": "huber"}).params
     assert params.loss == "huber"
     assert train_member(data_of("values"), loss="huber").params == params
+
+
+def weighted(outputs, targets):
+    """The mean of torch over weights by class, which mixes the samples of a batch."""
+    return F.cross_entropy(outputs, targets, weight=outputs.new_tensor([1.0, 5.0, 2.0]))
+
+
+def one_logit(outputs, targets):
+    return F.softplus(-(2 * targets - 1) * outputs[:, 0])
+
+
+def test_a_loss_that_mixes_samples_is_refused_though_the_first_are_alike():
+    data = data_of("labels")
+    order = np.argsort(data["targets"], kind="stable")
+    arrays = {**data.arrays, "targets": data["targets"][order]}
+    with pytest.raises(InputError, match="a mean over samples"):
+        train_all([train_member(as_data(arrays, "sorted"), loss=own("weighted"))])
+
+
+def test_outputs_that_are_no_classes_have_no_accuracy():
+    data = data_of("binary")
+    loss = own("one_logit", num_outputs=1)
+    (outcome,) = train_all([train_member(data, loss=loss)])
+    assert np.isnan(outcome.arrays["final_train_accuracy"])
+
+
+def test_a_module_of_torch_may_hold_weights():
+    settings = {"kwargs": {"reduction": "none"}, "factory": "torch.nn:MSELoss"}
+    assert train_all([train_member(data_of("value"), loss=settings | {"kwargs": {}})])
+    with pytest.raises(InputError, match="one number a sample"):
+        train_all([train_member(data_of("values"), loss=settings)])
+
+
+@pytest.mark.parametrize("loss", ["auto", {"kind": "cross_entropy", "ignore_index": 0}])
+def test_labels_that_do_not_count_where_all_did_are_refused_or_left_out(loss):
+    whole, ignored = data_of("labels"), data_of("ignored")
+    (outcome,) = train_all([train_member(whole, loss=loss)])
+    probe = member("probe.trace", {}, weights=weights_of(outcome), data=ignored)
+    if loss == "auto":
+        with pytest.raises(InputError, match=r"labels from 0 to 2.*got -100"):
+            compute("probe.trace", [probe])
+    else:
+        assert np.isfinite(compute("probe.trace", [probe])[0].arrays["trace"])
+
+
+def test_chains_keep_losses_of_samples_of_any_loss():
+    data = data_of("values")
+    (outcome,) = train_all([train_member(data, loss="huber", epochs=20)])
+    settings = {
+        "num_chains": 2,
+        "num_draws": 8,
+        "num_burnin_steps": 2,
+        "lr": 1e-4,
+        "localization": 1.0,
+        "calibrate": "none",
+        "sampling_method": "sgld",
+        "keep_losses": "samples",
+    }
+    probe = member("probe.llc", settings, weights=weights_of(outcome), data=data)
+    kept = compute("probe.llc", [probe])[0].arrays["observed_losses"]
+    assert kept.shape == (2, 8, len(data["inputs"]))
+    assert np.isfinite(kept).all()
+
+
+def test_smoothed_labels_have_no_perplexity():
+    loss = {"kind": "cross_entropy", "label_smoothing": 0.1}
+    (outcome,) = train_all([train_member(ragged(), model=DECODER, loss=loss, epochs=1)])
+    assert "train_perplexity" not in outcome.arrays

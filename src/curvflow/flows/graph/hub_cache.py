@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from curvflow.errors import InputError, nearest
@@ -51,6 +52,11 @@ def snapshot(repo: str, revision: str) -> Path:
     commit = revision
     if reference.is_file():
         commit = reference.read_text(encoding="utf-8").strip()
+    if not re.fullmatch(r"\w[\w.-]*", commit):
+        raise InputError(
+            f"expected the name of a commit in {reference}, got '{commit}'. "
+            f"`{command}` brings it anew."
+        )
     files = folder / "snapshots" / commit
     if not files.is_dir():
         references = (folder / "refs").rglob("*")

@@ -26,7 +26,9 @@ BESIDE = re.compile(r"(optimizer|scheduler|scaler|rng_state|training_args)([._-]
 # Before a step, the first of which that a name has; a part of a number is no step.
 WORDS = (r"steps?", r"iter(?:ation)?s?", r"checkpoint|ckpt", r"epochs?")
 STEP_PATTERNS = tuple(
-    re.compile(rf"(?<![a-z])(?:{word})[ =_-]?(\d+)(?!\.?\d)", re.IGNORECASE)
+    re.compile(
+        rf"(?<![a-z])(?:{word})[ =_-]?(\d+)(?![.,_]?\d|[km]\b|e\d)", re.IGNORECASE
+    )
     for word in WORDS
 )
 NUMBER = re.compile(r"(\d+)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -228,7 +229,7 @@ def _array_of(
         loaded = np.load(io.BytesIO(content), allow_pickle=False)
         # An archive finds objects only when it is unpacked.
         return {"array": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(
             f"{name}: expected a file of numbers, {FORMS}, got {path.name}, which is "
             "none"

@@ -72,10 +72,14 @@ def files_in(field: str, folder: Path, mark: SourceFolder) -> FolderFiles:
     return FolderFiles(field, folder, {name: _digest(folder / name) for name in names})
 
 
+def _unreadable(error: OSError) -> None:
+    raise error
+
+
 def _names(folder: Path, mark: SourceFolder) -> Iterator[str]:
     with os.scandir(folder):  # `os.walk` takes what is no folder for an empty one
         pass
-    for place, folders, files in os.walk(folder, followlinks=True):
+    for place, folders, files in os.walk(folder, onerror=_unreadable, followlinks=True):
         inner = Path(place).relative_to(folder)
         # A link may lead back to a folder above it.
         is_deep = len(inner.parts) >= mark.depth

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,10 @@ def write(path: Path, arrays: Mapping[str, Array]) -> None:
             disk.remove(partial)
 
 
+# What a file that was cut short, or is no archive, ends in.
+BROKEN = (zipfile.BadZipFile, zlib.error)
+
+
 def read(path: Path) -> dict[str, Array]:
     """Return the arrays of a file.
 
@@ -61,7 +67,7 @@ def read(path: Path) -> dict[str, Array]:
     try:
         with disk_errors(path), np.load(path, allow_pickle=False) as loaded:
             return dict(loaded)
-    except (ValueError, EOFError, OSError) as error:
+    except (ValueError, TypeError, EOFError, OSError, *BROKEN) as error:
         raise StoreError(
             f"{path}: expected a file that a curvflow.Monitor has written, got "
             "another. Name the folder that was its store."

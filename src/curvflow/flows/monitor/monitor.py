@@ -118,6 +118,8 @@ class Monitor:
             settings=_settings(params, forward, size_of, allow),
         )
         self._identity = self._probes.identity()
+        if self._llc_at:
+            self._identity["llc"] = self._llc
         self._records, self._coefficients = Records("step"), Records("llc_step")
         self._seen = self._postponed = self._since = 0
         self._is_pending = False
@@ -155,7 +157,8 @@ class Monitor:
         if self._began is None:
             self._began = perf_counter()
         self.num_steps = self.num_steps + 1 if step is None else step
-        if self._records.last is not None and self.num_steps < self._records.last:
+        lasts = (self._records.last, self._coefficients.last)
+        if any(last is not None and self.num_steps < last for last in lasts):
             self._begin_again()
         if self.num_steps in self._llc_at:
             self._estimate()
@@ -367,6 +370,8 @@ class Monitor:
         self._records = Records.of("step", arrays)
         self._coefficients = Records.of("llc_step", arrays)
         rows = self._records.rows
+        # Steps behind the last measurement are taken again, coefficients and all.
+        self._coefficients.cut(int(rows[-1]["step"]) + 1 if rows else 0)
         if not rows:
             return
         self._resume_at(int(rows[-1]["step"]))

@@ -20,7 +20,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.llc.losses import PASS_BYTES
 from curvflow.tasks.networks.problems import Problem, Samples
-from curvflow.tasks.numerics.derivatives.batches import label_losses, sample_losses
+from curvflow.tasks.numerics.derivatives.batches import label_losses
 from curvflow.tasks.numerics.derivatives.passes import spans
 from curvflow.tasks.numerics.sampling.dense_losses import CHAIN_BYTES
 
@@ -147,7 +147,7 @@ class ObservedLosses:
         weights_cW = weights_CD[chains]
         if statistics_cS.shape[1]:
             weights_cW = torch.cat([weights_cW, statistics_cS], dim=1)
-        loss = sample_losses(problem.loss)
+        loss = problem.criterion.of_samples
         if self.observed.kept == "tokens":
             loss = label_losses
         parts = []

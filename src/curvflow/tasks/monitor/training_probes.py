@@ -124,6 +124,10 @@ class TrainingProbes:
         tensors = [t for t in tree_leaves(self._batches) if isinstance(t, Tensor)]
         return {
             "probes": {n: s.model_dump() for n, s in self._settings.items()},
+            "loss": _loss_name(self._loss),
+            "calls": [
+                name for name in ("forward", "size_of") if self._called.get(name)
+            ],
             "seed": self._seed,
             "order": self._order,
             "parameters": dict(sizes),
@@ -371,3 +375,12 @@ def held(data: Any, num_batches: int | None) -> tuple[list[Batch], int | None]:
     whole = getattr(data, "dataset", None)
     is_part = num_batches is not None and len(batches) == num_batches
     return batches, len(whole) if is_part and isinstance(whole, Sized) else None
+
+
+def _loss_name(loss: Any) -> str:
+    """Return what a loss is called; of functions of one name it tells no more."""
+    if isinstance(loss, str):
+        return loss
+    if isinstance(loss, nn.Module):
+        return repr(loss)
+    return f"{getattr(loss, '__module__', '')}.{getattr(loss, '__qualname__', loss)}"

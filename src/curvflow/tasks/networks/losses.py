@@ -20,13 +20,20 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import torch
 from pydantic import TypeAdapter
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import grad, jvp, vmap
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from curvflow.errors import InputError
-from curvflow.schemas.losses import AnyLoss, CrossEntropy, FullLoss, Huber, OwnLoss
+from curvflow.schemas.losses import (
+    IGNORED,
+    AnyLoss,
+    CrossEntropy,
+    FullLoss,
+    Huber,
+    OwnLoss,
+)
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.networks.checks import first_line
 from curvflow.tasks.numerics.derivatives.batches import LOSSES, SampleLoss
@@ -169,16 +176,13 @@ def _cross_entropy(spec: CrossEntropy) -> NetworkLoss:
         return sum_of_terms(weights * terms)
 
     def loaded(labels: Array) -> Array:
-        counts = (labels != spec.ignore_index).astype(np.float64)
+        is_ignored = (labels == spec.ignore_index) | (labels == IGNORED)
+        counts = (~is_ignored).astype(np.float64)
         plain = np.where(counts > 0, labels, 0)
         each = counts
         if given is not None:
             each = counts * np.asarray(given)[plain.astype(np.int64)]
         mean = each.sum() / max(len(labels), 1)
-        if len(labels) and not mean:
-            raise InputError(
-                f"targets: expected labels that count, got {spec.ignore_index} alone"
-            )
         return np.stack([plain, counts / (mean or 1)], axis=-1)
 
     # Smoothed labels, and weights by class, are of no likelihood.
@@ -306,6 +310,8 @@ class _OwnLoss:
 
     def batch(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return what the function returns for one batch: (), or (N,)."""
+        if isinstance(self._function, nn.Module):  # which may hold weights
+            self._function.to(outputs.device, outputs.dtype)
         with _TwiceDifferentiable():
             losses = self._function(outputs, targets)
         if not isinstance(losses, Tensor) or losses.shape not in (

@@ -15,7 +15,14 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import has_labels, has_tokens, is_ignored
-from curvflow.schemas.losses import AnyLoss, CrossEntropy, OwnLoss, loss_name, takes
+from curvflow.schemas.losses import (
+    IGNORED,
+    AnyLoss,
+    CrossEntropy,
+    OwnLoss,
+    loss_name,
+    takes,
+)
 from curvflow.schemas.models import AnyModel, model_name, parse_model
 from curvflow.schemas.nodes import Array, Member, NodeData
 from curvflow.tasks.networks.checks import check_network, output_shape
@@ -24,6 +31,7 @@ from curvflow.tasks.networks.losses import (
     Rows,
     check_own_loss,
     network_loss,
+    parse_loss,
 )
 from curvflow.tasks.networks.network import Layout, Network
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
@@ -41,6 +49,9 @@ DATA_ARRAYS = ("inputs", "targets", "test_inputs", "test_targets")
 
 # Rows of integers that a module is tried on.
 TRIAL_ROWS = 4
+
+# Rows of targets at most among which those are sought that a loss is tried on.
+MOST_SEEN = 4096
 
 # Bytes that the activations of one model may take in one pass over the data.
 PASS_BYTES = 1 << 25
@@ -192,12 +203,41 @@ def pose(model: AnyModel, loss: AnyLoss, data: NodeData) -> Problem:
     shapes = data["inputs"].shape[1:], num_outputs, tokens, _posed_targets(text, data)
     if isinstance(spec, OwnLoss):
         kind = np.int64 if has_labels(targets) else np.float64
-        rows = Rows.of(targets[:TRIAL_ROWS].astype(kind))
+        rows = Rows.of(_varied_rows(targets).astype(kind))
         check_own_loss(text, output_shape(num_outputs, tokens), rows)
     takes_integers = model.takes_tokens and data["inputs"].dtype.kind == "i"
+    is_as_classes = not has_labels(targets) or num_outputs == int(data["num_classes"])
+    if takes_integers and tokens and not is_as_classes:
+        _check_vocabulary(model, num_outputs)
     if not (takes_integers and model.is_tried):
         return _build(plain, text, *shapes, takes_integers=takes_integers)
     return _of_integers(plain, text, shapes, Rows.of(data["inputs"][:TRIAL_ROWS]))
+
+
+def _check_vocabulary(model: AnyModel, num_outputs: int) -> None:
+    """Refuse to take the outputs of a loss for the number of tokens.
+
+    Raises:
+        InputError: the model's vocabulary is to be that of the outputs.
+    """
+    if getattr(model, "vocabulary", 1) is None:
+        raise InputError(
+            f"model: expected a vocabulary with {num_outputs} outputs, which are not "
+            "those of the classes, got none. Set vocabulary to the number of different "
+            "tokens."
+        )
+
+
+def _varied_rows(targets: Array) -> Array:
+    """Return a few rows that differ, so that a loss shows whether it mixes samples."""
+    seen = targets[:: max(1, len(targets) // MOST_SEEN)]
+    flat = seen.reshape(len(seen), -1)
+    _, first = np.unique(flat, axis=0, return_index=True)
+    spread = first[np.linspace(0, len(first) - 1, TRIAL_ROWS).astype(int)]
+    ignored = (flat == IGNORED).sum(1)
+    chosen = {*spread.tolist(), int(ignored.argmin()), int(ignored.argmax())}
+    rows: Array = seen[sorted(chosen)]
+    return rows
 
 
 def _fitting_loss(loss: AnyLoss, data: NodeData) -> AnyLoss:
@@ -258,7 +298,10 @@ def _posed_targets(loss: str, data: NodeData) -> Targets | None:
     if loss in IMPLIED:
         return None
     are_labels = has_labels(data["targets"])
-    loaded = network_loss(loss, has_labels=are_labels).loaded(data["targets"])
+    criterion = network_loss(loss, has_labels=are_labels)
+    loaded = criterion.loaded(data["targets"])
+    if criterion.weighs_terms and not loaded[..., 1].any():
+        raise InputError("targets: expected labels that count, got none that does")
     return Targets(are_labels, loaded.shape[1:])
 
 
@@ -536,6 +579,9 @@ def load_samples(
         for node in different:
             _check_tokens(node[prefix + "inputs"], vocabulary)
 
+    for node in different:
+        _check_labels(problem, node[prefix + "targets"])
+
     def stacked(arrays: Iterable[Array], loaded_type: torch.dtype) -> Tensor:
         return torch.as_tensor(np.stack(list(arrays)), dtype=loaded_type, device=device)
 
@@ -546,6 +592,30 @@ def load_samples(
         stacked(inputs, torch.int64 if problem.takes_integers else dtype),
         stacked(targets, problem.target_type(dtype)),
     )
+
+
+def _check_labels(problem: Problem, labels: Array) -> None:
+    """Refuse labels that a network has no output for.
+
+    Raises:
+        InputError: one is negative or beyond the classes, or does not count where all
+            do.
+    """
+    loss = parse_loss(problem.loss)
+    if loss_name(loss) != "cross_entropy":
+        return
+    counted = labels
+    if isinstance(loss, CrossEntropy):
+        is_ignored = (labels == loss.ignore_index) | (labels == IGNORED)
+        counted = labels[~is_ignored]
+    classes = json.loads(problem.text)["num_outputs"]
+    wrong = counted[(counted < 0) | (counted >= classes)]
+    if wrong.size:
+        raise InputError(
+            f"targets: expected labels from 0 to {classes - 1}, of which the network "
+            f"was trained on all, got {int(wrong.flat[0])}. Take data like those of "
+            "the training."
+        )
 
 
 def _check_tokens(tokens: Array, vocabulary: int) -> None:

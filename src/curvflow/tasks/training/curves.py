@@ -71,7 +71,7 @@ class Evaluation:
         values = 0 if problem.has_labels else samples.num_targets
         self._has_signs = values == 1 and num_classes == 2
         self._is_one_hot = values == num_classes > 1
-        self._accuracy = accuracy
+        self._accuracy, self._num_classes = accuracy, num_classes
 
     @property
     def is_empty(self) -> bool:
@@ -92,7 +92,7 @@ class Evaluation:
             torch.cat(part, dim=1) for part in zip(*parts, strict=True)
         )
         # Both are 1 for each sample, unless some terms do not count.
-        loss_M = self._problem.reduced(losses_MN) / weights_MN.mean(1)
+        loss_M = self._problem.reduced(losses_MN) / weights_MN.mean(1)  # NaN of none
         return loss_M, right_MN.mean(1) / counts_MN.mean(1)
 
     def _evaluate_rows(self, weights_MW: Tensor, rows: slice) -> tuple[Tensor, ...]:
@@ -125,8 +125,7 @@ class Evaluation:
             right = ((outputs_MNC > 0) == (targets > 0.5)).to(outputs_MNC.dtype)
             return right.flatten(2).mean(2)
         if self._problem.has_labels:
-            right = (outputs_MNC.argmax(-1) == targets).to(outputs_MNC.dtype)
-            return right if right.ndim == 2 else right.flatten(2).mean(2)
+            return self._right_labels(outputs_MNC, targets)
         if outputs_MNC.shape[2:] != targets.shape[2:]:
             return None  # a loss of other outputs than one of each value
         if self._is_one_hot:
@@ -136,6 +135,12 @@ class Evaluation:
         if self._accuracy == "nearest":
             return (outputs_MNC - targets).abs().squeeze(-1) < 0.5
         return (outputs_MNC * targets).squeeze(-1) > 0
+
+    def _right_labels(self, outputs_MNC: Tensor, labels: Tensor) -> Tensor | None:
+        if outputs_MNC.shape[-1] != self._num_classes:
+            return None  # outputs of a loss of one's own, which are no classes
+        right = (outputs_MNC.argmax(-1) == labels).to(outputs_MNC.dtype)
+        return right if right.ndim == 2 else right.flatten(2).mean(2)
 
 
 class Curves:

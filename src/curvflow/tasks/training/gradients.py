@@ -203,15 +203,20 @@ class Part:
         """Return a source of this part's numbers among those of the whole batch.
 
         Args:
-            uniform: source of numbers (M, N, ...) for all N samples. Of a shape without
-                samples, such as that of weights, all parts draw the same.
+            uniform: source of numbers (M, N, ...) for all N samples. The first axis may
+                count several for each, such as heads, or the second the samples. Of a
+                shape without samples, such as that of weights, all parts draw the same.
         """
         samples = len(range(self.count)[self.rows])
 
         def drawn(shape: tuple[int, ...]) -> Tensor:
-            if shape[:1] != (samples,):
-                return uniform(shape)
-            return uniform((self.count, *shape[1:]))[:, self.rows]
+            each, rest = divmod(shape[0], samples) if shape else (0, 1)
+            if each and not rest:
+                rows = slice(self.rows.start * each, self.rows.stop * each)
+                return uniform((self.count * each, *shape[1:]))[:, rows]
+            if shape[1:2] == (samples,):
+                return uniform((shape[0], self.count, *shape[2:]))[:, :, self.rows]
+            return uniform(shape)
 
         return drawn
 

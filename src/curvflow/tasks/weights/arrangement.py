@@ -86,6 +86,12 @@ def _tensors(
     below = _below_prefix(params, arrays, wanted, source)
     renamed = _without_others(network, _renamed(params, below), names, source)
     _check_names(network, renamed, source)
+    for name in names:
+        array = renamed[name]
+        if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
+            raise InputError(
+                f"{source}: expected finite numbers, got others in the array '{name}'"
+            )
     return [renamed[name] for name in names]
 
 

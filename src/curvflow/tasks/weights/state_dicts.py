@@ -76,7 +76,9 @@ def _tensors(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:
 
 
 def _array(tensor: Tensor) -> Array:
-    plain = tensor.detach().to_dense() if tensor.is_sparse else tensor.detach()
+    plain = tensor.detach()
+    if plain.layout is not torch.strided:
+        plain = plain.to_dense()
     if plain.is_floating_point() and plain.dtype not in (torch.float32, torch.float64):
         plain = plain.float()
     array: Array = plain.numpy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +26,10 @@ from curvflow.schemas.nodes import Array, Data
 from curvflow.schemas.params import Names, Params, SourceFile
 
 MISSING = ("", "NA", "NaN", "nan")
+
+
+# A year, a date or a time, whose order as text is that in time.
+ISO_TIME = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?)?)?)?")
 
 
 class TableParams(Params):
@@ -161,6 +166,8 @@ def _read(params: TableParams, content: bytes) -> Read:
     columns = {name: column.of(rows) for name, column in columns.items()}
     _check_finite(table, rows, {n: columns[n] for n in (*numbers, params.target)})
     targets, classes = _targets(params, table, rows, columns[params.target])
+    if by == "time":
+        _check_times(table, rows, columns[getattr(params, by)])
     for name in names:
         if name in are_categories:
             _check_few(params, name, columns[name])
@@ -240,6 +247,20 @@ def _check_finite(table: Table, rows: Array, columns: dict[str, Column]) -> None
             )
 
 
+def _check_times(table: Table, rows: Array, column: Column) -> None:
+    """Refuse times whose order as texts may not be their order in time."""
+    if column.numbers is not None:
+        return
+    texts = column.as_texts()
+    for number, text in enumerate(texts):
+        if not ISO_TIME.fullmatch(text) or len(text) != len(texts[0]):
+            raise InputError(
+                f"time: expected numbers, or dates such as 2024-01-31 of one form, got "
+                f"'{text}' in {table.place(rows[number])}. Write them so, or split by "
+                "another column."
+            )
+
+
 def _check_few(params: TableParams, name: str, column: Column) -> None:
     count = len(set(column.as_texts()))
     if count > params.max_categories:
@@ -257,11 +278,10 @@ def _targets(
     numbers = column.numbers
     if numbers is None and params.targets_as == "values":
         _, first = num_numbers(column)
-        assert first is not None
-        assert column.texts is not None
+        place = 0 if first is None else first
         raise InputError(
-            f"target: expected numbers as values, got '{column.texts[first]}' in "
-            f"{table.place(rows[first])}. Mend it, or set targets_as: labels."
+            f"target: expected numbers as values, got '{column.as_texts()[place]}' in "
+            f"{table.place(rows[place])}. Mend it, or set targets_as: labels."
         )
     if numbers is not None and not _are_labels(params, numbers):
         return numbers, []
