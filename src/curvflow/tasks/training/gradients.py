@@ -44,14 +44,17 @@ def compiled(text: str, mode: str, *, has_product: bool) -> Compiled:
     problem = read(text)
     _check_no_draws(problem)
 
+    # Looked up here, for what is traced ignores caches.
+    of_samples, is_sum = problem.criterion.of_samples, problem.criterion.is_sum
+
     def losses_of(
         weights_MD: Tensor, statistics_MS: Tensor, inputs: Tensor, targets: Tensor
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         outputs_MNC, after_MS = problem.network.training_outputs(
             weights_MD, statistics_MS, inputs, _refuse
         )
-        losses_MN = problem.criterion.of_samples(outputs_MNC, targets)
-        losses_M = problem.reduced(losses_MN)
+        losses_MN = of_samples(outputs_MNC, targets)
+        losses_M = losses_MN.sum(1) if is_sum else losses_MN.mean(1)
         return losses_M.sum(), (losses_M, after_MS)
 
     def gradient_of(weights_MD: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
