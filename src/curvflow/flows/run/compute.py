@@ -171,7 +171,7 @@ def _is_own(member: Member) -> bool:
     several = [node for nodes in member.inputs.values() for node in nodes]
     texts = [str(node["network"]) for node in several if "network" in node]
     is_own = isinstance(getattr(member.params, "model", None), FactoryModel)
-    return is_own or any("factory" in json.loads(text)["model"] for text in texts)
+    return is_own or any('"model":{"factory":' in text for text in texts)
 
 
 def _fitting(
