@@ -163,10 +163,9 @@ def test_a_trained_net_that_was_collected_is_trained_again_to_the_same_bits(tmp_
     long.run()
     before, times = long.digests, begun(long.store)
     remove(tmp_path / "study" / ".curvflow")
-    # Two, for a module of one's own alone in its tile rounds differently (decision 27).
-    long.run("axes.seed=2", "stages.more={use: probe.norms, weights: fit, at: [30]}")
+    long.run("axes.seed=1", "stages.more={use: probe.norms, weights: fit, at: [30]}")
     again = begun(long.store) - times
     stages = [long.store.index().receipts[key].stage for key in again]
-    assert sorted(stages) == ["fit", "fit", "more", "more", "table"]
+    assert sorted(stages) == ["fit", "more", "table"]
     assert before.items() <= long.digests.items()
     assert set(again.values()) == {1}

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import curvflow
+from curvflow.stores.local import LocalStore
 from curvflow.tasks.networks import modules
 from tests.tasks.toys import blobs
 
@@ -79,3 +80,21 @@ def test_one_that_is_left_over_is_computed_with_a_copy(tmp_path, widths):
     widths.clear()
     curvflow.run(study(tmp_path, [0, 1, 2]), store=store)
     assert widths == {2}
+
+
+@pytest.mark.parametrize(("first", "then"), [([0, 1], [1]), ([1], [0, 1])])
+def test_what_was_collected_comes_back_as_it_was_computed(
+    tmp_path, widths, first, then
+):
+    where = tmp_path / "store"
+    curvflow.run(study(tmp_path, first), store=str(where))
+    store = LocalStore(where)
+    trained = [r for r in store.index().receipts.values() if r.stage == "fit"]
+    store.evict(sorted({r.payload for r in trained}), "collected")
+    for payload in {r.payload for r in trained}:
+        for path in where.rglob(f"{payload}*"):
+            path.unlink()
+    probe = {"norms": {"use": "probe.norms"}}
+    curvflow.run(study(tmp_path, then, **probe), store=str(where))
+    there = LocalStore(where).index().receipts
+    assert [there[r.key].digest for r in trained] == [r.digest for r in trained]

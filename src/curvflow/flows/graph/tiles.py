@@ -62,8 +62,20 @@ def _signature(node: Node, known: Signatures) -> str:
     return known[label]
 
 
+# In the receipt of a node that was computed alone, as decision 27 has it.
+PLAIN = "one network alone, without a copy of it"
+
+
+def was_plain(node: Node) -> bool:
+    """Return whether a node has a result that was computed alone."""
+    return node.receipt is not None and PLAIN in node.receipt.how
+
+
 class Singles:
-    """Nodes that share a tile with no other of their stage, whatever is cached."""
+    """Nodes that share a tile with no other of their stage, whatever is cached.
+
+    One that has a result is computed again as it was, whatever the study is now.
+    """
 
     def __init__(self, graph: Graph) -> None:
         """Take the graph; stages are grouped when first asked for."""
@@ -71,7 +83,9 @@ class Singles:
         self._of_stage: dict[str, set[Node]] = {}
 
     def __contains__(self, node: Node) -> bool:
-        """Return whether a node is alone in its group."""
+        """Return whether a node is computed alone."""
+        if node.receipt is not None:
+            return was_plain(node)
         if node.stage not in self._of_stage:
             whole = groups(self._graph.nodes[node.stage])
             self._of_stage[node.stage] = {g[0] for g in whole if len(g) == 1}
@@ -180,7 +194,7 @@ class TileJob:
         members: the nodes.
         code: fingerprints of the code that computes them.
         stage: their stage, to be named in messages.
-        alone: the node is the only one of its tile, whatever is cached.
+        alone: the node may be computed without a copy of itself.
     """
 
     kind: str

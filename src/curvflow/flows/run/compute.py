@@ -24,6 +24,7 @@ import numpy as np
 from curvflow.errors import InputError, Stopped, StoreError
 from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.graph.tiles import (
+    PLAIN,
     Computed,
     Failed,
     LostInputError,
@@ -175,17 +176,17 @@ def _is_own(member: Member) -> bool:
 
 
 def _fitting(
-    kind: Kind, members: Sequence[Member], machine: Machine, *, alone: bool
+    kind: Kind, members: Sequence[Member], machine: Machine, *, is_plain: bool
 ) -> Sequence[Member]:
     """Return the members to compute together, padded to two where there is room.
 
-    A module of the user's own that is `alone` in its tile is not: see decision 0027.
+    One that is computed plainly is not: see decision 0027.
 
     Raises:
         InputError: they need more memory than the machine has; they are to be halved,
             and one alone cannot be computed there.
     """
-    whole = members if alone and _is_own(members[0]) else padded(members)
+    whole = members if is_plain else padded(members)
     try:
         needed, data = estimated(kind, members[0])
     except Exception:  # the computation runs into it as well, and tells
@@ -212,11 +213,14 @@ def _outcomes(
         modules = {module for one in ours for module in one.modules}
         with calling(modules if kind.vectorised else ()):
             whole = part
+            is_plain = kind.vectorised and job.alone and _is_own(part[0])
             if kind.vectorised:
-                whole = _fitting(kind, part, machine, alone=job.alone)
+                whole = _fitting(kind, part, machine, is_plain=is_plain)
+        plain = [PLAIN] if is_plain else []
+        snapshots.recorded += plain
         keeping = machine
         if job.code and all(job.code):  # else an edit could not be seen
-            name = snapshot_name(job, [one.key for one in ours], machine)
+            name = snapshot_name(job, [*plain, *(one.key for one in ours)], machine)
             keeping = replace(machine, partial=snapshots.of(name, len(part)))
         with snapshots.looking(modules, machine) as window:
             results = find(job.kind).compute(whole, keeping)

@@ -22,6 +22,7 @@ from curvflow.flows.graph.tiles import (
     groups,
     load,
     tile_job,
+    was_plain,
     width_for,
 )
 from curvflow.flows.plan.resume import ShorterResults
@@ -328,9 +329,10 @@ class Schedule:
             for node in sorted(tile.ready, key=self._places.__getitem__):
                 if node.state == "stale":
                     nodes.setdefault(node.key, node)
-            ordered = list(nodes.values())
-            part = ordered[: tile.group.fits]
-            tile.ready = ordered[tile.group.fits :]
+            # Those that were computed alone are so again, and go first.
+            ordered = sorted(nodes.values(), key=was_plain, reverse=True)
+            fits = 1 if ordered and was_plain(ordered[0]) else tile.group.fits
+            part, tile.ready = ordered[:fits], ordered[fits:]
             if not tile.ready:
                 heappop(queue)
                 tile.is_queued = False
