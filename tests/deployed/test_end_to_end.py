@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from tests.deployed.server import RefusedError, until
-from tests.deployed.studies import BROKEN, STAGES, WILD, Page, write
+from tests.deployed.studies import BROKEN, BROKEN_LINE, STAGES, WILD, Page, write
 from tests.deployed.warm import command
 from tests.faults.long import Long
 
@@ -142,7 +142,7 @@ def test_failure_and_divergence_are_reported_by_the_final_state(deployment, firs
     page = deployment.run(overrides=[BROKEN])
     assert page.state == "FAILED"
     assert ", 2 failed, 0 diverged, 3 blocked in" in page.message
-    assert "\nfit[seed=0,rule=sgd]: RuntimeError: no net today" in page.message
+    assert f"\n{BROKEN_LINE}" in page.message
     assert not [line for line in page.lines if "Traceback" in line]
 
 

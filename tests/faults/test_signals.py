@@ -34,7 +34,7 @@ pytestmark = pytest.mark.processes
 ASKED = "curvflow: stopping as soon as work is safe; once more to stop now"
 KEPT = "curvflow: fit: the state of 3 nodes in work is kept"
 SAID = "curvflow: interrupted; finished tiles are kept, run again to go on"
-MIDDLE = 80
+EPOCHS, MIDDLE = 60, 80
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +74,9 @@ def goes_on_from_the_state(long, calm):
     before = long.calls
     long.run()
     assert long.digests == calm.digests
-    # An epoch is three passes, and making the network anew for a tile some as well.
-    assert long.calls - before < calm.calls - MIDDLE + 16
+    # An epoch is three passes; all others are those of trying the network anew.
+    tried = calm.calls - 3 * EPOCHS
+    assert long.calls - before <= calm.calls - MIDDLE + tried + 3
     assert not state.exists()
     assert long.kept == []
     assert set(committed(long.store).values()) == {1}
