@@ -1,5 +1,8 @@
 """Sheets, legends, ticks and reproducible placement."""
 
+import random
+from itertools import pairwise
+
 import matplotlib as mpl
 import matplotlib.layout_engine
 import numpy as np
@@ -83,6 +86,27 @@ def test_a_title_stands_clear_of_the_label_above_it():
     assert upper is not None
     assert lower is not None
     assert (upper.y0 - lower.y1) / figure.dpi > 2 * canvas.MM
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_label_beside_a_panel_stays_inside_the_sheet_and_loses_no_word(seed):
+    drawn = random.Random(seed)
+    words = ["trace", "(loss", "/", "parameter²)", "$x$", "learning", "coefficient"]
+    rows, texts = drawn.randint(1, 3), []
+    with canvas.default_style():
+        figure = canvas.new_figure(88, drawn.uniform(20, 60) * rows)
+        for row in range(rows):
+            texts.append(" ".join(drawn.choices(words, k=drawn.randint(1, 9))))
+            axes = figure.add_subplot(rows, 1, row + 1)
+            axes.set_ylabel(canvas.escape_mathtext(texts[-1]))
+        canvas.compose(figure, title="title", caption="n = 5.")
+        figure.draw_without_rendering()
+        labels = [axes.yaxis.label for axes in figure.axes]
+        boxes = [label.get_window_extent() for label in labels]
+    assert all(box.y0 >= 0 and box.y1 <= figure.bbox.y1 for box in boxes)
+    assert all(low.y1 <= high.y0 for high, low in pairwise(boxes))
+    shown = [" ".join(label.get_text().split()) for label in labels]
+    assert shown == [canvas.escape_mathtext(text) for text in texts]
 
 
 @pytest.mark.parametrize("length", [1, 12, 50])

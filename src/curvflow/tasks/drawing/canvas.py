@@ -15,6 +15,7 @@ from typing import Any, Literal
 import matplotlib as mpl
 import numpy as np
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -224,6 +225,7 @@ def compose(
     rect = (0, foot_height / total, 1, panel / total)
     layout = RoundedLayout(rect=rect, w_pad=0.03, h_pad=0.03, wspace=0.04, hspace=0.05)
     figure.set_layout_engine(layout)
+    _break_vertical_labels(figure)
     left = MARGIN / width
     if legend:
         top = 1 - (head_height + MARGIN) / total
@@ -234,6 +236,26 @@ def compose(
     ):
         text = escape_lines(lines)
         figure.text(left, y, text, size=size, color=tone, va="top", linespacing=1.3)
+
+
+def _break_vertical_labels(figure: Figure) -> None:
+    """Break labels beside panels and bars of colours that are longer than these."""
+    labelled = [axes for axes in figure.axes if axes.get_ylabel()]
+    rows = max((_rows(axes) for axes in figure.axes), default=1)
+    short = figure.get_size_inches()[1] / rows / 2  # as no panel is
+    if all(_extent(axes.yaxis.label)[1] < short for axes in labelled):
+        return
+    figure.draw_without_rendering()  # places the panels, so that their height is known
+    for axes in labelled:
+        label, height = axes.yaxis.label, _extent(axes)[1]
+        if _extent(label)[1] > height:
+            lines = wrap_text(label.get_text(), label.get_fontsize(), height)
+            label.set_text("\n".join(lines))
+
+
+def _rows(axes: Axes) -> int:
+    place = axes.get_subplotspec()
+    return place.get_gridspec().nrows if place else 1
 
 
 def escape_lines(lines: Sequence[str]) -> str:
