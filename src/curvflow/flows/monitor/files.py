@@ -80,6 +80,16 @@ def numbers_file(path: str | Path) -> Path:
     return path / NUMBERS if path.suffix != ".npz" else path
 
 
+class _Absent:
+    """What stands for a setting that one side lacks, and equals none that it has."""
+
+    def __str__(self) -> str:
+        return "nothing"
+
+
+_ABSENT = _Absent()
+
+
 def check_identity(there: Mapping[str, Array], here: Mapping[str, Any]) -> None:
     """Refuse numbers that were measured in another way.
 
@@ -95,7 +105,7 @@ def check_identity(there: Mapping[str, Array], here: Mapping[str, Any]) -> None:
         return
     flat_there, flat_here = _flat(kept), _flat(here)
     for name in [*flat_here, *flat_there]:
-        before, now = flat_there.get(name, "none"), flat_here.get(name, "none")
+        before, now = flat_there.get(name, _ABSENT), flat_here.get(name, _ABSENT)
         if before != now:
             raise InputError(
                 f"store: expected measurements of the same kind, got {name} {before} "
