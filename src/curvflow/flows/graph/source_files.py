@@ -18,8 +18,8 @@ from curvflow.flows.graph.hub_cache import snapshot
 from curvflow.flows.graph.network_files import (
     TENSOR_FILES,
     checkpoint_files,
-    content_digest,
     files_digest,
+    joint_digest,
     network_files,
 )
 from curvflow.flows.graph.source_folder import FolderFiles, files_in
@@ -204,7 +204,7 @@ def _all_arrays(
             f"({error.strerror})"
         ) from error
     known = {name: hashlib.sha256(c).hexdigest() for name, c in contents.items()}
-    if not known or content_digest(known) != digest:
+    if not known or joint_digest(known) != digest:
         raise InputError(
             f"{source}: expected the {names} that was planned with, got one that "
             "has changed since. Run again"
