@@ -1,6 +1,11 @@
 """Raw files and folders of files count by content, and are looked at while planning."""
 
+import io
+import os
 import pickle
+import tokenize
+import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +106,41 @@ def test_files_that_will_not_do_are_refused_while_planning(
     with pytest.raises(StudyError, match=message) as caught:
         planned(store, folder, f"study: files\nstages:\n  {line}\n")
     assert "\n" not in str(caught.value)
+
+
+def test_a_folder_within_that_cannot_be_read_is_named(store, folder, monkeypatch):
+    scan = os.scandir
+
+    def forbidden(path):
+        if Path(path).name == "dog":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", forbidden)
+    with pytest.raises(StudyError, match=r"readable folder, got .*dog .Permission den"):
+        planned(store, folder)
+
+
+@pytest.mark.parametrize(
+    ("damage", "error"),
+    [
+        (slice(600, None), zipfile.BadZipFile),
+        (slice(600, 700), zipfile.BadZipFile),
+        (slice(60, 70), zlib.error),
+        (slice(200, 300), tokenize.TokenError),
+    ],
+)
+def test_a_broken_archive_is_refused_while_planning(store, folder, damage, error):
+    file, draw = io.BytesIO(), np.random.default_rng(0)
+    np.savez_compressed(file, inputs=draw.normal(size=(2000, 2)), targets=np.ones(9))
+    content = bytearray(file.getvalue())
+    content[damage] = bytes([255] * len(content[damage])) * (damage.stop is not None)
+    with pytest.raises(error):
+        dict(np.load(io.BytesIO(bytes(content))))
+    (folder / "own.npz").write_bytes(content)
+    text = "study: files\nstages:\n  own: {use: data.array, path: own.npz}\n"
+    with pytest.raises(StudyError, match=r"path: expected a file of numbers, .* own"):
+        planned(store, folder, text)
 
 
 @pytest.mark.parametrize(

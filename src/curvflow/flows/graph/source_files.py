@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -31,6 +29,7 @@ from curvflow.schemas.kinds.weights.import_ import ImportParams
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import Params, SourceFile, SourceFolder
 from curvflow.schemas.study.study import Stage
+from curvflow.stores.files import NO_ARRAYS
 
 FORMS = ".npy, .npz, .pt, .pth, .ckpt, .bin or .safetensors"
 
@@ -229,7 +228,7 @@ def _array_of(
         loaded = np.load(io.BytesIO(content), allow_pickle=False)
         # An archive finds objects only when it is unpacked.
         return {"array": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except NO_ARRAYS as error:
         raise InputError(
             f"{name}: expected a file of numbers, {FORMS}, got {path.name}, which is "
             "none"
