@@ -66,6 +66,16 @@ def test_changes_are_files_of_a_known_category():
     assert [name for name in sorted(names) if not known.fullmatch(name)] == []
 
 
+def test_links_of_changes_lead_to_files_from_the_root():
+    broken = [
+        f"{path.name}: {link}"
+        for path in sorted((ROOT / "changes").glob("+*.md"))
+        for link in re.findall(r"\]\(([^)#]+)", path.read_text(encoding="utf-8"))
+        if not (link.startswith("https://") or (ROOT / link).is_file())
+    ]
+    assert broken == []
+
+
 def test_dependencies_are_what_the_package_imports():
     listed = [re.split("[<>=]", name)[0] for name in PROJECT["project"]["dependencies"]]
     imported = set()

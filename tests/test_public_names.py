@@ -52,8 +52,6 @@ def test_pages_take_public_names_alone():
         for code in re.findall(
             r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE
         ):
-            if code.startswith("# src/curvflow/"):  # of a file of the package itself
-                continue
             if private := private_names(code):
                 faults[str(page.relative_to(ROOT))] = private
     assert faults == {}

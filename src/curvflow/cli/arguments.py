@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -72,6 +74,19 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def same_study(
+    store: str | None,
+    profile: str | None,
+    overrides: Sequence[str] | None,
+    max_nodes: int | None,
+) -> str:
+    """Return the options by which another command means the same study and store."""
+    given = [("--store", store), ("--profile", profile)]
+    given += [("--set", override) for override in overrides or ()]
+    given += [("--max-nodes", None if max_nodes is None else str(max_nodes))]
+    return "".join(f" {name} {quote(text)}" for name, text in given if text is not None)
 
 
 def open_study_store(

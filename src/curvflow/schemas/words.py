@@ -49,12 +49,24 @@ def collision_note(numbers: Sequence[int]) -> str:
     )
 
 
+def short_number(number: float, digits: int = 6) -> str:
+    """Return a number as short text, such as `1000`, `0.01` or `1e-5`.
+
+    Args:
+        number: any.
+        digits: at most; further ones are rounded away.
+    """
+    rounded = float(f"{number:.{digits - 1}e}")
+    text, _, power = f"{rounded:g}".partition("e")
+    return f"{text}e{int(power)}" if power else text
+
+
 def span_text(values: Sequence[float], noun: str = "estimate") -> str:
     """Return the span of settings, such as `5.6 to 17.7 in 9 estimates`.
 
     Values that agree to three digits are one, such as `5`.
     """
-    least, most = (f"{end(values):.3g}" for end in (min, max))
+    least, most = (short_number(end(values), 3) for end in (min, max))
     number = counted(len(values), noun)
     return least if least == most else f"{least} to {most} in {number}"
 

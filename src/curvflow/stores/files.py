@@ -10,9 +10,12 @@ import errno
 import json
 import os
 import shutil
+import zipfile
+import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 from curvflow.errors import StoreError, StoreFormatError
@@ -20,6 +23,11 @@ from curvflow.errors import StoreError, StoreFormatError
 UNFLUSHABLE = {errno.EINVAL, errno.EOPNOTSUPP}
 OCCUPIED = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.EBUSY}
 FULL = {errno.ENOSPC, errno.EDQUOT}
+# What NumPy ends in with a file that holds no arrays, or is broken.
+NO_ARRAYS = (
+    *(ValueError, EOFError, RuntimeError, SyntaxError, TokenError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 
 
 class Disk:

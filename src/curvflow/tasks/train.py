@@ -174,15 +174,12 @@ def _fit(members: Sequence[Member], machine: Machine) -> Fit:
     testing = load_samples(problem, data, "test_", device, dtype)
     sets = {"train": training, "validation": validation, "test": testing}
     classes = int(data[0]["num_classes"])
-    curves = Curves(
-        recorded_epochs(params),
-        problem,
-        {
-            name: Evaluation(problem, samples, classes, params.accuracy)
-            for name, samples in sets.items()
-        },
-        len(members),
-    )
+    measured = {
+        name: Evaluation(problem, samples, classes, params.accuracy)
+        for name, samples in sets.items()
+    }
+    _check_counted(measured, seeds, machine)
+    curves = Curves(recorded_epochs(params), problem, measured, len(members))
     updates = Updates([_params(m).rule for m in members], weights_MD, problem)
     scales = _scales(params, weights_MD)
     return Fit(
@@ -202,6 +199,24 @@ def _fit(members: Sequence[Member], machine: Machine) -> Fit:
         params.accumulation,
         _label_noise(params, problem),
     )
+
+
+def _check_counted(
+    measured: Mapping[str, Evaluation], seeds: Sequence[int], machine: Machine
+) -> None:
+    """Refuse sets of which no label counts, where training goes by their losses.
+
+    Raises:
+        InputError: it is a training or a validation set.
+    """
+    for name, meaning in {"train": "training", "validation": "validation"}.items():
+        if missing := measured[name].uncounted():
+            raise InputError(
+                f"validation_fraction: expected a {meaning} set with a label that "
+                f"counts, got none for seed {seeds[missing[0]]}. Change either."
+            )
+    if measured["test"].uncounted():
+        machine.partial.record("no label of the test data counts: test_loss is NaN")
 
 
 def _label_noise(params: TrainParams, problem: Problem) -> LabelNoise | None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from shlex import quote, split
 
 import pytest
 
@@ -107,15 +108,14 @@ def test_a_failed_node_ends_with_exit_code_1_and_its_error(curvflow, study):
     (line,) = [line for line in lines if line.startswith("failed: ")]
     assert line.startswith("failed: fit[seed=0,rule=sgd] and 3 more: ")
     assert "no net today" in line
-    assert (
-        f"`curvflow why {study} 'fit[seed=0,rule=sgd]'` prints the traceback" in lines
-    )
+    same = f"curvflow why {study} --set {quote(factory)} 'fit[seed=0,rule=sgd]'"
+    assert f"`{same}` prints the traceback" in lines
     cells = {words[0]: words[1:] for words in map(str.split, lines) if words}
     assert cells["stage"] == ["executed", "cached", "diverged", "failed", "blocked"]
     assert cells["data"] == ["1", "0", "0", "0", "0"]
     assert cells["fit"] == ["0", "0", "0", "4", "0"]
     assert cells["trace"] == ["0", "0", "0", "0", "4"]
-    why = curvflow("why", study, "fit[seed=0,rule=sgd]", "--set", factory)
+    why = curvflow(*split(same)[1:])
     assert "Traceback (most recent call last)" in why.out
     shown = curvflow("show", study, "fit", "--set", factory)
     line = "fit: failed at 4 of 4 nodes. `curvflow why STUDY fit` says why.\n"
@@ -131,7 +131,7 @@ def test_a_failed_label_leaves_tables_and_figures_of_the_others(curvflow, study)
     factory = 'stages.fit.model={factory: "some_nets:net", kwargs: {seed: "${seed}"}}'
     said = curvflow("run", study, "--set", factory)
     assert said.code == 1
-    hint = f"`curvflow run {study} --partial` makes tables and figures of the others"
+    hint = f"`curvflow run {study} --set {quote(factory)} --partial` makes tables"
     assert hint in " ".join(said.out.split())
     said = curvflow("run", study, "--set", factory, "--partial")
     assert said.code == 1

@@ -92,6 +92,14 @@ def test_what_is_not_in_the_cache_is_refused_with_what_is(cache):
         snapshot("lab/net", commit[:-3])
 
 
+@pytest.mark.parametrize("written", ["", "../../elsewhere", "/etc", "..", "a\nb"])
+def test_a_reference_that_names_no_commit_is_refused(cache, written):
+    cache.commit("main", tensors(1.0))
+    (cache.folder / "refs" / "main").write_text(written, encoding="utf-8")
+    with pytest.raises(InputError, match="expected the name of a commit in"):
+        snapshot("lab/net", "main")
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [

@@ -91,6 +91,11 @@ def shards(folder, name="model.safetensors", parts=2):
         ("resnet18.pt", None),
         ("substep3.pt", None),
         ("epoch=3.5.pt", None),
+        ("step10k.pt", None),
+        ("step2M.pt", None),
+        ("step_1e3.pt", None),
+        ("step1_000.pt", None),
+        ("step10kept.pt", 10),
     ],
 )
 def test_the_step_is_the_number_behind_its_word(tmp_path, name, step):

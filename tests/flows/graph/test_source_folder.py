@@ -1,6 +1,12 @@
 """Raw files and folders of files count by content, and are looked at while planning."""
 
+import io
+import os
 import pickle
+import tokenize
+import zipfile
+import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +15,7 @@ from PIL import Image
 from curvflow.errors import InputError, StudyError
 from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.reads import places
 from curvflow.schemas.kinds.data.folder import IMAGES, FolderParams
 from tests.flows.run.test_run import executed
 from tests.flows.toys import opened, run
@@ -26,6 +33,20 @@ stages:
 def paint(path, level):
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(np.full((4, 4), level, np.uint8)).save(path)
+
+
+@pytest.fixture
+def digested(monkeypatch):
+    """Return the names of the files whose contents are digested from now on."""
+    names, digest = [], places.file_digest
+
+    def counted(file, algorithm):
+        names.append(Path(file.name).name)
+        return digest(file, algorithm)
+
+    monkeypatch.setattr(places, "file_digest", counted)
+    monkeypatch.setattr(places, "TICK", 0)  # files of this test are not older
+    return names
 
 
 @pytest.fixture
@@ -87,6 +108,41 @@ def test_files_that_will_not_do_are_refused_while_planning(
     assert "\n" not in str(caught.value)
 
 
+def test_a_folder_within_that_cannot_be_read_is_named(store, folder, monkeypatch):
+    scan = os.scandir
+
+    def forbidden(path):
+        if Path(path).name == "dog":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", forbidden)
+    with pytest.raises(StudyError, match=r"readable folder, got .*dog .Permission den"):
+        planned(store, folder)
+
+
+@pytest.mark.parametrize(
+    ("damage", "error"),
+    [
+        (slice(600, None), zipfile.BadZipFile),
+        (slice(600, 700), zipfile.BadZipFile),
+        (slice(60, 70), zlib.error),
+        (slice(200, 300), tokenize.TokenError),
+    ],
+)
+def test_a_broken_archive_is_refused_while_planning(store, folder, damage, error):
+    file, draw = io.BytesIO(), np.random.default_rng(0)
+    np.savez_compressed(file, inputs=draw.normal(size=(2000, 2)), targets=np.ones(9))
+    content = bytearray(file.getvalue())
+    content[damage] = bytes([255] * len(content[damage])) * (damage.stop is not None)
+    with pytest.raises(error):
+        dict(np.load(io.BytesIO(bytes(content))))
+    (folder / "own.npz").write_bytes(content)
+    text = "study: files\nstages:\n  own: {use: data.array, path: own.npz}\n"
+    with pytest.raises(StudyError, match=r"path: expected a file of numbers, .* own"):
+        planned(store, folder, text)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -114,6 +170,25 @@ def files_of(folder):
     files = SourceFiles(folder)
     digest = files.digests(None, params)["path"]
     return files, params, {"path": {"sha256": digest}}
+
+
+def test_a_file_is_digested_once_until_it_changes(store, folder, digested):
+    text = STUDY.replace("{}", "{seed: 3}")
+    text += """\
+  others: {use: data.table, path: table.csv, target: y, seed: "${seed}",
+           test_fraction: 0.5}
+  pets2: {use: data.folder, path: pets, size: [2, 2]}
+"""
+    planned(store, folder, text)
+    names = ["1.png", "1.png", "2.PNG", "story.txt", "table.csv"]
+    assert sorted(digested) == names
+    first = planned(store, folder, text).graph.nodes["others"][0].key
+    assert sorted(digested) == names
+    with (folder / "table.csv").open("r+") as table:
+        table.write("z")  # of the same size
+    second = planned(store, folder, text).graph.nodes["others"][0].key
+    assert sorted(digested) == sorted([*names, "table.csv"])
+    assert first != second
 
 
 def test_a_file_that_changes_behind_the_plan_is_refused(folder):

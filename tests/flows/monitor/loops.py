@@ -37,9 +37,9 @@ def small(seed=0):
     return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2 + 1)).double()
 
 
-def monitored(net, **settings):
+def monitored(net, loss="cross_entropy", **settings):
     return curvflow.Monitor(
-        net, "cross_entropy", problem(), **{"every": 5, "budget": None} | settings
+        net, loss, problem(), **{"every": 5, "budget": None} | settings
     )
 
 

@@ -12,8 +12,20 @@ import curvflow
 from curvflow.errors import InputError, RequestError, StoreError
 from curvflow.flows.monitor import files
 from curvflow.stores.files import Disk
-from tests.flows.monitor.loops import FEW, Loop, monitored, run_and_die, small
+from tests.flows.monitor.loops import (
+    FEW,
+    LOSS,
+    Loop,
+    monitored,
+    run_and_die,
+    small,
+)
 from tests.forkserver import running
+
+
+def called(module, batch):
+    return module(batch[0])
+
 
 TIMES = ["seconds", "loop_seconds"]
 
@@ -116,16 +128,41 @@ def test_a_killed_process_leaves_a_store_to_go_on_with(whole, tmp_path):
     [
         ({"probes": {"trace": {"num_probes": 9}}}, "num_probes 8 there and 9 here"),
         ({"seed": 1}, "seed 0 there and 1 here"),
-        ({"params": ["2.*"]}, "parameters.0.weight 24 there and none here"),
+        ({"params": ["2.*"]}, "parameters.0.weight 24 there and nothing here"),
+        ({"loss": LOSS}, r"loss cross_entropy there and CrossEntropyLoss\(\) here"),
+        ({"forward": called}, r"calls \[\] there and \['forward'\] here"),
+        ({"llc": FEW | {"num_draws": 9}}, "llc.num_draws 10 there and 9 here"),
+        # A text that reads like one that is not there.
+        ({"llc": FEW | {"mask": "none"}}, "llc.mask nothing there and none here"),
+        ({"llc_at": [], "llc": {}}, "llc.calibrate none there and nothing here"),
     ],
 )
 def test_measurements_of_other_settings_are_not_gone_on_with(change, named, tmp_path):
-    monitored(small(), store=tmp_path).measure()
-    state = monitored(small()).state_dict()
+    settings = {"llc_at": [50], "llc": FEW}
+    monitored(small(), store=tmp_path, **settings).measure()
+    state = monitored(small(), **settings).state_dict()
+    changed = settings | change
     with pytest.raises(InputError, match=f"store: expected measurements .*{named}"):
-        monitored(small(), store=tmp_path, **change)
+        monitored(small(), store=tmp_path, **changed)
     with pytest.raises(InputError, match="store: expected measurements"):
-        monitored(small(), **change).load_state_dict(state)
+        monitored(small(), **changed).load_state_dict(state)
+
+
+def test_coefficients_behind_the_last_measurement_are_estimated_again(tmp_path):
+    settings = {"llc_at": [3, 6, 8], "llc": FEW, "store": tmp_path}
+    settings |= {"probes": ["update_ratio"]}
+    loop = Loop(small()).run(5, monitored(small(), **settings))
+    kept = loop.state()
+    loop.run(4, monitored(small(), **settings))  # and is killed behind step 9
+    before = curvflow.read_monitor(tmp_path)
+    assert before.llc_step.values.tolist() == [3, 6, 8]
+    net = small()
+    again = monitored(net, **settings)
+    assert again.num_steps == 5
+    assert again.to_xarray().llc_step.values.tolist() == [3]
+    Loop(net).load(kept).run(2, again)
+    dataset = again.to_xarray()
+    assert dataset.llc_step.values.tolist() == [3, 6]
 
 
 def test_other_files_and_none_are_refused(tmp_path):

@@ -197,16 +197,43 @@ def test_the_noise_scale_is_that_of_gradients_of_single_samples():
     row = monitored(net, probes={"noise_scale": alone}).measure()
     squared = whole - (1 / 48 - 1 / 60) * variance
     assert row["noise_scale"] == pytest.approx(variance / squared, rel=1e-10)
-    # Of seven unequal parts by many seeds: no bias, and an error that is as stated.
-    rows = [
-        monitored(net, probes={"noise_scale": {"num_batches": 7}}, seed=seed).measure()
-        for seed in range(24)
-    ]
-    found = np.array([row["noise_scale"] for row in rows])
-    errors = np.array([row["noise_scale_sem"] for row in rows])
-    error = found.std(ddof=1) / np.sqrt(len(found))
-    assert abs(found.mean() - variance / whole) < 5 * error
-    assert 0.5 < np.sqrt(np.mean(errors**2)) / found.std(ddof=1) < 2
+    # Of seven unequal parts by many seeds: no bias, and errors that are as stated.
+    expected = {
+        "gradient_variance": variance,
+        "gradient_squared_norm": squared,
+        "noise_scale": variance / squared,
+    }
+    assert all(row[f"{name}_sem"] == 0 for name in expected)
+    probes = {"noise_scale": {"num_batches": 7, "population": 60}}
+    rows = [monitored(net, probes=probes, seed=seed).measure() for seed in range(24)]
+    for name, value in expected.items():
+        found = np.array([row[name] for row in rows])
+        errors = np.array([row[f"{name}_sem"] for row in rows])
+        error = found.std(ddof=1) / np.sqrt(len(found))
+        assert abs(found.mean() - value) < 5 * error
+        assert 0.5 < np.sqrt(np.mean(errors**2)) / found.std(ddof=1) < 2
+    row = monitored(net, probes={"noise_scale": {"num_batches": 7}}).measure()
+    assert row["gradient_squared_norm_sem"] == 0 < row["gradient_variance_sem"]
+
+
+def test_a_search_that_ends_early_says_so():
+    net = small()
+    probes = {
+        "sharpness": {"tol": 1e-12, "max_iterations": 1, "block": 1},
+        "critical_sharpness": {"max_passes": 1},
+    }
+    monitor = monitored(net, probes=probes)
+    row = monitor.measure()
+    assert not row["sharpness_converged"]
+    off = abs(row["sharpness"] - largest(net))
+    assert 1e-12 * row["sharpness"] < off
+    assert not row["critical_converged"]
+    assert np.isnan(row["critical_lr"])
+    # The next one begins where this one began, and not where it ended.
+    assert monitor._probes.state.critical_lr is None
+    dataset = monitor.to_xarray()
+    for name in ("sharpness_converged", "critical_converged"):
+        assert dataset[name].values.tolist() == [False]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -78,6 +78,18 @@ def test_tables_and_figures_of_the_others_count_what_failed(store):
     assert "Compared without 2 nodes that failed." in forest
 
 
+def test_a_comparison_whose_baseline_has_failed_says_so(store):
+    sides = {"along": "seed", "baseline": 13, "over": "rule"}
+    changed = [f"stages.compared.{name}={value}" for name, value in sides.items()]
+    report = run(store, *changed, text=TABLES)
+    errors = {f["stage"]: f["error"] for f in report.record.failures}
+    assert errors.keys() == {"fit", "compared"}
+    assert (
+        "of last to compare at seed 13, got none: 2 nodes failed" in errors["compared"]
+    )
+    assert states(report, "table") == ["cached"]
+
+
 def test_what_has_nothing_else_to_show_is_not_run(store):
     report = run(store)
     assert states(report, "each") == ["cached", "cached", "waiting", "cached"]

@@ -9,7 +9,9 @@ from curvflow.errors import InputError, StudyError
 from curvflow.schemas.keys import form
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.aggregate.compare import CompareParams
+from curvflow.schemas.nodes import Absent, Member
 from curvflow.schemas.study.study import load_study
+from curvflow.tasks.registry import Machine, find
 from tests.tasks.measured_nodes import compute, node, toy_kinds
 
 KIND = "aggregate.compare"
@@ -190,6 +192,17 @@ def test_a_label_without_an_optional_variable_counts_as_missing(paired, baseline
 def test_a_baseline_alone_is_refused_by_the_name_of_its_axis():
     with pytest.raises(InputError, match="along: expected at least two labels of rule"):
         table([trace("sgd", 0, 1.0), trace("sgd", 1, 2.0)], quantities="trace")
+
+
+@pytest.mark.parametrize("lost", ["sgd", "ngd"])
+def test_a_side_of_which_all_failed_is_named_with_the_reason(lost):
+    of = [one for one in pairs() if one.coords["rule"] != lost]
+    absent = [Absent(of[0].stage, {"rule": lost, "seed": seed}) for seed in range(5)]
+    params = CompareParams(along="rule", baseline="sgd", over="seed", **FEW)
+    member = Member(params, {"of": of}, absent={"of": absent})
+    message = f"results of probe to compare at rule {lost}, got none: 5 nodes failed"
+    with pytest.raises(InputError, match=message):
+        find(KIND).compute([member], Machine())
 
 
 def test_labels_and_groups_have_rows_of_their_own_in_one_family():

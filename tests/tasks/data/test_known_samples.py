@@ -28,6 +28,7 @@ CASES = [
     ("data.sinusoid", {"num_samples": 20, "dim": 3}),
     ("data.teacher", {"dim": 5, "outputs": 2, "num_train": 50}),
     ("data.teacher", {"dim": 5, "outputs": 2, "num_train": 50, "labels": "class"}),
+    ("data.modular", {"p": 7, "equals_token": False}),
     ("data.known_answer", {"model": DEEP, "inputs": 4, "outputs": 2, "rank": 1}),
     ("data.known_answer", {"model": TANH}),
     ("data.known_answer", {"model": CROSSING}),
@@ -80,8 +81,13 @@ def test_samples_are_as_planned(name, params):
     node = member(name, params)
     (outcome,) = compute(name, [node])
     planned = known(name, node.params)
-    # A vocabulary may be larger than the tokens that occur.
     assert replace(planned, vocabulary=None) == form(outcome.arrays)
+    parts = outcome.arrays["inputs"], outcome.arrays["test_inputs"]
+    if parts[0].dtype == np.int64:  # tokens, each of which occurs in one of the parts
+        tokens = np.unique(np.concatenate([part.ravel() for part in parts]))
+        assert tokens.tolist() == list(range(planned.vocabulary))
+    else:
+        assert planned.vocabulary is None
 
 
 @pytest.mark.parametrize("changes", CHANGES)

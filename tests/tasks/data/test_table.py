@@ -177,6 +177,24 @@ def test_no_training_row_is_as_late_as_a_test_row(fraction):
     assert sum(day > min(test) for day in test) < round(60 * fraction) <= len(test)
 
 
+def test_times_of_one_iso_form_are_compared_as_texts():
+    days = ["2024-01-31T09:00Z", "2023-12-31T23:59Z", "2024-01-31T10:00Z"]
+    text = "x,t,y\n" + "".join(f"{n},{day},{n}.5\n" for n, day in enumerate(days))
+    arrays = made(text, target="y", time="t", test_fraction=0.3, scaling="none")
+    assert arrays["test_inputs"].tolist() == [[2.0]]
+
+
+@pytest.mark.parametrize(
+    "second", ["2024-02", "31.01.2024", "2024-01-31 09:00", "soon"]
+)
+def test_times_whose_texts_may_not_be_in_order_are_refused(second):
+    text = f"x,t,y\n1.5,2024-01-31,0.5\n2.5,{second},1.5\n3.5,2024-02-01,2.5\n"
+    planned = node(text, target="y", time="t")
+    message = f"time: expected numbers, or dates such as .* got '{second}' in line 3"
+    with pytest.raises(InputError, match=message):
+        find_kind(KIND).check(planned.params, planned.files)
+
+
 def test_times_that_are_numbers_are_compared_as_numbers():
     text = "t,x,y\n9,0.5,a\n10,1.5,b\n8,2.5,a\n11,3.5,b\n"
     arrays = made(text, target="y", time="t", test_fraction=0.5, scaling="none")
@@ -335,6 +353,21 @@ def test_columns_of_other_types_are_refused():
             "x,y\n1.5,a\ninf,b\n",
             {"target": "y"},
             "expected finite numbers in column 'x', got infinity in line 3",
+        ),
+        (
+            "x,y\n1.5,a\nNAN,b\n",
+            {"target": "y", "missing": "mean"},
+            "expected finite numbers in column 'x', got NaN in line 3",
+        ),
+        (
+            "x,y\n1.5,2.5\n2.5,-nan\n",
+            {"target": "y"},
+            "expected finite numbers in column 'y', got NaN in line 3",
+        ),
+        (
+            "x,t,y\n1.5,1,0.5\n2.5,+NaN,1.5\n",
+            {"target": "y", "time": "t"},
+            "expected finite numbers in column 't', got NaN in line 3",
         ),
         ("x,y\n1.5\n", {"target": "y"}, "expected 2 cells in line 2, .* got 1"),
         (",y\n0,1.5\n", {"target": "y"}, "got none for column 1"),

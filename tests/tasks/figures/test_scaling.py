@@ -105,20 +105,6 @@ def test_many_crossings_are_counted_and_not_drawn():
     assert re.search(r"Inside the points \d pairs of lines cross\.$", caption)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (81.0, "81"),
-        (1383.4, "1380"),
-        (0.012345, "0.0123"),
-        (1e7, "1e7"),
-        (2e-6, "2e-6"),
-    ],
-)
-def test_crossings_have_three_digits(value, text):
-    assert scaling._short_number(value) == text
-
-
 def test_the_legend_has_the_exponent_and_half_its_interval():
     params = ScalingFigureParams(**GIVEN, num_resamples=100)
     for fitted in fit_laws(params, nodes()):

@@ -4,15 +4,15 @@ import math
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from curvflow.schemas.models import model_name, parse_model
+from curvflow.schemas.models import parse_model
 from curvflow.tasks.networks.network import Network
+from curvflow.tasks.networks.problems import built_network
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,10 @@ class Example:
 
     def network(self, **fields: Any) -> Network:
         spec = {**self.spec, **fields}
-        if self.vocabulary is None and not self.of_tokens:
-            return build(spec, self.shape, self.outputs)
-        tokens = self.shape[0] if self.of_tokens else None
-        integers = self.vocabulary is not None
-        return build(spec, self.shape, self.outputs, tokens, takes_integers=integers)
+        own = {"tokens": self.shape[0]} if self.of_tokens else {}
+        if self.vocabulary is not None:
+            own["takes_integers"] = True
+        return build(spec, self.shape, self.outputs, **own)
 
     @property
     def out_shape(self) -> tuple[int, ...]:
@@ -44,11 +43,15 @@ class Example:
 
 
 def build(
-    spec: Mapping[str, Any], shape: tuple[int, ...], outputs: int, *args, **kwargs
+    spec: Mapping[str, Any],
+    shape: tuple[int, ...],
+    outputs: int,
+    tokens: int | None = None,
+    **own: Any,
 ) -> Network:
-    parsed = parse_model(spec)
-    builder = import_module(f"curvflow.tasks.models.{model_name(parsed)}")
-    return builder.build(parsed, shape, outputs, *args, **kwargs)
+    if tokens is not None:
+        own["tokens"] = tokens
+    return built_network(parse_model(spec), shape, outputs, **own)
 
 
 def sequential(*layers: nn.Module) -> Callable[[], nn.Module]:

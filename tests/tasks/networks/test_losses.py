@@ -12,8 +12,10 @@ from curvflow.schemas.kinds.shared.datasets import dataset, dataset_of
 from curvflow.schemas.losses import OwnLoss
 from curvflow.schemas.models import parse_model
 from curvflow.tasks.networks.problems import load_samples, pose, read
+from curvflow.tasks.registry import Machine, find
 from curvflow.tasks.training.curves import Evaluation
 from tests.tasks import toys
+from tests.tasks.partials import Steps
 from tests.tasks.toys import (
     as_data,
     compute,
@@ -326,6 +328,35 @@ def test_labels_of_which_none_counts_are_refused():
     loss = {"kind": "cross_entropy", "ignore_index": 1}
     with pytest.raises(InputError, match="labels that count"):
         train_all([train_member(alone, loss=loss)])
+
+
+@pytest.mark.parametrize(("part", "share"), [("training", 0.75), ("validation", 0.25)])
+def test_a_part_of_which_no_label_counts_is_refused(part, share):
+    data = as_data(
+        dataset_of(np.float64, 2, np.eye(4), np.array([-100, 1, -100, -100]))
+    )
+    rule = {"rule": "gadam_auto", "lr": 0.1, "patience": 1}
+    fates = set()
+    for seed in range(8):  # the label that counts falls to one part or the other
+        fit = train_member(
+            data, rule=rule, seed=seed, epochs=1, validation_fraction=share
+        )
+        try:
+            train_all([fit])
+        except InputError as error:
+            fates.add(str(error).partition(" for seed")[0])
+    told = "validation_fraction: expected a {} set with a label that counts, got none"
+    assert told.format(part) in fates
+
+
+def test_a_test_set_of_which_no_label_counts_is_recorded():
+    x, y = np.zeros((6, 2)), np.array([0, 1, -100, 0, 1, 0])
+    data = as_data(dataset_of(np.float64, 2, x, y, x[:2], np.full(2, -100)))
+    steps = Steps()
+    (outcome,) = find("train").compute([train_member(data)], Machine(partial=steps))
+    assert outcome.status == "ok"
+    assert np.isnan(outcome.arrays["final_test_loss"])
+    assert steps.told == ["no label of the test data counts: test_loss is NaN"]
 
 
 @pytest.mark.parametrize("operator", ["fisher_mc", "fisher_type2"])

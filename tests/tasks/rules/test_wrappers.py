@@ -48,7 +48,7 @@ def test_rate_and_needs_are_those_of_the_rule_within(outer):
 
 
 def test_the_rule_of_two_gradients_of_the_documentation_does_what_it_says(monkeypatch):
-    page = Path(__file__).parents[3] / "docs" / "how-to" / "own-rule.md"
+    page = Path(__file__).parents[3] / "CONTRIBUTING.md"
     for code in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
         path = code.splitlines()[0].removeprefix("# src/").removesuffix(".py")
         if path.endswith("extragradient"):

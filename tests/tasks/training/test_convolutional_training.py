@@ -1,6 +1,7 @@
 """Training of convolutional networks with batch norms and dropout, and what follows."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -164,15 +165,19 @@ def test_an_average_has_statistics_where_a_batch_that_is_left_out_has_none():
     assert [outcome.status for outcome in train_all(members)] == ["ok", "ok"]
 
 
-def test_an_average_of_weights_has_the_statistics_of_the_training_data():
+@pytest.mark.parametrize(
+    ("parts", "bounds"), [(1, (0, 10, 20)), (3, (0, 3, 6, 10, 13, 16, 20))]
+)
+def test_an_average_of_weights_has_the_statistics_of_the_training_data(parts, bounds):
     data = images()
     averaged = {"rule": "swa", "start": 2, "momentum": 0.9}
-    members = tile(NORM, epochs=4, rules=(averaged, SGD), batch_size=10)
+    split = {"batch_size": 10, "accumulation": parts}
+    members = tile(NORM, epochs=4, rules=(averaged, SGD), **split)
     outcome, plain = train_all(members)
     problem = read(str(outcome.arrays["network"]))
     weights = torch.as_tensor(outcome.arrays["weights"][-1])
     parameters, statistics = problem.network.split(weights)
-    # Two batches, one after another, each with as much weight as the other.
+    # Batches, or their parts, one after another, each with as much weight as another.
     twin = vgg((2, 2), (3,), channels=1, norm=True, dense=nn.Linear(3, 3))()
     nn.utils.vector_to_parameters(parameters, twin.parameters())
     for module in twin.modules():
@@ -180,8 +185,8 @@ def test_an_average_of_weights_has_the_statistics_of_the_training_data():
             module.momentum = None  # torch's cumulative average
             module.reset_running_stats()
     x = torch.as_tensor(data["inputs"])
-    for rows in (slice(0, 10), slice(10, 20)):
-        twin.train()(x[rows])
+    for start, stop in pairwise(bounds):
+        twin.train()(x[start:stop])
     kept = [b.flatten() for n, b in twin.named_buffers() if "running" in n]
     torch.testing.assert_close(statistics, torch.cat(kept), rtol=1e-9, atol=1e-11)
     # A rule without an average beside it keeps the running ones.

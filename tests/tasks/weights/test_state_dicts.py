@@ -63,9 +63,14 @@ def test_what_a_training_loop_keeps_is_read_by_dotted_names():
 
 
 def test_sparse_tensors_and_parameters_are_arrays_too():
-    held = {"sparse": torch.eye(3).to_sparse(), "own": nn.Parameter(torch.ones(2))}
+    held = {
+        "sparse": torch.eye(3).to_sparse(),
+        "half": torch.eye(3, dtype=torch.float16).to_sparse(),
+        "own": nn.Parameter(torch.ones(2)),
+    }
     found = read_tensors(written(held), "x.pt", "path")
-    np.testing.assert_array_equal(found["sparse"], np.eye(3))
+    for name in ("sparse", "half"):
+        np.testing.assert_array_equal(found[name], np.eye(3))
     np.testing.assert_array_equal(found["own"], np.ones(2))
 
 

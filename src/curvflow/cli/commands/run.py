@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -20,6 +21,7 @@ from curvflow.cli.arguments import (
     StudyPath,
     echo,
     print_json,
+    same_study,
 )
 
 if TYPE_CHECKING:
@@ -76,7 +78,8 @@ def command(
         answer=options.code_answer(accept or (), rerun or (), reason, verify),
         reanalyse=reanalyse,
     )
-    _echo_results(study, results, as_json)
+    same = same_study(store, profile, overrides, max_nodes)
+    _echo_results(f"{quote(str(study))}{same}", results, as_json)
 
 
 def _compute(
@@ -113,7 +116,7 @@ def _report_interruption() -> Iterator[None]:
         raise typer.Exit(128 + getattr(stopped, "signal", signal.SIGINT)) from None
 
 
-def _echo_results(study: Path, results: Results, as_json: bool) -> None:
+def _echo_results(study: str, results: Results, as_json: bool) -> None:
     from curvflow.cli.text.plan_text import run_summary
     from curvflow.flows.results.convergence_counts import verdicts_json
     from curvflow.flows.run.run import run_json

@@ -177,7 +177,7 @@ def _wrapped(text: str) -> str:
 
 
 def run_summary(
-    study: Path,
+    study: str,
     run: RunRecord,
     files: Sequence[Path],
     totals: Mapping[str, int],
@@ -187,7 +187,8 @@ def run_summary(
 ) -> str:
     """Return a run as text: a line per stage, failures, verdicts and files.
 
-    `partial` says of which nodes tables and figures lack the results.
+    `study` is the study with its options, as commands on it begin, and `partial` says
+    of which nodes tables and figures lack the results.
     """
     names = [("stage".ljust(24),), *((stage,) for stage in totals)]
     fronts = name_columns(names, 10 * len(COLUMNS))
@@ -200,7 +201,7 @@ def run_summary(
     lines += _failures(study, run)
     lines += map(_wrapped, partial)
     if not run.options.get("partial") and _may_go_without(run, totals):
-        command = f"`curvflow run {quote(str(study))} --partial`"
+        command = f"`curvflow run {study} --partial`"
         lines.append(_wrapped(f"{command} makes tables and figures of the others"))
     lines += [_revived(stage, number) for stage, number in revived.items()]
     lines += unconverged_lines(judged)
@@ -244,7 +245,7 @@ def _revived(stage: str, number: int) -> str:
     return f"{stage}: {counted(number, 'result')} revived, digests equal"
 
 
-def _failures(study: Path, run: RunRecord) -> Iterator[str]:
+def _failures(study: str, run: RunRecord) -> Iterator[str]:
     nodes_by_error: dict[tuple[str, str], list[str]] = defaultdict(list)
     for failure in run.failures:
         error = " ".join(str(failure["error"]).split())
@@ -255,7 +256,7 @@ def _failures(study: Path, run: RunRecord) -> Iterator[str]:
         yield textwrap.shorten(f"failed: {nodes[0]}{more}: {error}", 200)
     if nodes_by_error:
         first = next(iter(nodes_by_error.values()))[0]
-        yield f"`curvflow why {quote(str(study))} '{first}'` prints the traceback"
+        yield f"`curvflow why {study} {quote(first)}` prints the traceback"
 
 
 def _relative(path: Path) -> Path:

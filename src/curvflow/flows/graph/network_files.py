@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from curvflow.errors import InputError
+from curvflow.flows.reads.places import file_content_digest
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.kinds.weights.checkpoints import CheckpointsParams
 
@@ -190,7 +190,7 @@ def _listed(values: Sequence[object]) -> str:
     return ", ".join(texts)
 
 
-def content_digest(digests: Mapping[str, str]) -> str:
+def joint_digest(digests: Mapping[str, str]) -> str:
     """Return the digest of a network's files, of a single one that of its content.
 
     Args:
@@ -205,8 +205,4 @@ def files_digest(files: Sequence[Path]) -> str:
     Raises:
         OSError: a file cannot be read.
     """
-    digests = {}
-    for path in files:
-        with path.open("rb") as opened:
-            digests[path.name] = hashlib.file_digest(opened, "sha256").hexdigest()
-    return content_digest(digests)
+    return joint_digest({path.name: file_content_digest(path) for path in files})

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -18,8 +16,8 @@ from curvflow.flows.graph.hub_cache import snapshot
 from curvflow.flows.graph.network_files import (
     TENSOR_FILES,
     checkpoint_files,
-    content_digest,
     files_digest,
+    joint_digest,
     network_files,
 )
 from curvflow.flows.graph.source_folder import FolderFiles, files_in
@@ -31,6 +29,7 @@ from curvflow.schemas.kinds.weights.import_ import ImportParams
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import Params, SourceFile, SourceFolder
 from curvflow.schemas.study.study import Stage
+from curvflow.stores.files import NO_ARRAYS
 
 FORMS = ".npy, .npz, .pt, .pth, .ckpt, .bin or .safetensors"
 
@@ -204,7 +203,7 @@ def _all_arrays(
             f"({error.strerror})"
         ) from error
     known = {name: hashlib.sha256(c).hexdigest() for name, c in contents.items()}
-    if not known or content_digest(known) != digest:
+    if not known or joint_digest(known) != digest:
         raise InputError(
             f"{source}: expected the {names} that was planned with, got one that "
             "has changed since. Run again"
@@ -229,7 +228,7 @@ def _array_of(
         loaded = np.load(io.BytesIO(content), allow_pickle=False)
         # An archive finds objects only when it is unpacked.
         return {"array": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except NO_ARRAYS as error:
         raise InputError(
             f"{name}: expected a file of numbers, {FORMS}, got {path.name}, which is "
             "none"

@@ -6,12 +6,12 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
 from curvflow.errors import InputError
+from curvflow.flows.reads.places import file_content_digest
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import SourceFolder
@@ -69,7 +69,8 @@ def files_in(field: str, folder: Path, mark: SourceFolder) -> FolderFiles:
         OSError: the folder or a file in it cannot be read.
     """
     names = sorted(_names(folder, mark))
-    return FolderFiles(field, folder, {name: _digest(folder / name) for name in names})
+    digests = {name: file_content_digest(folder / name) for name in names}
+    return FolderFiles(field, folder, digests)
 
 
 def _unreadable(error: OSError) -> None:
@@ -87,18 +88,3 @@ def _names(folder: Path, mark: SourceFolder) -> Iterator[str]:
         for name in files:
             if name.lower().endswith(mark.suffixes) and not name.startswith("."):
                 yield (inner / name).as_posix()
-
-
-def _digest(path: Path) -> str:
-    state = path.stat()
-    times = state.st_mtime_ns, state.st_ctime_ns
-    return _digest_of(path, state.st_dev, state.st_ino, state.st_size, times)
-
-
-@lru_cache(maxsize=1 << 20)
-def _digest_of(
-    path: Path, _device: int, _node: int, _size: int, _times: tuple[int, int]
-) -> str:
-    """Return a file's digest, read once while nothing about the file changes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

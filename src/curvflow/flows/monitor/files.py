@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ import numpy as np
 from curvflow.errors import InputError, StoreError
 from curvflow.schemas.kinds.monitor.read import IDENTITY
 from curvflow.schemas.nodes import Array
-from curvflow.stores.files import Disk, disk_errors
+from curvflow.stores.files import NO_ARRAYS, Disk, disk_errors
 
 NUMBERS, STATE = "monitor.npz", "state.npz"
 
@@ -51,10 +49,6 @@ def write(path: Path, arrays: Mapping[str, Array]) -> None:
             disk.remove(partial)
 
 
-# What a file that was cut short, or is no archive, ends in.
-BROKEN = (zipfile.BadZipFile, zlib.error)
-
-
 def read(path: Path) -> dict[str, Array]:
     """Return the arrays of a file.
 
@@ -67,7 +61,7 @@ def read(path: Path) -> dict[str, Array]:
     try:
         with disk_errors(path), np.load(path, allow_pickle=False) as loaded:
             return dict(loaded)
-    except (ValueError, TypeError, EOFError, OSError, *BROKEN) as error:
+    except (TypeError, OSError, *NO_ARRAYS) as error:
         raise StoreError(
             f"{path}: expected a file that a curvflow.Monitor has written, got "
             "another. Name the folder that was its store."
@@ -78,6 +72,16 @@ def numbers_file(path: str | Path) -> Path:
     """Return the file with the numbers of a folder, or the file itself."""
     path = Path(path).expanduser()
     return path / NUMBERS if path.suffix != ".npz" else path
+
+
+class _Absent:
+    """What stands for a setting that one side lacks, and equals none that it has."""
+
+    def __str__(self) -> str:
+        return "nothing"
+
+
+_ABSENT = _Absent()
 
 
 def check_identity(there: Mapping[str, Array], here: Mapping[str, Any]) -> None:
@@ -95,7 +99,7 @@ def check_identity(there: Mapping[str, Array], here: Mapping[str, Any]) -> None:
         return
     flat_there, flat_here = _flat(kept), _flat(here)
     for name in [*flat_here, *flat_there]:
-        before, now = flat_there.get(name, "none"), flat_here.get(name, "none")
+        before, now = flat_there.get(name, _ABSENT), flat_here.get(name, _ABSENT)
         if before != now:
             raise InputError(
                 f"store: expected measurements of the same kind, got {name} {before} "

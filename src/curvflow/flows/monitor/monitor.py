@@ -104,8 +104,7 @@ class Monitor:
             StoreError: the store cannot be read.
         """
         _check(every, budget, num_batches, llc_at, llc)
-        self.every, self.num_steps = every, 0
-        self._budget, self._send = budget, senders(log_to)
+        self.every, self._budget, self._send = every, budget, senders(log_to)
         self._llc_at, self._llc = frozenset(llc_at), dict(llc or {})
         self._probes = TrainingProbes(
             model,
@@ -120,14 +119,18 @@ class Monitor:
         self._identity = self._probes.identity()
         if self._llc_at:
             self._identity["llc"] = self._llc
-        self._records, self._coefficients = Records("step"), Records("llc_step")
-        self._seen = self._postponed = self._since = 0
-        self._is_pending = False
-        self._began: float | None = None
-        self._outside = self._loop_before = self._spent = self._last_seconds = 0.0
+        self._begin()
         self._folder = None if store is None else Path(store).expanduser()
         if self._folder is not None and (self._folder / files.NUMBERS).exists():
             self._go_on(self._folder)
+
+    def _begin(self) -> None:
+        """Count from here on: steps, measurements and time."""
+        self.num_steps = self._seen = self._postponed = self._since = 0
+        self._records, self._coefficients = Records("step"), Records("llc_step")
+        self._is_pending = False
+        self._began: float | None = None
+        self._outside = self._loop_before = self._spent = self._last_seconds = 0.0
 
     def __repr__(self) -> str:
         rows = self._records.rows

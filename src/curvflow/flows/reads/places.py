@@ -206,6 +206,21 @@ def content_digest(path: str, stat: Stat) -> str | None:
     return known
 
 
+def file_content_digest(path: Path) -> str:
+    """Return the SHA-256 of a file, read once while nothing about it changes.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    name = os.fspath(path)
+    stat = stat_of(name)
+    known = None if stat is None else content_digest(name, stat)
+    if known is None:  # it is being written, or no file, of which this says why
+        with path.open("rb") as file:
+            known = file_digest(file, "sha256").hexdigest()
+    return known
+
+
 def is_settled(stat: Stat) -> bool:
     """Return whether a change from now on would have another time than the last one."""
     return time.time_ns() - max(stat[1], stat[2]) > TICK

@@ -17,6 +17,7 @@ from curvflow.schemas.kinds.aggregate.compare import (
     CompareParams,
 )
 from curvflow.schemas.nodes import Array, Label, Member, NodeData, Outcome
+from curvflow.schemas.words import counted
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.statistics.bootstrap import Resampling
 from curvflow.tasks.statistics.cells import Labels, labels_of
@@ -54,10 +55,11 @@ def compare(member: Member, machine: Machine) -> Outcome:
 
     Raises:
         InputError: a requested quantity is not a number of these stages, no node has
-            the baseline, or none has another label.
+            the baseline, or none has another label; where these failed, it says so.
     """
     params = cast("CompareParams", member.params)
     nodes = mask_unconverged(member.inputs["of"], params.unconverged)
+    _check_present(member, params)
     measurements = select_measurements(nodes, params.quantities)
     stage_counts = Counter(m.variable.name for m in measurements)
     rows = [
@@ -82,6 +84,27 @@ def compare(member: Member, machine: Machine) -> Outcome:
     return Outcome(
         drop_unjudged_counts(measurements, _drop_settings_column(measurements, table))
     )
+
+
+def _check_present(member: Member, params: CompareParams) -> None:
+    """Refuse to compare if all nodes on one side have failed.
+
+    Raises:
+        InputError: they have; it is said of which label.
+    """
+    for stage in dict.fromkeys(node.stage for node in member.all_absent):
+        there, failed = (
+            Counter(n.coords[params.along] for n in nodes if n.stage == stage)
+            for nodes in (member.inputs["of"], member.all_absent)
+        )
+        lost = [label for label in failed if label not in there]
+        if lost and (params.baseline in lost or there.keys() <= {params.baseline}):
+            count = counted(sum(failed[label] for label in lost), "node")
+            raise InputError(
+                f"of: expected results of {stage} to compare at {params.along} "
+                f"{', '.join(map(str, lost))}, got none: {count} failed. See why, and "
+                "run again."
+            )
 
 
 def _drop_settings_column(

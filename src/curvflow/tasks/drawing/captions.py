@@ -70,11 +70,6 @@ def missing_reason(group: ValueGroup) -> str:
     return "no finite values"
 
 
-def short_number(number: float) -> str:
-    """Return a number as short text, such as `0.01` or `1e-5`."""
-    return f"{number:g}".replace("e-0", "e-").replace("e+0", "e")
-
-
 def off_scale_sentences(number: int, noun: str) -> list[str]:
     """Return a sentence on values that a logarithmic axis cannot show, if any."""
     counted_text = counted(number, noun)

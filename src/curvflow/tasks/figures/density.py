@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from curvflow.schemas.kinds.figures.density import DensityFigureParams
 from curvflow.schemas.kinds.shared.figures import Law, Semicircle
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
+from curvflow.schemas.words import short_number
 from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.drawing.captions import draw_no_values
 from curvflow.tasks.drawing.spectra import (
@@ -255,9 +256,7 @@ def _caption(
     notes += _unresolved_sentence(curves)
     notes += _outside_sentence(curves)
     if params.log_y and curves:
-        notes.append(
-            f"Not shown: below {captions.short_number(params.floor)} of the greatest."
-        )
+        notes.append(f"Not shown: below {short_number(params.floor)} of the greatest.")
     return " ".join([*notes, *captions.left_out_sentences(rows)])
 
 
@@ -287,7 +286,7 @@ def _outside_sentence(curves: Sequence[Curve]) -> list[str]:
         / np.trapezoid(c.y, c.x)
         for c in grids
     ]
-    share = captions.short_number(float(f"{max(shares):.1g}"))
+    share = short_number(max(shares), 1)
     at_most = "at most " if len(grids) > 1 else ""
     what = "each density on a grid" if len(grids) > 1 else "the density on a grid"
     return [

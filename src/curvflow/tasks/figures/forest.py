@@ -15,7 +15,7 @@ from curvflow.schemas.kind import Variable
 from curvflow.schemas.kinds.aggregate.compare import DIFFERING
 from curvflow.schemas.kinds.figures.forest import ForestParams
 from curvflow.schemas.nodes import FAILED, Array, Label, Member, NodeData, Outcome
-from curvflow.schemas.words import counted
+from curvflow.schemas.words import counted, short_number
 from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.statistics.measurements import Measurement
@@ -253,7 +253,7 @@ def _caption(
         names = " or ".join(
             tests[params.test, is_paired] for is_paired in sorted(paired)[::-1]
         )
-        level = captions.short_number(round(1 - params.confidence, 12))
+        level = short_number(round(1 - params.confidence, 12))
         notes.append(
             f"p: {names}, corrected by Holm for all rows of a table; filled: p < "
             f"{level}."

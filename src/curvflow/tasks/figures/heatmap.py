@@ -16,7 +16,7 @@ from matplotlib.patches import Patch, Rectangle
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.figures.heatmap import HeatmapParams
 from curvflow.schemas.nodes import Array, Label, Member, Outcome
-from curvflow.schemas.words import counted
+from curvflow.schemas.words import counted, short_number
 from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.statistics.cells import (
@@ -317,9 +317,7 @@ def _mean_texts(mean: Array) -> dict[tuple[int, ...], str]:
         decimals = max(0, 2 - math.floor(math.log10(top)))
         texts = {at: f"{value:.{decimals}f}" for at, value in values.items()}
     else:
-        texts = {
-            at: captions.short_number(float(f"{v:.2e}")) for at, v in values.items()
-        }
+        texts = {at: short_number(v, 3) for at, v in values.items()}
     return {at: text.replace("-", MINUS) for at, text in texts.items()}
 
 

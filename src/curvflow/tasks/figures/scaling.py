@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from curvflow.schemas.kinds.figures.scaling import ScalingFigureParams
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.schemas.words import counted
+from curvflow.schemas.words import counted, short_number
 from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.drawing.captions import draw_no_values
 from curvflow.tasks.registry import Machine, computes_each
@@ -182,17 +182,10 @@ def _crossing_sentences(
         elif ends == UNBOUNDED:
             interval = f"{level} interval without end"
         else:
-            low, high = map(_short_number, ends)
+            low, high = (short_number(end, 3) for end in ends)
             interval = f"{level} interval {low} to {high}"
-        at = _short_number(row["crossover"])
+        at = short_number(row["crossover"], 3)
         yield f"Dotted: {row['crossing']} cross at {at}, {interval}."
-
-
-def _short_number(value: float) -> str:
-    rounded = float(f"{value:.2e}")
-    if 1e-3 <= value < 1e5:
-        return np.format_float_positional(rounded, trim="-")
-    return captions.short_number(rounded)
 
 
 def _set_axes(

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 
 from curvflow.schemas.kinds.figures.stem import StemFigureParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.schemas.words import counted
+from curvflow.schemas.words import counted, short_number
 from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.drawing.spectra import (
     WeightedPoints,
@@ -178,7 +178,7 @@ def _below_sentences(drawn: Sequence[WeightedPoints], floor: float) -> list[str]
     if not low:
         return []
     word = counted(low, "weight")
-    notes = [f"Below the axis: {word} of less than {captions.short_number(floor)}."]
+    notes = [f"Below the axis: {word} of less than {short_number(floor)}."]
     if any(len(_faint_ends(points, floor)) for points in drawn):
         notes.append(
             "Open triangles: the least or greatest value, of a weight below the axis."

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from curvflow.schemas.models.gru import Gru
 from curvflow.tasks.networks.network import Network
 from curvflow.tasks.networks.parts.recurrent import recurrent_network
 from curvflow.tasks.networks.parts.sequence_network import SequenceData
 
 
-def build(
-    spec: Gru,
-    input_shape: Sequence[int],
-    num_outputs: int,
-    tokens: int | None = None,
-    *,
-    takes_integers: bool = False,
-) -> Network:
+def build(spec: Gru, data: SequenceData) -> Network:
     """Build recurrent layers and a dense layer.
 
     Args:
         spec: the layers, embeddings and readout.
-        input_shape: of one sample, (T,) of integers or (T, F).
-        num_outputs: C.
-        tokens: labels of one sample, T, where outputs are (T, C); None for (C,).
-        takes_integers: inputs are tokens.
+        data: the samples it is for.
 
     Returns:
         The network.
@@ -36,5 +24,4 @@ def build(
     Reference:
         Cho et al. (2014), arXiv:1406.1078.
     """
-    data = SequenceData(input_shape, num_outputs, tokens, takes_integers)
     return recurrent_network(spec, data, "gru")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from curvflow.schemas.models.transformer import Transformer
 from curvflow.tasks.networks.layers import ACTIVATIONS
 from curvflow.tasks.networks.network import Network
@@ -12,22 +10,12 @@ from curvflow.tasks.networks.parts.attention_network import attention_network
 from curvflow.tasks.networks.parts.sequence_network import SequenceData
 
 
-def build(
-    spec: Transformer,
-    input_shape: Sequence[int],
-    num_outputs: int,
-    tokens: int | None = None,
-    *,
-    takes_integers: bool = False,
-) -> Network:
+def build(spec: Transformer, data: SequenceData) -> Network:
     """Build blocks of an attention and two dense layers.
 
     Args:
         spec: the blocks, embeddings, positions and readout.
-        input_shape: of one sample, (T,) of integers or (T, F).
-        num_outputs: C.
-        tokens: labels of one sample, T, where outputs are (T, C); None for (C,).
-        takes_integers: inputs are tokens.
+        data: the samples it is for.
 
     Returns:
         The network.
@@ -48,5 +36,4 @@ def build(
             tokenwise(f"{name}.dense2", spec.width, bias=spec.bias),
         )
 
-    data = SequenceData(input_shape, num_outputs, tokens, takes_integers)
     return attention_network(spec, data, dense)

@@ -213,7 +213,11 @@ def noise(of: Subject, settings: NoiseSettings, *, seed: int) -> tuple[Numbers, 
 def _noise_numbers(
     spread: _Spread, apart: list[float], parts: int, population: int | None
 ) -> Numbers:
-    """Return variance, squared norm and their ratio; each pair estimates S^2, too."""
+    """Return variance, squared norm and their ratio; each pair estimates S^2, too.
+
+    All three vary with the parts drawn by S^2 alone, so that an error of it is carried
+    over to first order.
+    """
     variance, count = spread.squares / (parts - 1), spread.weight
     rest = 1 / count - 1 / (population or count)
     squared = float(spread.mean.square().sum()) - rest * variance
@@ -222,11 +226,17 @@ def _noise_numbers(
         # A pair has one degree of freedom for each direction, all parts together K - 1.
         few = len(apart) < 2
         sem = math.nan if few else float(np.std(apart, ddof=1)) / math.sqrt(parts - 1)
+    # Lost in the noise if not above 0.
+    scale, per_sem = math.nan, math.nan
+    if squared > 0:
+        scale, per_sem = variance / squared, (1 + rest * variance / squared) / squared
     return {
         "gradient_variance": variance,
+        "gradient_variance_sem": sem,
         "gradient_squared_norm": squared,
-        "noise_scale": variance / squared if squared > 0 else math.nan,
-        "noise_scale_sem": sem / squared if squared > 0 else math.nan,
+        "gradient_squared_norm_sem": abs(rest) * sem,
+        "noise_scale": scale,
+        "noise_scale_sem": per_sem * sem,
     }
 
 

@@ -56,8 +56,8 @@ def _unhooked(function: Any) -> FunctionType:
 
     Each first asks whether it is overridden as a whole, which within a mode it is.
     """
-    asked = [name for name in function.__globals__ if "has_torch_function" in name]
-    known = function.__globals__ | dict.fromkeys(asked, lambda *_: False)
+    asked = [name for name in vars(F) if "has_torch_function" in name]
+    known = {**vars(F), **dict.fromkeys(asked, lambda *_: False)}
     parts = (function.__name__, function.__defaults__, function.__closure__)
     twin = FunctionType(function.__code__, known, *parts)
     twin.__kwdefaults__ = function.__kwdefaults__

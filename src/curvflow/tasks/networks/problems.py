@@ -24,6 +24,7 @@ from curvflow.schemas.losses import (
     takes,
 )
 from curvflow.schemas.models import AnyModel, model_name, parse_model
+from curvflow.schemas.models._base import SequenceModel
 from curvflow.schemas.nodes import Array, Member, NodeData
 from curvflow.tasks.networks.checks import check_network, output_shape
 from curvflow.tasks.networks.losses import (
@@ -34,6 +35,7 @@ from curvflow.tasks.networks.losses import (
     parse_loss,
 )
 from curvflow.tasks.networks.network import Layout, Network
+from curvflow.tasks.networks.parts.sequence_network import SequenceData
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 
 T = TypeVar("T")
@@ -441,6 +443,33 @@ def _pass_bytes(text: str, rows: int, samples: int, columns: int) -> int:
     return BatchedHessian(problem.losses, **inputs).product_bytes(columns) // 2
 
 
+def built_network(
+    spec: AnyModel, input_shape: Sequence[int], num_outputs: int, **own: Any
+) -> Network:
+    """Build the network of a model.
+
+    Args:
+        spec: the model.
+        input_shape: of one sample.
+        num_outputs: C.
+        own: of a model that takes tokens, `tokens`, the labels of a sample, and
+            `takes_integers`.
+
+    Returns:
+        The network.
+
+    Raises:
+        InputError: the samples do not fit.
+    """
+    builder = import_module(f"curvflow.tasks.models.{model_name(spec)}")
+    if isinstance(spec, SequenceModel):
+        data = SequenceData(input_shape, num_outputs, **own)
+        network: Network = builder.build(spec, data)
+    else:
+        network = builder.build(spec, input_shape, num_outputs, **own)
+    return network
+
+
 @lru_cache(maxsize=64)
 def _build(
     model: str,
@@ -452,13 +481,12 @@ def _build(
     *,
     takes_integers: bool = False,
 ) -> Problem:
-    spec = parse_model(json.loads(model))
-    builder = import_module(f"curvflow.tasks.models.{model_name(spec)}")
     # Only models of sequences take tokens, or have labels for them.
     own: dict[str, Any] = {"tokens": tokens} if tokens is not None else {}
     if takes_integers:
         own["takes_integers"] = True
-    network: Network = builder.build(spec, input_shape, num_outputs, **own)
+    spec = parse_model(json.loads(model))
+    network = built_network(spec, input_shape, num_outputs, **own)
     plain = {
         "model": json.loads(model),
         "loss": json.loads(loss) if loss[:1] == "{" else loss,

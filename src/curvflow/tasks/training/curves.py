@@ -78,6 +78,19 @@ class Evaluation:
         """True if there are no samples."""
         return self._samples.count == 0
 
+    def uncounted(self) -> list[int]:
+        """Return the models of whose samples no label counts, so that nothing can."""
+        if not self._criterion.weighs_terms or self.is_empty:
+            return []
+        counted_M = torch.zeros(1, dtype=torch.bool, device=self._samples.device)
+        for start in range(0, self._samples.count, EVALUATION_ROWS):
+            rows = self._samples.rows(slice(start, start + EVALUATION_ROWS))
+            counts_MN, _ = self._criterion.weights_of(rows.targets)
+            counted_M = counted_M | (counts_MN > 0).any(1)
+            if counted_M.all():
+                break
+        return [int(model) for model in (~counted_M).nonzero().flatten()]
+
     @torch.no_grad()
     def __call__(self, weights_MW: Tensor) -> tuple[Tensor, Tensor]:
         """Return loss and accuracy, each (M,); NaN where undefined."""

@@ -13,7 +13,13 @@ from curvflow.schemas.rules import Position
 from curvflow.tasks.networks.problems import Problem, Samples
 from curvflow.tasks.training.batches import Batches, LabelNoise
 from curvflow.tasks.training.curves import Curves
-from curvflow.tasks.training.gradients import Gradients, Noise, gradient_at, gradients
+from curvflow.tasks.training.gradients import (
+    Gradients,
+    Noise,
+    gradient_at,
+    gradients,
+    parts_of,
+)
 from curvflow.tasks.training.state import Checkpoints, Stateful
 from curvflow.tasks.training.step_context import Step, StepNorms
 from curvflow.tasks.training.stopping_criteria import Divergence, EarlyStopping
@@ -234,16 +240,22 @@ class Fit:
 
     @torch.no_grad()
     def _statistics_of(self, weights_MD: Tensor) -> Tensor:
-        """Return a batch norm's statistics for given weights over the training data."""
+        """Return a batch norm's statistics for given weights over the training data.
+
+        They are means over what it normalises in training: batches, or their parts.
+        """
         network = self.problem.network
         share_S, moves_S = network.batch_shares(self.statistics)
         begun_MS = torch.where(moves_S, 0, self.statistics)
         total_MS = torch.zeros_like(self.statistics)
-        for count, batch in enumerate(self.batches.in_order(), start=1):
-            noise = self._noise("dropout")
-            _, after_MS = network.training_outputs(
-                weights_MD, begun_MS, batch.inputs, noise.uniform()
-            )
+        passes = (
+            (batch.rows(part.rows).inputs, part)
+            for batch in self.batches.in_order()
+            for part in parts_of(batch.count, self.accumulation)
+        )
+        for count, (inputs, part) in enumerate(passes, start=1):
+            draw = part.draw(self._noise("dropout").uniform())
+            _, after_MS = network.training_outputs(weights_MD, begun_MS, inputs, draw)
             total_MS = total_MS + (after_MS / share_S - total_MS) / count
         return torch.where(share_S > 0, total_MS, self.statistics)
 

@@ -82,8 +82,6 @@ EXCUSED = {
     "curvflow.tasks.numerics.derivatives.differentiation_modes",
     # The largest of its own constants, by a function that returns a part of each.
     "curvflow.tasks.numerics.sampling.calibration_sweep",
-    # It copies functions of torch with what these know: no code of the package.
-    "curvflow.tasks.networks.draws",
 }
 
 

@@ -164,7 +164,8 @@ def _read(params: TableParams, content: bytes) -> Read:
     numbers = set(names) - are_categories
     rows = _kept(params, table, columns, numbers)
     columns = {name: column.of(rows) for name, column in columns.items()}
-    _check_finite(table, rows, {n: columns[n] for n in (*numbers, params.target)})
+    measured = {n: c for n, c in columns.items() if n not in are_categories}
+    _check_finite(table, rows, measured)
     targets, classes = _targets(params, table, rows, columns[params.target])
     if by == "time":
         _check_times(table, rows, columns[getattr(params, by)])
@@ -239,11 +240,15 @@ def _kept(
 
 def _check_finite(table: Table, rows: Array, columns: dict[str, Column]) -> None:
     for name, column in columns.items():
-        if column.numbers is not None and np.isinf(column.numbers).any():
-            place = table.place(rows[np.argmax(np.isinf(column.numbers))])
+        if column.numbers is None:
+            continue
+        wrong = ~(np.isfinite(column.numbers) | column.missing)
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            got = "NaN" if np.isnan(column.numbers[first]) else "infinity"
             raise InputError(
-                f"path: expected finite numbers in column '{name}', got infinity in "
-                f"{place}. Mend it, or add it to missing_values."
+                f"path: expected finite numbers in column '{name}', got {got} in "
+                f"{table.place(rows[first])}. Mend it, or add it to missing_values."
             )
 
 

@@ -104,7 +104,19 @@ KIND = Kind(
             SQUARED,
         ),
         _along(
+            "gradient_variance_sem",
+            "its standard error over parts drawn; 0 where each sample was taken alone",
+            SQUARED,
+            error_of="gradient_variance",
+        ),
+        _along(
             "gradient_squared_norm", "||g||^2 of the mean gradient; unbiased", SQUARED
+        ),
+        _along(
+            "gradient_squared_norm_sem",
+            "its standard error for that of S^2; 0 where the data are the population",
+            SQUARED,
+            error_of="gradient_squared_norm",
         ),
         _along(
             "noise_scale",

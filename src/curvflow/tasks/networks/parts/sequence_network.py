@@ -27,8 +27,8 @@ class SequenceData:
 
     input_shape: Sequence[int]
     num_outputs: int
-    tokens: int | None
-    takes_integers: bool
+    tokens: int | None = None
+    takes_integers: bool = False
 
 
 def sequence_network(
