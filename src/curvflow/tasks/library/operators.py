@@ -435,9 +435,9 @@ class SymmetricOperator(Curvature):
 
         Examples:
             >>> import curvflow, torch
-            >>> H = curvflow.from_matrix(torch.diag(torch.arange(6.0).double()))
-            >>> H.moments(2, num_probes=32, basis="power", support=(0, 5))
-            Moments([1, 2.5, 9.1667] ± [0, 0, 0], 32 products)
+            >>> H = curvflow.from_matrix(torch.tensor([[2.0, 1.0], [1.0, 2.0]]))
+            >>> H.moments(2, num_probes=32, basis="power", support=(0, 4))
+            Moments([1, 2.125, 5.5] ± [0, 0.18, 0.7], 32 products)
         """
         arrays = self._measured(
             MOMENTS,
