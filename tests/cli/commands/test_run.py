@@ -146,6 +146,11 @@ def test_a_failed_label_leaves_tables_and_figures_of_the_others(curvflow, study)
     }
     assert cells["table"] == ["2", "0", "0", "0", "0"]
     assert cells["loss"] == ["1", "0", "0", "0", "0"]
+    counted = json.loads(
+        curvflow("run", study, "--set", factory, "--partial", "--json").out
+    )
+    assert counted["made_without"].keys() == {"table", "loss"}
+    assert counted["made_without"]["loss"][0] in lines
     shown = curvflow("show", study, "table", "--json", "--set", factory)
     assert {row["failed"] for row in json.loads(shown.out) if "mean" in row} == {3}
     assert "table: made without 2 of 4 nodes of fit, which failed" in shown.err

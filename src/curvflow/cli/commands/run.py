@@ -123,16 +123,11 @@ def _echo_results(study: str, results: Results, as_json: bool) -> None:
 
     assert results.run is not None
     judged = {stage: counts for stage in results if (counts := results.verdicts(stage))}
+    lacking = {s: lines for s in results if (lines := results.made_without(s))}
     if as_json:
-        print_json(run_json(results.run) | verdicts_json(judged))
+        told = run_json(results.run) | verdicts_json(judged)
+        print_json(told | {"made_without": lacking})
     else:
-        totals = {stage: len(results.view(stage).points) for stage in results}
-        told = results.run, results.files, totals, results.revived, judged
-        partial = [
-            f"{stage}: {line}"
-            for stage in results
-            for line in results.made_without(stage)
-        ]
-        echo(run_summary(study, *told, partial))
+        echo(run_summary(study, results, judged, lacking))
     if results.run.failures:
         raise typer.Exit(1)

@@ -13,6 +13,8 @@ from curvflow.cli.text.tables import WIDTH, name_columns
 from curvflow.flows.plan.code.fingerprints import Code
 from curvflow.flows.plan.resume import continued
 from curvflow.flows.results.convergence_counts import unconverged_of
+from curvflow.flows.results.results import Results
+from curvflow.schemas.nodes import Figure, Table
 from curvflow.schemas.records.receipts import RunRecord
 from curvflow.schemas.words import counted, duration, node_label
 
@@ -178,18 +180,22 @@ def _wrapped(text: str) -> str:
 
 def run_summary(
     study: str,
-    run: RunRecord,
-    files: Sequence[Path],
-    totals: Mapping[str, int],
-    revived: Mapping[str, int],
+    results: Results,
     judged: Mapping[str, Counter[str]],
-    partial: Sequence[str] = (),
+    lacking: Mapping[str, Sequence[str]],
 ) -> str:
     """Return a run as text: a line per stage, failures, verdicts and files.
 
-    `study` is the study with its options, as commands on it begin, and `partial` says
-    of which nodes tables and figures lack the results.
+    `study` is the study with its options, as commands on it begin, and `lacking` says
+    by stage of which nodes tables and figures lack the results.
     """
+    run = results.run
+    assert run is not None
+    views = {stage: results.view(stage) for stage in results}
+    totals = {stage: len(view.points) for stage, view in views.items()}
+    outputs = [
+        s for s, view in views.items() if issubclass(view.kind.returns, Figure | Table)
+    ]
     names = [("stage".ljust(24),), *((stage,) for stage in totals)]
     fronts = name_columns(names, 10 * len(COLUMNS))
     lines = [fronts[0] + "".join(f"{name:>10}" for name in COLUMNS)]
@@ -199,24 +205,28 @@ def run_summary(
         cells = "".join(f"{n:>10}" for n in [*counts.values(), total - reached])
         lines.append(f"{front}{cells}")
     lines += _failures(study, run)
-    lines += map(_wrapped, partial)
-    if not run.options.get("partial") and _may_go_without(run, totals):
+    lines += [
+        _wrapped(f"{stage}: {t}") for stage, texts in lacking.items() for t in texts
+    ]
+    if not run.options.get("partial") and _may_go_without(run, totals, outputs):
         command = f"`curvflow run {study} --partial`"
         lines.append(_wrapped(f"{command} makes tables and figures of the others"))
-    lines += [_revived(stage, number) for stage, number in revived.items()]
+    lines += [_revived(stage, number) for stage, number in results.revived.items()]
     lines += unconverged_lines(judged)
     executed = sum(run.counts["executed"].values())
     nodes = counted(executed, "node")
     text = f"{run.study}: run {run.number} executed {nodes} in {run.seconds:.1f} s"
     lines.append(_wrapped(text))
-    return "\n".join([*lines, *_file_lines(files)])
+    return "\n".join([*lines, *_file_lines(results.files)])
 
 
-def _may_go_without(run: RunRecord, totals: Mapping[str, int]) -> bool:
-    """Return whether nodes were not computed whose stage takes some that were."""
+def _may_go_without(
+    run: RunRecord, totals: Mapping[str, int], outputs: Sequence[str]
+) -> bool:
+    """Return whether tables or figures wait for nodes of stages that have some."""
     done, failed = (Counter(run.counts[name]) for name in ("executed", "failed"))
     done.update(run.counts["cached"])
-    is_blocked = any(done[s] + failed[s] < total for s, total in totals.items())
+    is_blocked = any(done[s] + failed[s] < totals[s] for s in outputs)
     return is_blocked and any(done[s] and failed[s] for s in totals)
 
 

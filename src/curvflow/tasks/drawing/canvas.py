@@ -249,7 +249,7 @@ def _break_vertical_labels(figure: Figure) -> None:
     for axes in labelled:
         label, height = axes.yaxis.label, _extent(axes)[1]
         if _extent(label)[1] > height:
-            lines = wrap_text(label.get_text(), label.get_fontsize(), height)
+            lines = wrap_text(label.get_text(), float(label.get_fontsize()), height)
             label.set_text("\n".join(lines))
 
 
