@@ -31,6 +31,7 @@ from curvflow.tasks.networks.problems import (
     grouped,
     load_samples,
     pose,
+    read_bytes,
 )
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes
@@ -85,6 +86,7 @@ def member_bytes(member: Member) -> int:
     outputs = json.loads(problem.text)["num_outputs"]
     scratch = 8 * params.rule.scratch(network.layout.shapes, batch, outputs)
     unshared = weights + activations // 2 + copied + kept + scratch
+    unshared += read_bytes(data, batch, item)
     return unshared + data_bytes(member)
 
 

@@ -205,7 +205,7 @@ KIND = Kind(
     ),
     inputs={
         "weights": Input(Weights, optional=True),
-        "data": Input(Data, follows="weights"),
+        "data": Input(Data, follows="weights", by_rows=True),
     },
     varying=("seed", "rule", "model.init"),
     checkpoints=kept_epochs,

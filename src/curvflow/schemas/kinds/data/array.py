@@ -17,7 +17,7 @@ from curvflow.schemas.kinds.shared.datasets import (
     has_labels,
 )
 from curvflow.schemas.nodes import Array, Data
-from curvflow.schemas.params import SourceFile
+from curvflow.schemas.params import NotInKey, SourceFile
 
 # The name under which the single array of a `.npy` file arrives.
 WHOLE = "array"
@@ -26,7 +26,7 @@ WHOLE = "array"
 class ArrayParams(TargetParams):
     """Files and names of the arrays, and their split."""
 
-    path: Annotated[str, SourceFile()] = Field(
+    path: Annotated[str, SourceFile(rows_above="rows_above")] = Field(
         description="file with named arrays, .npz, .pt or .safetensors, or .npy file "
         "of the inputs"
     )
@@ -41,6 +41,12 @@ class ArrayParams(TargetParams):
         0.0, ge=0, lt=1, description="share held out where there are no test arrays"
     )
     seed: int = Field(0, ge=0, description="seed of the split")
+    rows_above: Annotated[int, NotInKey()] = Field(
+        1 << 30,
+        ge=0,
+        description="size of a .npy file of inputs above which they stay on disk, and "
+        "rows are read when they are needed; results have the same bits",
+    )
 
     @model_validator(mode="after")
     def _one_test_set(self) -> ArrayParams:
@@ -168,4 +174,5 @@ stages:
   mine: {use: data.array, path: measured.npz, test_fraction: 0.2}
 """,
     page="how-to/own-data.md#arrays-in-a-file",
+    units={"rows_above": "byte"},
 )

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from curvflow.errors import InputError
+from curvflow.schemas.disk_arrays import DiskArray, as_array, rows_of
 from curvflow.schemas.kind import Variable
 from curvflow.schemas.losses import IGNORED
 from curvflow.schemas.nodes import Array
@@ -197,16 +198,28 @@ def _inputs(name: str, array: Array, dtype: Floats) -> Array:
 
 
 def _integers(name: str, array: Array) -> Array:
-    if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
-        raise InputError(f"{name}: expected integers below 2^63, got {array.max()}")
+    if (
+        array.dtype == np.uint64
+        and array.size
+        and array.max(initial=0) > np.iinfo(np.int64).max
+    ):
+        raise InputError(
+            f"{name}: expected integers below 2^63, got {array.max(initial=0)}"
+        )
+    if isinstance(array, DiskArray):
+        return as_array(array.astype(np.dtype(np.int64)))
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
 def _finite(name: str, array: Array, dtype: Floats = np.float64) -> Array:
     if array.dtype.kind not in "fiub":
         raise InputError(f"{name}: expected real numbers, got dtype {array.dtype}")
-    plain = np.ascontiguousarray(array, dtype=dtype)
-    if bad := int(plain.size - np.isfinite(plain).sum()):
+    if isinstance(array, DiskArray):
+        plain, bad = as_array(array.astype(np.dtype(dtype))), array.num_not_finite()
+    else:
+        plain = np.ascontiguousarray(array, dtype=dtype)
+        bad = int(plain.size - np.isfinite(plain).sum())
+    if bad:
         raise InputError(
             f"{name}: expected finite numbers, got {bad} NaN or infinite of "
             f"{plain.size}. Remove or fill them."
@@ -305,9 +318,9 @@ def split(arrays: Mapping[str, Array], order: Array, num_test: int) -> dict[str,
     """
     test, train = order[:num_test], order[num_test:]
     return {
-        "inputs": arrays["inputs"][train],
+        "inputs": rows_of(arrays["inputs"], train),
         "targets": arrays["targets"][train],
-        "test_inputs": arrays["inputs"][test],
+        "test_inputs": rows_of(arrays["inputs"], test),
         "test_targets": arrays["targets"][test],
     }
 
