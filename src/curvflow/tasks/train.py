@@ -35,6 +35,7 @@ from curvflow.tasks.networks.problems import (
 )
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes
+from curvflow.tasks.training.augmentation import augmenter
 from curvflow.tasks.training.batches import Batches, LabelNoise, split_validation
 from curvflow.tasks.training.cache_blocks import CPU_PASS_BYTES
 from curvflow.tasks.training.curves import EVALUATION_ROWS, Curves, Evaluation
@@ -79,6 +80,8 @@ def member_bytes(member: Member) -> int:
     is_own = params.validation_fraction or params.label_noise
     is_copied = is_own and batch == count
     copied = item * data["inputs"].size if is_copied else 0
+    if params.augment is not None:  # what was drawn, and before and after it
+        copied += 4 * item * batch * data["inputs"].size // count
     copies = 4 if params.keep_preconditioner else 2
     kept = copies * 8 * len(kept_epochs(params)) * network.num_parameters
     if params.until is not None:  # each is stored as it was on reaching the loss
@@ -203,6 +206,7 @@ def _fit(members: Sequence[Member], machine: Machine) -> Fit:
         machine.compiler,
         params.accumulation,
         _label_noise(params, problem),
+        augmenter(params.augment, problem),
     )
 
 
