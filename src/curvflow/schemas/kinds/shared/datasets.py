@@ -305,6 +305,22 @@ def _num_classes(y: Array, y_test: Array, given: int | None) -> int:
     return len(labels)
 
 
+def latest(by: Array, count: int) -> Array:
+    """Return which rows are held out of those split by time.
+
+    Args:
+        by: the time of each row.
+        count: rows to be held out.
+
+    Returns:
+        The latest rows, and all that are as late as the first of them.
+    """
+    if not count:
+        return np.zeros(len(by), dtype=bool)
+    late: Array = by >= np.sort(by)[len(by) - count]
+    return late
+
+
 def split(arrays: Mapping[str, Array], order: Array, num_test: int) -> dict[str, Array]:
     """Part one set of samples into training and test.
 
@@ -316,7 +332,11 @@ def split(arrays: Mapping[str, Array], order: Array, num_test: int) -> dict[str,
     Returns:
         The four arrays that `dataset` takes.
     """
-    test, train = order[:num_test], order[num_test:]
+    return parted(arrays, order[num_test:], order[:num_test])
+
+
+def parted(arrays: Mapping[str, Array], train: Array, test: Array) -> dict[str, Array]:
+    """Return the four arrays of the samples that are trained on and held out."""
     return {
         "inputs": rows_of(arrays["inputs"], train),
         "targets": arrays["targets"][train],
