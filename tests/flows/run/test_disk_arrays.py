@@ -156,6 +156,13 @@ def test_a_store_that_keeps_no_rows_has_the_array_itself(tmp_path):
     assert np.array_equal(store.read_payload(payload)["inputs"][0], np.asarray(array))
 
 
+def test_a_file_larger_than_memory_is_refused_while_planning(tmp_path):
+    write(tmp_path)
+    whole = mock.patch("numpy.load", side_effect=MemoryError)
+    with whole, pytest.raises(StudyError, match=r"fit into memory, .* stay on disk"):
+        curvflow.run(study(tmp_path, 1 << 30), store=str(tmp_path / "store"))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
