@@ -1,15 +1,14 @@
 """A data set larger than the memory allowed, trained on, probed and sampled.
 
-A process writes a file of inputs, 1.25 GiB, and starts one that may take only 1.5 GiB of
-address space more than it has once PyTorch is loaded, as by `ulimit -v`. That one runs
-a study of two networks of 2048-4-2: an epoch of training, the Hessian trace, its
-largest eigenvalue, and the local learning coefficient. Printed are seconds, and what the
-process took at most, in memory of its own and in address space.
+A process writes a file of inputs, 1.25 GiB, and starts one that may take only 1.5 GiB
+of address space more than it has once PyTorch is loaded, as by `ulimit -v`. That one
+runs a study of two networks of 2048-4-2: an epoch of training, the Hessian trace, its
+largest eigenvalue, and the local learning coefficient. Printed are seconds, and what
+the process took at most, in memory of its own and in address space.
 
     python -m benchmarks.streaming [GiB of the file] [GiB allowed] [disk or memory]
 
-With `memory` the data set is read whole, as a small one would be, which shows that the
-limit is one.
+With `memory` the data set is read whole, as a small one would be, and does not fit.
 """
 
 from __future__ import annotations
