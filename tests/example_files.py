@@ -10,7 +10,8 @@ def write(folder):
     """Write each of them into a folder."""
     draw = np.random.default_rng(0)
     inputs, targets = draw.normal(size=(20, 3)), np.arange(20) % 2
-    np.savez(folder / "measured.npz", inputs=inputs, targets=targets)
+    arrays = {"inputs": inputs, "targets": targets, "patient": np.arange(20) // 3}
+    np.savez(folder / "measured.npz", **arrays)
     shapes = {"1": (32, 64), "2": (10, 32)}
     layers = {f"layer{n}.weight": draw.normal(size=s) for n, s in shapes.items()}
     biases = {f"layer{n}.bias": np.zeros(s[0]) for n, s in shapes.items()}

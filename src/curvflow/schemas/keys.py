@@ -19,6 +19,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from curvflow.errors import NotEncodableError
+from curvflow.schemas.disk_arrays import DiskArray
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import Neutral, NotInKey, SourceFile
 
@@ -166,8 +167,24 @@ def action_key(
 
 def array_digest(array: Array) -> str:
     """Return the SHA-256 of an array's dtype, shape and little-endian C-order bytes."""
+    if isinstance(array, DiskArray):
+        return _blocks_digest(array, array.shape)
     (digest,) = row_digests(np.asarray(array)[None])
     return digest
+
+
+def stacked_digest(array: Array) -> str:
+    """Return the `array_digest` of an array with a first dimension of size 1 added."""
+    if isinstance(array, DiskArray):
+        return _blocks_digest(array, (1, *array.shape))
+    return array_digest(array[None])
+
+
+def _blocks_digest(array: DiskArray, shape: tuple[int, ...]) -> str:
+    hasher = _empty_digest(array.dtype.newbyteorder("<"), shape)
+    for block in array.blocks():
+        hasher.update(_content(block))
+    return hasher.hexdigest()
 
 
 def row_digests(array: Array) -> list[str]:
@@ -179,15 +196,24 @@ def row_digests(array: Array) -> list[str]:
             sha256(["text", list(shape), [str(item) for item in np.asarray(row).flat]])
             for row in array
         ]
-    data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    if data.dtype.kind == "f" and np.isnan(data).any():
-        data = np.where(np.isnan(data), np.array(np.nan, data.dtype), data)
-    empty = hashlib.sha256(canonical(["array", data.dtype.str, list(shape)]))
-    size = data.itemsize * math.prod(shape)
-    content = data.reshape(-1).view(np.uint8).data  # without a copy
+    empty = _empty_digest(array.dtype.newbyteorder("<"), shape)
+    size = array.itemsize * math.prod(shape)
+    content = _content(array)
     digests = []
-    for row in range(len(data)):
+    for row in range(len(array)):
         hasher = empty.copy()
         hasher.update(content[row * size : (row + 1) * size])
         digests.append(hasher.hexdigest())
     return digests
+
+
+def _empty_digest(dtype: np.dtype[Any], shape: Sequence[int]) -> hashlib._Hash:
+    return hashlib.sha256(canonical(["array", dtype.str, list(shape)]))
+
+
+def _content(array: Array) -> memoryview:
+    """Return the little-endian bytes of numbers, without a copy where they are such."""
+    data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    if data.dtype.kind == "f" and np.isnan(data).any():
+        data = np.where(np.isnan(data), np.array(np.nan, data.dtype), data)
+    return data.reshape(-1).view(np.uint8).data

@@ -136,6 +136,8 @@ class Input:
             what these ask for and that one cannot have: where it is written, `expected
             ..., got ...`, and what to do.
         shares: what the stage taken must have in common with that of another input.
+        by_rows: arrays on disk are taken as such, and rows of them read as needed;
+            else they are read whole.
     """
 
     edge: type[NodeData]
@@ -148,6 +150,7 @@ class Input:
     keeps: str = ""
     lacking: Callable[[Any, str, Any], Iterable[ParamProblem]] | None = None
     shares: Shares | None = None
+    by_rows: bool = False
 
 
 @dataclass(frozen=True)

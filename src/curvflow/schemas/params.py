@@ -26,9 +26,12 @@ class SourceFile:
 
     Attributes:
         raw: the file arrives as its `bytes`, whatever its form.
+        rows_above: the field with the bytes of a `.npy` file above which its array
+            stays on disk; empty if it is always read.
     """
 
     raw: bool = False
+    rows_above: str = ""
 
 
 @dataclass(frozen=True)

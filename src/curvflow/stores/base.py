@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from curvflow.errors import CorruptPayloadError, RemovedPayloadError, StoreError
+from curvflow.schemas.disk_arrays import DiskArray
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.records.receipts import (
     CodeRecord,
@@ -114,6 +115,8 @@ class Store(ABC):
     location: str
     claims: Claims
     files: StoredFiles
+    # Whether payloads may hold arrays on disk, each of one node, and read them by rows.
+    keeps_rows = False
 
     @abstractmethod
     def index(self, as_of: int | None = None) -> Index:
@@ -224,6 +227,22 @@ class Store(ABC):
         if isinstance(found, CorruptPayloadError):
             raise found
         return found
+
+    def on_disk(self, receipt: Receipt, part: str) -> DiskArray | None:
+        """Return a part of a result with its rows unread, once its digest is verified.
+
+        Args:
+            receipt: names the payload, the slot and the digest.
+            part: name of a variable.
+
+        Returns:
+            The array; None if the store does not have it so: it was not written as one
+            on disk, or this store `keeps_rows` of none.
+
+        Raises:
+            CorruptPayloadError: it cannot be read, or differs.
+        """
+        return None
 
     @abstractmethod
     def read_payload(self, payload: str) -> dict[str, Array]:

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from curvflow.errors import StoreFormatError
+from curvflow.errors import CorruptPayloadError, StoreFormatError
+from curvflow.schemas.disk_arrays import DiskArray
 from curvflow.schemas.nodes import Array
-from curvflow.schemas.records.receipts import RunRecord
+from curvflow.schemas.records.receipts import Receipt, RunRecord
 from curvflow.stores.claims import Claims
 from curvflow.stores.commits import LocalCommits
 from curvflow.stores.files import (
@@ -52,6 +53,8 @@ class LocalStore(ZarrStore):
     A folder that is not there yet reads as an empty store and is made by the first
     write. Reading writes nothing, so a store may be read-only.
     """
+
+    keeps_rows = True
 
     def __init__(self, folder: Path, *, disk: Disk | None = None) -> None:
         """Open a folder."""
@@ -105,6 +108,21 @@ class LocalStore(ZarrStore):
     def present(self, payloads: Iterable[str]) -> set[str]:
         """Return those payloads that exist; each folder they are in is listed once."""
         return self._payloads.present(payloads)
+
+    def on_disk(self, receipt: Receipt, part: str) -> DiskArray | None:
+        """Return a part of a result with its rows unread, once its digest is verified.
+
+        Raises:
+            CorruptPayloadError: it cannot be read, or differs.
+        """
+        if part not in receipt.parts:
+            return None
+        where = part, receipt.slot, receipt.parts[part]
+        try:
+            return self._open(str(receipt.payload)).on_disk(*where)
+        except CorruptPayloadError:
+            self._forget()  # collection may have moved the payload meanwhile
+            return self._open(str(receipt.payload)).on_disk(*where)
 
     def _open(self, payload: str) -> ZarrPayload:
         return self._payloads.open(payload)

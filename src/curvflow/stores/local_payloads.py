@@ -1,6 +1,7 @@
 """Payloads of a local store: immutable files and folders, named by their content.
 
-payloads/ab/<id>.zarr.zip   a payload; a large one is a folder, <id>.zarr
+payloads/ab/<id>.zarr.zip   a payload; a large one is a folder, <id>.zarr, and so is
+                            one with arrays on disk, whose rows are uncompressed
 trash/<number>/<id>.zarr.zip   a payload that collection has moved, still readable
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from curvflow.errors import CorruptPayloadError
+from curvflow.schemas.disk_arrays import is_on_disk
 from curvflow.schemas.nodes import Array
 from curvflow.stores.files import Disk, disk_errors
 from curvflow.stores.payload_digests import corrupt_payload, payload_id
@@ -47,7 +49,7 @@ class LocalPayloads:
         size = sum(array.nbytes for array in arrays.values())
         suffix, write = (
             (SUFFIXES[0], self._write_zip)
-            if size <= ZIP_BYTES
+            if size <= ZIP_BYTES and not any(map(is_on_disk, arrays.values()))
             else (SUFFIXES[1], self._write_folder)
         )
         target = self._path(name, suffix)

@@ -10,7 +10,8 @@ from typing import Protocol
 import numpy as np
 
 from curvflow.errors import CorruptPayloadError, UnknownNameError, nearest
-from curvflow.schemas.keys import array_digest, row_digests, sha256
+from curvflow.schemas.disk_arrays import DiskArray
+from curvflow.schemas.keys import array_digest, row_digests, sha256, stacked_digest
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.records.receipts import DIVERGED, Receipt
 
@@ -18,8 +19,16 @@ TEXT = "UOT"
 
 
 def payload_id(arrays: Mapping[str, Array]) -> str:
-    """Return the hash of a payload's content, whatever its chunking and codec."""
-    return sha256({name: array_digest(array) for name, array in arrays.items()})
+    """Return the hash of a payload's content, whatever its chunking and codec.
+
+    An array on disk is that of the one node there is.
+    """
+    return sha256({name: _digest(array) for name, array in arrays.items()})
+
+
+def _digest(array: Array) -> str:
+    on_disk = isinstance(array, DiskArray)
+    return stacked_digest(array) if on_disk else array_digest(array)
 
 
 Found = dict[str, Array] | CorruptPayloadError

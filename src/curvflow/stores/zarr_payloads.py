@@ -24,9 +24,12 @@ from zarr.core.buffer import Buffer
 from zarr.storage import LocalStore, MemoryStore, ZipStore
 
 from curvflow.errors import CorruptPayloadError, StoreError
+from curvflow.schemas.disk_arrays import DiskArray, RowReader, as_array
+from curvflow.schemas.keys import array_digest
 from curvflow.schemas.nodes import Array
 from curvflow.stores.base import Layout
 from curvflow.stores.payload_digests import TEXT, corrupt_payload, payload_id
+from curvflow.stores.row_files import rows_in
 
 # One shard holds as many nodes as fit in this, so that writing needs no more memory.
 SHARD_BYTES = 64 << 20
@@ -51,7 +54,10 @@ def entries(
     held: dict[str, Buffer] = {}
     group = zarr.create_group(MemoryStore(held), zarr_format=3)
     for name, array in sorted(arrays.items()):
-        yield from _chunks(group, name, _stored(array), held, sharded)
+        if isinstance(array, DiskArray):
+            yield from _row_chunks(group, name, array, held)
+        else:
+            yield from _chunks(group, name, _stored(array), held, sharded)
     for name, data in sorted(held.items()):
         yield name, data.to_bytes()
 
@@ -75,6 +81,26 @@ def _chunks(
     )
     for start in range(0, nodes, step):
         made[start : start + step] = array[start : start + step]
+        for key in [key for key in held if not key.endswith("zarr.json")]:
+            yield key, held.pop(key).to_bytes()
+
+
+def _row_chunks(
+    group: zarr.Group, name: str, array: DiskArray, held: dict[str, Buffer]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield chunks of rows as they are, so that single rows can be read of them."""
+    step = max(1, min(len(array), SHARD_BYTES * len(array) // max(1, array.nbytes)))
+    made = group.create_array(
+        name,
+        shape=(1, *array.shape),
+        dtype=array.dtype,
+        chunks=(1, step, *array.shape[1:]),
+        compressors=None,
+        fill_value=0,
+        config={"write_empty_chunks": True},
+    )
+    for number, block in enumerate(array.blocks(step)):
+        made[:, number * step : number * step + len(block)] = block[None]
         for key in [key for key in held if not key.endswith("zarr.json")]:
             yield key, held.pop(key).to_bytes()
 
@@ -137,12 +163,14 @@ class ZarrPayload:
         self._payload = payload
         with _corruption(payload, None, "it"):
             store, names, self._holds = _opened(path)
+            self._folder = path if path.is_dir() else None
             group = zarr.open_group(store, mode="r", zarr_format=3)
             # One by one: of several at once zarr raises the first error and leaves the
             # others to the interpreter, which prints them.
             self._arrays = {name: cast("ZarrArray", group[name]) for name in names}
         self._whole: dict[str, Array] = {}
         self._asked: set[str] = set()
+        self._verified: dict[RowReader, str] = {}
 
     def layout(self) -> dict[str, Layout]:
         """Return shape within one node and type of each variable."""
@@ -162,6 +190,31 @@ class ZarrPayload:
         if len(slots) == 1:
             return self._read(name, array, slots[0], slots[0] + 1)
         return np.concatenate([self._read(name, array, s, s + 1) for s in slots])
+
+    def on_disk(self, name: str, slot: int, digest: str) -> DiskArray | None:
+        """Return one node's array with its rows unread; None if they are compressed.
+
+        All of it is read once, to compare its digest.
+
+        Raises:
+            CorruptPayloadError: a chunk is missing, or the digest differs.
+        """
+        array = self._arrays.get(name)
+        if array is None or self._folder is None or not _has_row_chunks(array):
+            return None
+        with _corruption(self._payload, slot, name):
+            found = rows_in(
+                [self._folder / chunk for chunk in _chunk_names(name, array, slot)],
+                array.shape[1:],
+                array.dtype,
+                rows_per_file=array.chunks[1],
+            )
+            if found.reader not in self._verified:
+                self._verified[found.reader] = array_digest(as_array(found))
+            if self._verified[found.reader] != digest:
+                what = f"{name} is not what was computed"
+                raise CorruptPayloadError(f"payload {self._payload[:12]}: {what}")
+        return found
 
     def row_bytes(self, name: str) -> int:
         """Return the bytes of a row; 0 if the variable is missing."""
@@ -204,7 +257,7 @@ class ZarrPayload:
         with _corruption(self._payload, start, name):
             step = (array.shards or array.chunks)[0]
             for row in range(start // step, -(-stop // step)) if array.size else ():
-                if not self._holds(_chunk(name, array, row)):
+                if not all(map(self._holds, _chunk_names(name, array, row))):
                     slot = max(start, row * step)
                     raise corrupt_payload(self._payload, slot, f"{name} has no chunk")
             values = np.asarray(array[start:stop])
@@ -225,5 +278,14 @@ def _opened(path: Path) -> tuple[Store, list[str], Callable[[str], bool]]:
     return ZipStore(path, mode="r"), variables, names.__contains__
 
 
-def _chunk(name: str, array: ZarrArray, row: int) -> str:
-    return "/".join([name, "c", str(row), *["0"] * (array.ndim - 1)])
+def _chunk_names(name: str, array: ZarrArray, row: int) -> list[str]:
+    """Return the entries that hold a row of chunks: one, or several of an array's."""
+    if not _has_row_chunks(array):
+        return ["/".join([name, "c", str(row), *["0"] * (array.ndim - 1)])]
+    count, rest = -(-array.shape[1] // array.chunks[1]), ["0"] * (array.ndim - 2)
+    return ["/".join([name, "c", str(row), str(n), *rest]) for n in range(count)]
+
+
+def _has_row_chunks(array: ZarrArray) -> bool:
+    """Return whether rows lie in chunks as they are."""
+    return array.ndim > 2 and array.shards is None and not array.compressors

@@ -31,9 +31,11 @@ from curvflow.tasks.networks.problems import (
     grouped,
     load_samples,
     pose,
+    read_bytes,
 )
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes
+from curvflow.tasks.training.augmentation import augmenter
 from curvflow.tasks.training.batches import Batches, LabelNoise, split_validation
 from curvflow.tasks.training.cache_blocks import CPU_PASS_BYTES
 from curvflow.tasks.training.curves import EVALUATION_ROWS, Curves, Evaluation
@@ -78,6 +80,8 @@ def member_bytes(member: Member) -> int:
     is_own = params.validation_fraction or params.label_noise
     is_copied = is_own and batch == count
     copied = item * data["inputs"].size if is_copied else 0
+    if params.augment is not None:  # what was drawn, and before and after it
+        copied += 4 * item * batch * data["inputs"].size // count
     copies = 4 if params.keep_preconditioner else 2
     kept = copies * 8 * len(kept_epochs(params)) * network.num_parameters
     if params.until is not None:  # each is stored as it was on reaching the loss
@@ -85,6 +89,7 @@ def member_bytes(member: Member) -> int:
     outputs = json.loads(problem.text)["num_outputs"]
     scratch = 8 * params.rule.scratch(network.layout.shapes, batch, outputs)
     unshared = weights + activations // 2 + copied + kept + scratch
+    unshared += read_bytes(data, batch, item)
     return unshared + data_bytes(member)
 
 
@@ -198,6 +203,7 @@ def _fit(members: Sequence[Member], machine: Machine) -> Fit:
         machine.compiler,
         params.accumulation,
         _label_noise(params, problem),
+        augmenter(params.augment, problem),
     )
 
 

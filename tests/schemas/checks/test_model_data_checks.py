@@ -184,6 +184,12 @@ def test_data_that_fit_or_are_known_only_to_a_run_are_accepted(line):
             "Take mse, sse or auto, or data with labels.",
         ),
         (
+            f"train, augment: {{flip: true}}, data: columns, {MLP}",
+            "augment: expected images (channels, height, width) for shift, flip and "
+            "erase, got 64 inputs of 'columns'. Remove these, or do not flatten the "
+            "images.",
+        ),
+        (
             f"train, label_noise: 0.1, data: columns, {MLP}",
             "label_noise: expected labels for label_noise, got the values of "
             "'columns'. Remove it, or take data with labels.",

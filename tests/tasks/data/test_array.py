@@ -49,6 +49,89 @@ def test_a_split_holds_out_samples_by_its_seed():
     assert not np.array_equal(actual["inputs"], other["inputs"])
 
 
+WHO = np.array(["a", "b", "b", "c", "a", "d", "d", "d", "b", "e"])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_group_is_in_one_part(seed):
+    file = {"path": {"inputs": X, "targets": Y, "who": WHO}}
+    actual = checked(file, test_fraction=0.3, group="who", seed=seed, num_classes=3)
+    test = WHO[(actual["test_inputs"][:, 0] / 2).astype(int)]
+    train = WHO[(actual["inputs"][:, 0] / 2).astype(int)]
+    assert set(train).isdisjoint(test)
+    assert len(train) + len(test) == 10
+    assert abs(len(test) - 3) <= 3 / 2  # half of the largest group
+    assert len(test)
+
+
+def test_groups_are_drawn_by_the_seed():
+    file = {"path": {"inputs": X, "targets": Y, "who": np.arange(10)}}
+    drawn = [
+        checked(file, test_fraction=0.3, group="who", seed=seed, num_classes=3)
+        for seed in (0, 0, 1)
+    ]
+    first, again, other = (set(one["test_inputs"][:, 0]) for one in drawn)
+    assert first == again != other
+
+
+@pytest.mark.parametrize("as_dates", [False, True])
+def test_the_latest_samples_are_held_out_whatever_the_seed(as_dates):
+    time = np.array([3, 9, 1, 4, 7, 7, 2, 0, 5, 6])
+    file = {"path": {"inputs": X, "targets": Y, "day": time}}
+    if as_dates:
+        file["path"]["day"] = np.datetime64("2024-01-01") + time
+    for seed in (0, 1):
+        actual = checked(file, test_fraction=0.2, time="day", seed=seed, num_classes=3)
+        # 7 stands twice, and both are held out.
+        assert actual["test_inputs"][:, 0].tolist() == [8, 10, 2]
+        assert actual["inputs"][:, 0].tolist() == [14, 4, 12, 0, 6, 16, 18]
+
+
+@pytest.mark.parametrize(
+    ("more", "params", "message"),
+    [
+        ({}, {"group": "who"}, "group: expected an array of the file, got 'who'"),
+        (
+            {"who": WHO[:4]},
+            {"group": "who"},
+            "group: expected one entry for each of the 10 samples, got an array of "
+            "shape (4,)",
+        ),
+        ({"who": WHO}, {"time": "who"}, "time: expected numbers or dates, got dtype"),
+        (
+            {"who": np.where(Y == 0, np.nan, Y)},
+            {"time": "who"},
+            "time: expected an entry everywhere, got 4 missing",
+        ),
+        ({"who": Y * 0}, {"group": "who"}, "expected at least 2 groups to split"),
+        ({"who": Y * 0}, {"time": "who"}, "expected at least 2 samples left"),
+    ],
+)
+def test_a_split_that_cannot_be_is_refused(more, params, message):
+    file = {"path": {"inputs": X, "targets": Y, **more}}
+    with pytest.raises(InputError) as caught:
+        checked(file, test_fraction=0.3, **params)
+    assert message in str(caught.value)
+
+
+def test_a_npy_file_has_no_groups():
+    files = {"path": {"array": X}, "targets_path": {"array": Y}}
+    with pytest.raises(InputError, match=r"group cannot be combined with a \.npy file"):
+        checked(files, targets_path="y.npy", test_fraction=0.3, group="who")
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"group": "a", "time": "b", "test_fraction": 0.1}, "got both"),
+        ({"group": "a"}, "expected a test_fraction with group or time"),
+    ],
+)
+def test_splits_that_contradict_are_refused(params, message):
+    with pytest.raises(ValidationError, match=message):
+        checked({"path": {"inputs": X, "targets": Y}}, **params)
+
+
 def test_two_npy_files_hold_inputs_and_targets():
     actual = checked(
         {"path": {"array": X}, "targets_path": {"array": X[:, :1]}},

@@ -22,6 +22,7 @@ from curvflow.flows.graph.network_files import (
 )
 from curvflow.flows.graph.source_folder import FolderFiles, files_in
 from curvflow.flows.published_images.arrays import published_arrays
+from curvflow.schemas.disk_arrays import DiskArray, as_array
 from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.schemas.kinds.shared.imported import ImportedParams
 from curvflow.schemas.kinds.weights.checkpoints import CheckpointsParams
@@ -30,8 +31,13 @@ from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import Params, SourceFile, SourceFolder
 from curvflow.schemas.study.study import Stage
 from curvflow.stores.files import NO_ARRAYS
+from curvflow.stores.row_files import npy_rows
 
 FORMS = ".npy, .npz, .pt, .pth, .ckpt, .bin or .safetensors"
+
+_CHANGED = (
+    "expected the {} that was planned with, got one that has changed since. Run again"
+)
 
 
 class SourceFiles:
@@ -98,6 +104,10 @@ class SourceFiles:
             return
         files = self._files(params, name, planned)
         if not isinstance(params, CheckpointsParams):
+            limit = getattr(params, mark.rows_above) if mark.rows_above else None
+            if array := _on_disk(name, files[""][0], planned["sha256"], limit):
+                yield name, {"array": as_array(array)}
+                return
             read = partial(_array_of, raw=mark.raw)
             yield name, _all_arrays(name, files[""], planned["sha256"], read)
             return
@@ -183,6 +193,25 @@ def _folder(name: str, path: Path, digest: str, mark: SourceFolder) -> FolderFil
     return files
 
 
+def _on_disk(name: str, path: Path, digest: str, limit: int | None) -> DiskArray | None:
+    """Return the array of a `.npy` file above a limit of bytes, its rows not read.
+
+    Raises:
+        InputError: the file is not as it was planned with, or has no rows in order.
+    """
+    try:
+        is_large = limit is not None and path.stat().st_size > limit
+        array = npy_rows(path) if is_large and path.suffix == ".npy" else None
+        is_same = array is None or files_digest([path]) == digest
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
+    except OSError:
+        return None  # to be told where it is read whole
+    if not is_same:
+        raise InputError(f"{name}: {_CHANGED.format(path.name)}")
+    return array
+
+
 def _all_arrays(
     source: str,
     files: Sequence[Path],
@@ -204,10 +233,7 @@ def _all_arrays(
         ) from error
     known = {name: hashlib.sha256(c).hexdigest() for name, c in contents.items()}
     if not known or joint_digest(known) != digest:
-        raise InputError(
-            f"{source}: expected the {names} that was planned with, got one that "
-            "has changed since. Run again"
-        )
+        raise InputError(f"{source}: {_CHANGED.format(names)}")
     arrays: dict[str, Array] = {}
     for path in files:
         arrays |= read(source, path, contents[path.name])

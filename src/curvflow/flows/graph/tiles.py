@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from curvflow.errors import CorruptPayloadError, StoreError
 from curvflow.flows.graph.graph import Graph, Node, Taken, taken_parts
 from curvflow.flows.reads.windows import Observed
+from curvflow.schemas.disk_arrays import as_array
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import find_kind
@@ -330,7 +331,14 @@ def load(store: Store, kind: Kind, jobs: Sequence[MemberJob]) -> list[Member]:
         result for job in jobs for several in job.inputs.values() for result in several
     ]
     taken += [job.shorter for job in jobs if job.shorter]
-    loaded = _read(store, {result.memo: result for result in taken})
+    by_rows = {
+        result.memo
+        for job in jobs
+        for name, several in job.inputs.items()
+        if kind.inputs[name].by_rows
+        for result in several
+    }
+    loaded = _read(store, {result.memo: result for result in taken}, by_rows)
     return [
         Member(
             job.params,
@@ -374,19 +382,30 @@ def _as_edge(
     )
 
 
-def _read(store: Store, taken: Mapping[Memo, TakenResult]) -> Loaded:
+def _read(
+    store: Store, taken: Mapping[Memo, TakenResult], by_rows: Collection[Memo] = ()
+) -> Loaded:
     """Read results, those of which the same parts are there together.
+
+    Arrays on disk of those that are taken by rows stay there.
 
     Raises:
         LostInputError: some cannot be read.
     """
     alike: dict[tuple[str, ...], list[TakenResult]] = defaultdict(list)
-    for result in taken.values():
+    loaded: Loaded = {}
+    on_disk: Loaded = {}
+    lost: dict[str, str] = {}
+    for memo, result in taken.items():
         parts = taken_parts(result.receipt, result.parts)
         held = tuple(name for name in result.parts if _has(parts, name))
+        try:
+            on_disk[memo] = _on_disk(store, result, held) if memo in by_rows else {}
+        except CorruptPayloadError as error:
+            lost.setdefault(str(result.receipt.payload), str(error))
+            continue
+        held = tuple(name for name in held if name not in on_disk[memo])
         alike[held if result.receipt.payload else ()].append(result)
-    loaded: Loaded = {}
-    lost: dict[str, str] = {}
     for wanted, results in alike.items():
         found = store.read_many([result.receipt for result in results], wanted)
         for result, one in zip(results, found, strict=True):
@@ -394,10 +413,24 @@ def _read(store: Store, taken: Mapping[Memo, TakenResult]) -> Loaded:
                 lost.setdefault(str(result.receipt.payload), str(one))
             else:
                 arrays = {part.partition("@")[0]: array for part, array in one.items()}
-                loaded[result.memo] = arrays
+                loaded[result.memo] = {**arrays, **on_disk[result.memo]}
     if lost:
         raise LostInputError(lost)
     return loaded
+
+
+def _on_disk(
+    store: Store, result: TakenResult, names: Sequence[str]
+) -> dict[str, Array]:
+    """Return the arrays of a result whose rows stay on disk.
+
+    Raises:
+        CorruptPayloadError: one cannot be read.
+    """
+    if not (store.keeps_rows and result.receipt.payload):
+        return {}
+    found = {name: store.on_disk(result.receipt, name) for name in names}
+    return {name: as_array(array) for name, array in found.items() if array}
 
 
 def _has(parts: Mapping[str, str], name: str) -> bool:

@@ -196,7 +196,7 @@ def check_files(plan: Plan, sources: PlanSources) -> None:
 
     Raises:
         StudyError: a file or a function is nowhere, or a file holds what the kind
-            cannot use.
+            cannot use, or more than memory does.
     """
     files, seen = sources.files, set[int]()
     named, samples_of = NamedCode(files.folder), _samples_of(plan.graph, files)
@@ -213,6 +213,10 @@ def check_files(plan: Plan, sources: PlanSources) -> None:
             _check_content(node, stages, files, samples_of)
         except InputError as error:
             raise stage.error((), str(error)) from error
+        except MemoryError as error:
+            reason = "expected files that fit into memory, got larger ones"
+            hint = "Inputs of data.array in a .npy file above rows_above stay on disk."
+            raise stage.error((), reason, hint) from error
     for name, nodes in plan.graph.nodes.items() if _reads_arrays(plan.graph) else ():
         if any(node.state != "cached" for node in nodes):
             check_model_and_data(stages[name], stages, samples_of)

@@ -42,6 +42,7 @@ from curvflow.flows.reads.windows import (
 )
 from curvflow.flows.run.runners.base import Finished, Interrupted, LostInput, Returned
 from curvflow.flows.run.tracebacks import portable, portable_traceback
+from curvflow.schemas.disk_arrays import DiskArray, is_on_disk
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.kind import ELLIPSIS, Kind, Variable
 from curvflow.schemas.kinds import find_kind
@@ -298,16 +299,26 @@ def _write_payloads(
     alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for number, result in enumerate(results):
         if isinstance(result, Outcome) and result.arrays:
-            alike[_shapes(result)].append(number)
+            # Of what stays on disk a payload holds one node.
+            alone = number if any(map(is_on_disk, result.arrays.values())) else None
+            alike[(alone, *_shapes(result))].append(number)
     places = {}
     for numbers in alike.values():
         several = [r for n in numbers if isinstance(r := results[n], Outcome)]
-        names = several[0].arrays
         payload = store.write_payload(
-            {name: np.stack([r.arrays[name] for r in several]) for name in names}
+            {
+                name: _stacked(store, [r.arrays[name] for r in several])
+                for name in several[0].arrays
+            }
         )
         places.update({n: (payload, slot) for slot, n in enumerate(numbers)})
     return places
+
+
+def _stacked(store: Store, arrays: Sequence[Array]) -> Array:
+    if store.keeps_rows and is_on_disk(arrays[0]):
+        return arrays[0]
+    return np.stack(arrays)
 
 
 def _shapes(outcome: Outcome) -> tuple[object, ...]:
@@ -353,7 +364,7 @@ def checked(kind: Kind, outcome: Outcome) -> Outcome:
 
 
 def _check_type(kind: str, variable: Variable, array: Array) -> None:
-    if not isinstance(array, np.ndarray | np.generic):
+    if not isinstance(array, np.ndarray | np.generic | DiskArray):
         got = type(array).__name__
         raise InputError(f"{kind}: expected {variable.name} as an array, got {got}")
     is_text = array.dtype.kind in "UOT"

@@ -185,6 +185,7 @@ def _model_problems(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
     if getattr(params, "label_noise", None) and data.samples.targets == "values":
         message = f"expected labels for label_noise, got the values of {data.name}"
         yield ("label_noise",), message, "Remove it, or take data with labels."
+    yield from _augment_problems(getattr(params, "augment", None), data)
     takes_any = input_form(model) not in ("image", "sequence")
     if loss == "auto" and model.fits_values and takes_any:
         return  # any data are allowed, or else refused when the stage runs
@@ -208,6 +209,19 @@ def _model_problems(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
             f"expected mse or sse for the values of {data.name}, got {loss_name(loss)}"
         )
         yield ("loss",), message, "Take mse, sse or auto, or data with labels."
+
+
+def _augment_problems(augment: Any, data: _Dataset) -> Iterator[ParamProblem]:
+    """Yield what cannot be done to the inputs of the data in training."""
+    if augment is None or not augment.takes_images:
+        return
+    shape = data.samples.shape
+    if shape is not None and len(shape) != 3:
+        message = (
+            "expected images (channels, height, width) for shift, flip and erase, got "
+            f"{describe_inputs(shape)} of {data.name}"
+        )
+        yield ("augment",), message, "Remove these, or do not flatten the images."
 
 
 def _shape_problems(model: AnyModel, data: _Dataset) -> Iterator[ParamProblem]:

@@ -32,6 +32,42 @@ class Until(Params):
     )
 
 
+class Augmentation(Params):
+    """Changes of training inputs that are drawn anew in each step, in this order."""
+
+    shift: int = Field(
+        0,
+        ge=0,
+        description="of images, most pixels by which each is moved along either side; "
+        "zeros take the place of what was not in the image",
+    )
+    flip: bool = Field(
+        False, description="of images, left and right are exchanged in half of them"
+    )
+    erase: int = Field(
+        0,
+        ge=0,
+        description="of images, side in pixels of a square that is set to zero, whose "
+        "centre may be any pixel",
+    )
+    noise: float = Field(
+        0.0,
+        ge=0,
+        description="standard deviation of normal noise, added to each input",
+    )
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether it changes images alone."""
+        return bool(self.shift or self.flip or self.erase)
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if not (self.takes_images or self.noise):
+            raise ValueError("expected shift, flip, erase or noise, got none of them")
+        return self
+
+
 class TrainParams(Params):
     """A model, a learning rule, and how long and how it is trained."""
 
@@ -63,6 +99,11 @@ class TrainParams(Params):
         le=1,
         description="share of training labels replaced by another class, drawn anew "
         "in each epoch; curves are those of the true labels",
+    )
+    augment: Annotated[Augmentation | None, Neutral(None)] = Field(
+        None,
+        description="changes of the inputs of each batch, drawn from seed and step; "
+        "curves, validation and probes see the data as they are",
     )
     validation_fraction: float = Field(
         0.0,
@@ -205,7 +246,7 @@ KIND = Kind(
     ),
     inputs={
         "weights": Input(Weights, optional=True),
-        "data": Input(Data, follows="weights"),
+        "data": Input(Data, follows="weights", by_rows=True),
     },
     varying=("seed", "rule", "model.init"),
     checkpoints=kept_epochs,

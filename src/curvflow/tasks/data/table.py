@@ -13,13 +13,13 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.data.table import (
     Read,
     TableParams,
-    latest,
     num_test,
     read,
 )
 from curvflow.schemas.kinds.shared.datasets import dataset_of
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.datasets.images import shuffled
+from curvflow.tasks.datasets.splits import parts_by_group, parts_by_time
 from curvflow.tasks.registry import Machine, computes_each
 
 
@@ -79,26 +79,13 @@ class _Features:
 
 def _parts(params: TableParams, data: Read) -> tuple[Array, Array]:
     """Return the rows of the training and of the test part."""
-    total, count = len(data.places), num_test(params, data)
+    count = num_test(params, data)
     if params.time is not None and data.by is not None:
-        order = np.argsort(data.by, kind="stable")
-        late = latest(data.by, count)[order]
-        return order[~late], order[late]
+        return parts_by_time(data.by, count)
     if params.group is not None and data.by is not None and count:
-        held_out = _groups_held_out(data.by, count, params.seed)
-        return np.flatnonzero(~held_out), np.flatnonzero(held_out)
-    order = shuffled(total, params.seed)
+        return parts_by_group(data.by, count, params.seed)
+    order = shuffled(len(data.places), params.seed)
     return order[count:], order[:count]
-
-
-def _groups_held_out(by: Array, count: int, seed: int) -> Array:
-    """Return the rows of groups drawn until as many rows as can be near to a count."""
-    groups, number, sizes = np.unique(by, return_inverse=True, return_counts=True)
-    order = shuffled(len(groups), seed)
-    # At least one group is in either part.
-    reached = np.cumsum(sizes[order])[:-1]
-    drawn = order[: np.argmin(abs(reached - count)) + 1]
-    return np.isin(number, drawn)
 
 
 def _scaled(params: TableParams, data: Read, name: str, train: Array) -> _Features:

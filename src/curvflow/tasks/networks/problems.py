@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, NamedTuple, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.schemas.disk_arrays import DiskArray, is_on_disk
 from curvflow.schemas.kinds.shared.datasets import has_labels, has_tokens, is_ignored
 from curvflow.schemas.losses import (
     IGNORED,
@@ -37,6 +38,7 @@ from curvflow.tasks.networks.losses import (
 from curvflow.tasks.networks.network import Layout, Network
 from curvflow.tasks.networks.parts.sequence_network import SequenceData
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
+from curvflow.tasks.numerics.disk_tensors import DiskTensor, as_tensor, shared_rows
 
 T = TypeVar("T")
 
@@ -51,6 +53,10 @@ DATA_ARRAYS = ("inputs", "targets", "test_inputs", "test_targets")
 
 # Rows of integers that a module is tried on.
 TRIAL_ROWS = 4
+
+# Rows that are read from disk at once, as they are and as loaded, where a pass over all
+# samples is made.
+MOST_READ = 4096
 
 # Rows of targets at most among which those are sought that a loss is tried on.
 MOST_SEEN = 4096
@@ -528,7 +534,10 @@ def _listed(layout: Layout) -> list[tuple[str, tuple[int, ...]]]:
 
 @dataclass(frozen=True)
 class Samples:
-    """Inputs and targets with a leading dimension for the models, 1 if shared."""
+    """Inputs and targets with a leading dimension for the models, 1 if shared.
+
+    The inputs may be a `DiskTensor`; what `rows` and `taken` return is in memory.
+    """
 
     inputs: Tensor
     targets: Tensor
@@ -561,7 +570,8 @@ class Samples:
     def taken(self, rows_MB: Tensor) -> Samples:
         """Return for each model the samples of these numbers, (M, B)."""
         if len(self.inputs) == 1:
-            return Samples(self.inputs[0][rows_MB], self.targets[0][rows_MB])
+            inputs = shared_rows(self.inputs, rows_MB)
+            return Samples(inputs, self.targets[0][rows_MB])
         models = torch.arange(len(self.inputs), device=rows_MB.device).unsqueeze(1)
         return Samples(self.inputs[models, rows_MB], self.targets[models, rows_MB])
 
@@ -574,7 +584,27 @@ def data_set_bytes(data: NodeData, item: int) -> int:
         item: bytes of a loaded number.
     """
     arrays = [data[name] for name in DATA_ARRAYS]
-    return sum(array.nbytes + item * array.size for array in arrays)
+    return sum(
+        read_bytes(data, MOST_READ, item)
+        if is_on_disk(array)
+        else array.nbytes + item * array.size
+        for array in arrays
+    )
+
+
+def read_bytes(data: NodeData, rows: int, item: int) -> int:
+    """Return the bytes of some inputs that are read from disk; 0 if they are not there.
+
+    Args:
+        data: the data set.
+        rows: how many are read at once.
+        item: bytes of a loaded number.
+    """
+    inputs = data["inputs"]
+    if not is_on_disk(inputs):
+        return 0
+    rows = min(rows, len(inputs))
+    return rows * (inputs.nbytes + item * inputs.size) // max(1, len(inputs))
 
 
 def probed_bytes(member: Member) -> int:
@@ -613,11 +643,15 @@ def load_samples(
     def stacked(arrays: Iterable[Array], loaded_type: torch.dtype) -> Tensor:
         return torch.as_tensor(np.stack(list(arrays)), dtype=loaded_type, device=device)
 
-    inputs = (node[prefix + "inputs"] for node in different)
+    input_type = torch.int64 if problem.takes_integers else dtype
+    inputs = [node[prefix + "inputs"] for node in different]
+    on_disk = [cast("DiskArray", array) for array in inputs if is_on_disk(array)]
     loaded = problem.criterion.loaded
     targets = (loaded(node[prefix + "targets"]) for node in different)
     return Samples(
-        stacked(inputs, torch.int64 if problem.takes_integers else dtype),
+        as_tensor(DiskTensor(on_disk, input_type, device))
+        if len(on_disk) == len(inputs)
+        else stacked(inputs, input_type),
         stacked(targets, problem.target_type(dtype)),
     )
 

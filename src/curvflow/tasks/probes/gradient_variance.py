@@ -18,7 +18,12 @@ from curvflow.tasks.curvature.network_operators import (
     problem_of,
     stacked_weights,
 )
-from curvflow.tasks.networks.problems import grouped, load_samples, probed_bytes
+from curvflow.tasks.networks.problems import (
+    grouped,
+    load_samples,
+    probed_bytes,
+    read_bytes,
+)
 from curvflow.tasks.numerics.derivatives.variances import (
     GradientVariance,
     batch_variance,
@@ -44,8 +49,12 @@ def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: gradients of a pass, and the data."""
     network = problem_of(member).network
     rows = _samples_per_pass(network.num_parameters)
-    return 8 * rows * (6 * network.num_parameters + 4 * network.width) + (
-        2 * probed_bytes(member)
+    data = member.one("data")
+    used = _params(member).num_samples or len(data["inputs"])
+    return (
+        8 * rows * (6 * network.num_parameters + 4 * network.width)
+        + 2 * probed_bytes(member)
+        + read_bytes(data, used, 8)
     )
 
 

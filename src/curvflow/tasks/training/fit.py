@@ -11,6 +11,7 @@ from torch import Tensor
 from curvflow.schemas.kinds.shared.trained import RECORDED
 from curvflow.schemas.rules import Position
 from curvflow.tasks.networks.problems import Problem, Samples
+from curvflow.tasks.training.augmentation import Augmenter
 from curvflow.tasks.training.batches import Batches, LabelNoise
 from curvflow.tasks.training.curves import Curves
 from curvflow.tasks.training.gradients import (
@@ -56,6 +57,7 @@ class Fit:
         compiler: mode of torch.compile; `none` computes call by call.
         accumulation: parts of a batch whose gradients are computed one after another.
         label_noise: replaces labels of training; None for none.
+        augmenter: changes inputs of training; None for none.
         epoch: the current epoch; 0 has no steps.
         step: batches of this epoch already used.
     """
@@ -75,6 +77,7 @@ class Fit:
     compiler: str = "none"
     accumulation: int = 1
     label_noise: LabelNoise | None = None
+    augmenter: Augmenter | None = None
     epoch: int = 0
     step: int = 0
 
@@ -170,8 +173,7 @@ class Fit:
         is_sum = self.problem.criterion.is_sum
         for batch in self.batches.epoch(self.step):
             self.updates.begin_step(self._position())
-            if self.label_noise is not None:
-                batch = self.label_noise.applied(batch, self._noise("labels"))
+            batch = self._changed(batch)
             noise = self._noise("dropout")
             result = gradients(
                 self.problem,
@@ -191,6 +193,14 @@ class Fit:
             self.updates.watch(self.weights, self.curves.validate(self.result()))
         finite_M = torch.isfinite(self.weights).all(1)
         self._judge(self._total_M, finite_M)
+
+    def _changed(self, batch: Samples) -> Samples:
+        """Return a batch with what is drawn anew of its labels and inputs."""
+        if self.label_noise is not None:
+            batch = self.label_noise.applied(batch, self._noise("labels"))
+        if self.augmenter is not None:
+            batch = self.augmenter.applied(batch, self._noise("augmentation"))
+        return batch
 
     def _judge(self, loss_M: Tensor, finite_M: Tensor) -> None:
         if self.early_stopping is not None:  # numbers after stopping are ignored

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from curvflow.errors import InputError, nearest
@@ -15,9 +16,10 @@ from curvflow.schemas.kinds.shared.datasets import (
     TargetParams,
     dataset_as,
     has_labels,
+    latest,
 )
 from curvflow.schemas.nodes import Array, Data
-from curvflow.schemas.params import SourceFile
+from curvflow.schemas.params import Neutral, NotInKey, SourceFile
 
 # The name under which the single array of a `.npy` file arrives.
 WHOLE = "array"
@@ -26,7 +28,7 @@ WHOLE = "array"
 class ArrayParams(TargetParams):
     """Files and names of the arrays, and their split."""
 
-    path: Annotated[str, SourceFile()] = Field(
+    path: Annotated[str, SourceFile(rows_above="rows_above")] = Field(
         description="file with named arrays, .npz, .pt or .safetensors, or .npy file "
         "of the inputs"
     )
@@ -40,7 +42,22 @@ class ArrayParams(TargetParams):
     test_fraction: float = Field(
         0.0, ge=0, lt=1, description="share held out where there are no test arrays"
     )
+    group: Annotated[str | None, Neutral(None)] = Field(
+        None,
+        description="array with the group of each sample: whole groups are held out",
+    )
+    time: Annotated[str | None, Neutral(None)] = Field(
+        None,
+        description="array with the time of each sample: the latest are held out, none "
+        "at random",
+    )
     seed: int = Field(0, ge=0, description="seed of the split")
+    rows_above: Annotated[int, NotInKey()] = Field(
+        1 << 30,
+        ge=0,
+        description="size of a .npy file of inputs above which they stay on disk, and "
+        "rows are read when they are needed; results have the same bits",
+    )
 
     @model_validator(mode="after")
     def _one_test_set(self) -> ArrayParams:
@@ -51,6 +68,24 @@ class ArrayParams(TargetParams):
                 "expected test arrays or a test_fraction, got both. Remove one."
             )
         return self
+
+    @model_validator(mode="after")
+    def _one_split(self) -> ArrayParams:
+        if self.group is not None and self.time is not None:
+            raise ValueError(
+                "expected a split by group or by time, got both. Remove one."
+            )
+        if (self.group or self.time) and not self.test_fraction:
+            raise ValueError(
+                "expected a test_fraction with group or time, got 0. Set the share to "
+                "be held out."
+            )
+        return self
+
+    @property
+    def by(self) -> str | None:
+        """Name of the array that samples are split by."""
+        return self.group or self.time
 
 
 def select(
@@ -115,12 +150,59 @@ def check(params: ArrayParams, files: Mapping[str, Mapping[str, Array]]) -> None
         InputError: an array is missing, or shapes, types or labels do not fit.
     """
     arrays = dataset_as(params, select(params, files))
-    held_out = round(params.test_fraction * len(arrays["inputs"]))
+    by, held_out = split_by(params, files), num_test(params, arrays["inputs"])
+    if by is not None and params.time is not None:
+        held_out = int(latest(by, held_out).sum())
     if len(arrays["inputs"]) - held_out < 2:
         raise InputError(
             f"test_fraction: expected at least 2 samples left for training, got "
             f"{len(arrays['inputs']) - held_out} of {len(arrays['inputs'])}. Lower it."
         )
+    if by is not None and params.group is not None and len(np.unique(by)) < 2:
+        raise InputError("group: expected at least 2 groups to split, got 1")
+
+
+def num_test(params: ArrayParams, inputs: Array) -> int:
+    """Return how many samples are to be held out."""
+    return round(params.test_fraction * len(inputs))
+
+
+def split_by(
+    params: ArrayParams, files: Mapping[str, Mapping[str, Array]]
+) -> Array | None:
+    """Return the group or the time of each sample, (N,); None if there is neither.
+
+    Args:
+        params: names of the arrays.
+        files: arrays per path field.
+
+    Raises:
+        InputError: the array is not there, or is not one entry for each sample that
+            can be told apart or put in order.
+    """
+    if params.by is None:
+        return None
+    role, kinds = ("group", "biufSU") if params.group else ("time", "iufM")
+    if set(files["path"]) == {WHOLE}:
+        raise InputError(
+            f"{role} cannot be combined with a .npy file, which has no other array. "
+            "Put the arrays into one .npz."
+        )
+    by, inputs = (
+        _named(files["path"], role, params.by),
+        select(params, files)["inputs"],
+    )
+    if by.shape != inputs.shape[:1]:
+        raise InputError(
+            f"{role}: expected one entry for each of the {len(inputs)} samples, got an "
+            f"array of shape {by.shape}"
+        )
+    if by.dtype.kind not in kinds:
+        known = "numbers or texts" if params.group else "numbers or dates"
+        raise InputError(f"{role}: expected {known}, got dtype {by.dtype}")
+    if by.dtype.kind in "fM" and (missing := int(np.isnan(by).sum())):
+        raise InputError(f"{role}: expected an entry everywhere, got {missing} missing")
+    return by
 
 
 def samples_of(
@@ -158,7 +240,8 @@ KIND = Kind(
 EXPLANATION = Explanation(
     formula=(
         "inputs and targets as they are in the file; of N samples the seed holds "
-        "out round(test_fraction · N)"
+        "out round(test_fraction · N), whole groups as near to that as can be, or "
+        "the latest"
     ),
     source="none: the data are the user's",
     cost="none: the file is read once, and by its content",
@@ -166,6 +249,8 @@ EXPLANATION = Explanation(
 study: example
 stages:
   mine: {use: data.array, path: measured.npz, test_fraction: 0.2}
+  others: {use: data.array, path: measured.npz, test_fraction: 0.2, group: patient}
 """,
     page="how-to/own-data.md#arrays-in-a-file",
+    units={"rows_above": "byte"},
 )

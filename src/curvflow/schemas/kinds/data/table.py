@@ -21,7 +21,7 @@ from curvflow.schemas.kinds.shared.columns import (
     num_numbers,
     table_of,
 )
-from curvflow.schemas.kinds.shared.datasets import OUTPUTS
+from curvflow.schemas.kinds.shared.datasets import OUTPUTS, latest
 from curvflow.schemas.nodes import Array, Data
 from curvflow.schemas.params import Names, Params, SourceFile
 
@@ -317,22 +317,6 @@ def _are_labels(params: TableParams, numbers: Array) -> bool:
 def num_test(params: TableParams, data: Read) -> int:
     """Return how many rows are to be held out."""
     return round(params.test_fraction * len(data.places))
-
-
-def latest(by: Array, count: int) -> Array:
-    """Return which rows are held out of those split by time.
-
-    Args:
-        by: the time of each row.
-        count: rows to be held out.
-
-    Returns:
-        The latest rows, and all that are as late as the first of them.
-    """
-    if not count:
-        return np.zeros(len(by), dtype=bool)
-    late: Array = by >= np.sort(by)[len(by) - count]
-    return late
 
 
 def check(params: TableParams, files: Files) -> None:

@@ -78,7 +78,7 @@ KIND = Kind(
     accelerated=True,
     inputs={
         "trajectory": Input(Trajectory, lacking=unknown_layers),
-        "data": Input(Data, follows="trajectory"),
+        "data": Input(Data, follows="trajectory", by_rows=True),
     },
     varying=("seed",),
 )

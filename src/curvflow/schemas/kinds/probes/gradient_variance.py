@@ -84,7 +84,10 @@ KIND = Kind(
     ),
     accelerated=True,
     main=("gradient_variance", "gradient_variance_sem"),
-    inputs={"weights": Input(Weights), "data": Input(Data, follows="weights")},
+    inputs={
+        "weights": Input(Weights),
+        "data": Input(Data, follows="weights", by_rows=True),
+    },
     varying=("seed",),
 )
 

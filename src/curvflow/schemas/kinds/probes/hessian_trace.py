@@ -60,7 +60,10 @@ KIND = Kind(
     ),
     accelerated=True,
     main=("trace", "trace_sem"),
-    inputs={"weights": Input(Weights), "data": Input(Data, follows="weights")},
+    inputs={
+        "weights": Input(Weights),
+        "data": Input(Data, follows="weights", by_rows=True),
+    },
     varying=("seed",),
     truth=_truth,
 )

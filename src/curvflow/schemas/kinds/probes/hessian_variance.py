@@ -93,7 +93,10 @@ KIND = Kind(
     ),
     accelerated=True,
     main=("hessian_variance", "hessian_variance_sem"),
-    inputs={"weights": Input(Weights), "data": Input(Data, follows="weights")},
+    inputs={
+        "weights": Input(Weights),
+        "data": Input(Data, follows="weights", by_rows=True),
+    },
     varying=("seed",),
 )
 

@@ -172,7 +172,7 @@ KIND = Kind(
     accelerated=True,
     inputs={
         "weights": Input(Weights),
-        "data": Input(Data, follows="weights"),
+        "data": Input(Data, follows="weights", by_rows=True),
         "trajectory": Input(Trajectory, optional=True, wanted=_follows_training),
         "eigen": Input(
             Eigenvectors,

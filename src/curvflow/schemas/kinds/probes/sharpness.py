@@ -95,7 +95,7 @@ KIND = Kind(
     main=("sharpness",),
     inputs={
         "weights": Input(Preconditioned, keeps="keep_preconditioner"),
-        "data": Input(Data, follows="weights"),
+        "data": Input(Data, follows="weights", by_rows=True),
     },
     varying=("seed",),
 )

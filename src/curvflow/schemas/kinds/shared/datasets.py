@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from curvflow.errors import InputError
+from curvflow.schemas.disk_arrays import DiskArray, as_array, rows_of
 from curvflow.schemas.kind import Variable
 from curvflow.schemas.losses import IGNORED
 from curvflow.schemas.nodes import Array
@@ -197,16 +198,28 @@ def _inputs(name: str, array: Array, dtype: Floats) -> Array:
 
 
 def _integers(name: str, array: Array) -> Array:
-    if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
-        raise InputError(f"{name}: expected integers below 2^63, got {array.max()}")
+    if (
+        array.dtype == np.uint64
+        and array.size
+        and array.max(initial=0) > np.iinfo(np.int64).max
+    ):
+        raise InputError(
+            f"{name}: expected integers below 2^63, got {array.max(initial=0)}"
+        )
+    if isinstance(array, DiskArray):
+        return as_array(array.astype(np.dtype(np.int64)))
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
 def _finite(name: str, array: Array, dtype: Floats = np.float64) -> Array:
     if array.dtype.kind not in "fiub":
         raise InputError(f"{name}: expected real numbers, got dtype {array.dtype}")
-    plain = np.ascontiguousarray(array, dtype=dtype)
-    if bad := int(plain.size - np.isfinite(plain).sum()):
+    if isinstance(array, DiskArray):
+        plain, bad = as_array(array.astype(np.dtype(dtype))), array.num_not_finite()
+    else:
+        plain = np.ascontiguousarray(array, dtype=dtype)
+        bad = int(plain.size - np.isfinite(plain).sum())
+    if bad:
         raise InputError(
             f"{name}: expected finite numbers, got {bad} NaN or infinite of "
             f"{plain.size}. Remove or fill them."
@@ -292,6 +305,22 @@ def _num_classes(y: Array, y_test: Array, given: int | None) -> int:
     return len(labels)
 
 
+def latest(by: Array, count: int) -> Array:
+    """Return which rows are held out of those split by time.
+
+    Args:
+        by: the time of each row.
+        count: rows to be held out.
+
+    Returns:
+        The latest rows, and all that are as late as the first of them.
+    """
+    if not count:
+        return np.zeros(len(by), dtype=bool)
+    late: Array = by >= np.sort(by)[len(by) - count]
+    return late
+
+
 def split(arrays: Mapping[str, Array], order: Array, num_test: int) -> dict[str, Array]:
     """Part one set of samples into training and test.
 
@@ -303,11 +332,15 @@ def split(arrays: Mapping[str, Array], order: Array, num_test: int) -> dict[str,
     Returns:
         The four arrays that `dataset` takes.
     """
-    test, train = order[:num_test], order[num_test:]
+    return parted(arrays, order[num_test:], order[:num_test])
+
+
+def parted(arrays: Mapping[str, Array], train: Array, test: Array) -> dict[str, Array]:
+    """Return the four arrays of the samples that are trained on and held out."""
     return {
-        "inputs": arrays["inputs"][train],
+        "inputs": rows_of(arrays["inputs"], train),
         "targets": arrays["targets"][train],
-        "test_inputs": arrays["inputs"][test],
+        "test_inputs": rows_of(arrays["inputs"], test),
         "test_targets": arrays["targets"][test],
     }
 

@@ -87,14 +87,14 @@ _OF_WEIGHTS = ("operator", "layers", "mc_samples", "order")
 # One of these is enough: weights, with the data they were trained on, or a matrix.
 OPERATOR_INPUTS = {
     "weights": Input(Weights, unless=("matrix",), lacking=unknown_layers),
-    "data": Input(Data, follows="weights"),
+    "data": Input(Data, follows="weights", by_rows=True),
     "matrix": Input(Matrix, unless=("weights",), settles=_OF_WEIGHTS),
 }
 
 # The same, or what a probe.spectrum has stored of the operator.
 OPERATOR_OR_RITZ_INPUTS = {
     "weights": Input(Weights, unless=("matrix", "ritz"), lacking=unknown_layers),
-    "data": Input(Data, follows="weights"),
+    "data": Input(Data, follows="weights", by_rows=True),
     "matrix": Input(Matrix, unless=("weights", "ritz"), settles=_OF_WEIGHTS),
     "ritz": Input(
         Ritz, unless=("weights", "matrix"), settles=(*_OF_WEIGHTS, "seed", "dtype")

@@ -201,11 +201,9 @@ def mean_gradient(
     with full_precision():
         for chosen in spans(models, models_per_pass or models):
             own = chosen if len(inputs) == models else slice(None)
-            for x, y in zip(
-                torch.split(inputs[own], rows, dim=1),
-                torch.split(targets[own], rows, dim=1),
-                strict=True,
-            ):
+            for start in range(0, count, rows):
+                part = slice(start, start + rows)
+                x, y = inputs[own, part], targets[own, part]
                 total_MD[chosen] += _summed_gradient(
                     losses, weights_MD[chosen], behind_MS[chosen], x, y
                 )

@@ -19,6 +19,7 @@ from curvflow.tasks.numerics.derivatives.dense_gradients import (
     squared_loss,
 )
 from curvflow.tasks.numerics.derivatives.passes import spans
+from curvflow.tasks.numerics.disk_tensors import DiskTensor
 
 # Bytes that the activations of one chain may take in one pass.
 CHAIN_BYTES = 1 << 23
@@ -52,8 +53,11 @@ class DenseLosses:
             owner_C: number of the target, of M, that a chain belongs to.
         """
         self._form, self._owner = form, owner_C
-        self._inputs, self._targets = inputs.flatten(2), targets
-        self._input_rows, self._target_rows = _flat(inputs), _flat(targets)
+        self._inputs, self._targets = inputs, targets
+        self._on_disk = inputs if isinstance(inputs, DiskTensor) else None
+        # Of samples on disk there is one, which says of what type they are.
+        held = inputs if self._on_disk is None else self._on_disk[:, :1]
+        self._input_rows, self._target_rows = _flat(held), _flat(targets)
         self._is_shared = len(inputs) == 1
         self._loss = cross_entropy_loss if loss == "cross_entropy" else squared_loss
         self._share = 1 / targets.shape[2] if loss == "mse" else 1.0
@@ -153,7 +157,8 @@ class DenseLosses:
             rows = slice(begin, min(begin + step, count))
             room = self._room(stop - first, rows.stop - rows.start)
             if rows_CB is None:
-                inputs, targets = self._inputs[:, rows], self._targets[:, rows]
+                inputs = self._inputs[:, rows].flatten(2)
+                targets = self._targets[:, rows]
                 if not self._is_shared:
                     owner_C = self._owner[first:stop]
                     inputs, targets = inputs[owner_C], targets[owner_C]
@@ -165,7 +170,10 @@ class DenseLosses:
 
     def _taken(self, rows_CB: Tensor, room: Room) -> tuple[Tensor, Tensor]:
         rows_R = rows_CB.flatten()
-        torch.index_select(self._input_rows, 0, rows_R, out=room.flat)
+        if self._on_disk is not None:
+            room.flat.copy_(self._on_disk.rows(rows_R).flatten(1))
+        else:
+            torch.index_select(self._input_rows, 0, rows_R, out=room.flat)
         targets = self._target_rows.index_select(0, rows_R)
         return room.inputs, targets.view(*rows_CB.shape, *targets.shape[1:])
 

@@ -290,7 +290,7 @@ KIND = Kind(
     main=("llc_mean", "llc_sem"),
     inputs={
         "weights": Input(Weights, lacking=unknown_layers),
-        "data": Input(Data, follows="weights", lacking=_lacking_samples),
+        "data": Input(Data, follows="weights", by_rows=True, lacking=_lacking_samples),
     },
     varying=("seed", "nbeta", "lr", "localization"),
     continues=Continues("num_draws", _may_continue),
