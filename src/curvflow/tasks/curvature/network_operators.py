@@ -34,7 +34,6 @@ from curvflow.tasks.numerics.derivatives.gauss_newton import (
 from curvflow.tasks.numerics.derivatives.gauss_newton import Kind as GaussNewton
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 from curvflow.tasks.numerics.derivatives.passes import Averaged
-from curvflow.tasks.numerics.operators.algebra import PrincipalBlock
 from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.registry import Machine
 
@@ -107,16 +106,8 @@ def batched_operator(
         InputError: a weight is NaN or infinite.
     """
     chosen = params[0]
-    layout = problem_of(members[0]).network.layout
-    build = _BUILDERS[chosen.operator]
-    operator = build(_source(members, machine, chosen.dtype, columns), params)
-    if names == layout.names:
-        return operator
-    owner_D = torch.repeat_interleave(torch.tensor(layout.sizes))
-    wanted = [number for number, name in enumerate(layout.names) if name in names]
-    return PrincipalBlock(
-        operator, torch.isin(owner_D, torch.tensor(wanted)).nonzero().squeeze(1)
-    )
+    source = _source(members, machine, chosen.dtype, columns, names)
+    return _BUILDERS[chosen.operator](source, params)
 
 
 def batched_hessian(
@@ -152,10 +143,17 @@ class _OperatorSource:
 
 
 def _source(
-    members: Sequence[Member], machine: Machine, dtype: str, columns: int
+    members: Sequence[Member],
+    machine: Machine,
+    dtype: str,
+    columns: int,
+    names: tuple[str, ...] | None = None,
 ) -> _OperatorSource:
     problem = problem_of(members[0])
     weights_MW = stacked_weights(members, machine, dtype=dtype)
+    if names is not None and names != problem.network.layout.names:
+        weights_MW = weights_MW[:, problem.network.places(names)]
+        problem = problem.of_parameters(names)
     weights_MD, statistics_MS = problem.network.split(weights_MW)
     data = [member.one("data") for member in members]
     samples = load_samples(problem, data, "", machine.device, weights_MD.dtype)
@@ -182,7 +180,7 @@ def _hessian(
         source.problem.losses,
         **source.inputs,
         order=order,
-        key=source.problem.text,
+        key=(source.problem.text, source.problem.network.layout.names),
         tell=report_trial,
     )
 
@@ -230,13 +228,16 @@ _BUILDERS: dict[
 }
 
 
-def product_bytes(member: Member, params: OperatorParams, columns: int) -> int:
+def product_bytes(
+    member: Member, params: OperatorParams, columns: int, names: tuple[str, ...]
+) -> int:
     """Return the estimated peak bytes of one member's products.
 
     Args:
         member: with `weights` and `data`.
         params: operator, order of differentiation and precision.
         columns: vectors multiplied at once.
+        names: the parameter tensors of the diagonal block.
     """
     # The other parameters do not change memory.
     chosen = OperatorParams(
@@ -245,22 +246,28 @@ def product_bytes(member: Member, params: OperatorParams, columns: int) -> int:
         dtype=params.dtype,
         mc_samples=params.mc_samples,
     )
-    count = partial(_counted_bytes, chosen)
+    count = partial(_counted_bytes, chosen, names)
     return problem_of(member).product_bytes(member.one("data"), columns, count)
 
 
 @lru_cache(maxsize=256)
 def _counted_bytes(
-    chosen: OperatorParams, text: str, rows: int, samples: int, columns: int
+    chosen: OperatorParams,
+    names: tuple[str, ...],
+    text: str,
+    rows: int,
+    samples: int,
+    columns: int,
 ) -> int:
     """Return half the peak bytes of products of two models."""
     if chosen.order == "auto":
         orders = tried(keeps=rows == samples, columns=columns)
         by_order = [chosen.model_copy(update={"order": order}) for order in orders]
         return max(
-            _counted_bytes(choice, text, rows, samples, columns) for choice in by_order
+            _counted_bytes(choice, names, text, rows, samples, columns)
+            for choice in by_order
         )
-    problem = read(text)
+    problem = read(text).of_parameters(names)
     inputs = meta_inputs(problem, rows, samples, getattr(torch, chosen.dtype))
     source = _OperatorSource(problem, inputs, lambda _: None)
     operator = cast("Averaged", _BUILDERS[chosen.operator](source, [chosen, chosen]))

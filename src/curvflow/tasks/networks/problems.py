@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
@@ -88,6 +88,14 @@ class Problem:
     has_labels: bool
     tokens: int | None = None
     takes_integers: bool = False
+
+    def of_parameters(self, names: Collection[str]) -> Problem:
+        """Return the same problem, in which nothing is derived by other parameters.
+
+        Args:
+            names: of the parameters; the text stays that of all.
+        """
+        return replace(self, network=self.network.of_parameters(names))
 
     @property
     def criterion(self) -> NetworkLoss:

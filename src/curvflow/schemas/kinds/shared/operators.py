@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from curvflow.errors import nearest
 from curvflow.schemas.kind import Input, ParamProblem, Shares, Variable
 from curvflow.schemas.nodes import Data, Matrix, Ritz, Weights
 from curvflow.schemas.params import Names, Neutral, Params
 
 UNITS = "loss / parameter^2"
+FEW = 12  # names that a message lists
 OperatorName = Literal[
     "hessian",
     "ggn",
@@ -77,9 +79,26 @@ def unknown_layers(params: Any, name: str, training: Any) -> Iterator[ParamProbl
     tensors = getattr(getattr(training, "model", None), "tensors", ())
     for number, pattern in enumerate(params.layers or ()):
         if tensors and not any(fnmatchcase(tensor, pattern) for tensor in tensors):
-            message = f"expected one of {', '.join(tensors)} of '{name}', got {pattern}"
-            hint = "Name parameter tensors, or a pattern such as layer1.*."
-            yield ("layers", number), message, hint
+            message = f"expected parameter tensors of '{name}', got {pattern}"
+            yield ("layers", number), message, nearest_pattern(pattern, tensors)
+
+
+def nearest_pattern(pattern: str, names: Sequence[str]) -> str:
+    """Return the suggestion of a name or pattern closest to one without any tensor.
+
+    Args:
+        pattern: that matches no name.
+        names: of the parameter tensors.
+
+    Returns:
+        A sentence for the end of a message, with a few names where none is close.
+    """
+    parts = [name.split(".") for name in names]
+    modules = {".".join(part[:end]) for part in parts for end in range(1, len(part))}
+    known = {*names, *(f"{module}.*" for module in modules)}
+    known |= {f"*{word}*" for part in parts for word in part}
+    some = [*names[: FEW - 1], "...", names[-1]] if len(names) > FEW else names
+    return nearest(pattern, known, f"Known: {', '.join(some)}.")
 
 
 _OF_WEIGHTS = ("operator", "layers", "mc_samples", "order")
