@@ -112,9 +112,9 @@ def loaded(line):
             "layer2.*. Did you mean 'layer1.*'?",
         ),
         (
-            "probe.llc, weights: fit, layers: ['*wieght*']",
+            "probe.llc, weights: fit, layers: ['*bais*']",
             "18:50: stages.asked.layers.0: expected parameter tensors of 'fit', got "
-            "*wieght*. Did you mean '*weight*'?",
+            "*bais*. Did you mean '*bias*'?",
         ),
         (
             "probe.llc, weights: few, batch_size: 9",
