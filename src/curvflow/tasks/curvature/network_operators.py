@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import cast
 
@@ -33,9 +33,10 @@ from curvflow.tasks.numerics.derivatives.gauss_newton import (
 )
 from curvflow.tasks.numerics.derivatives.gauss_newton import Kind as GaussNewton
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
-from curvflow.tasks.numerics.derivatives.passes import Averaged
+from curvflow.tasks.numerics.derivatives.passes import Averaged, Part
 from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.registry import Machine
+from curvflow.tasks.training.gradients import Noise, Uniform
 
 
 def network_text(member: Member) -> str:
@@ -107,6 +108,8 @@ def batched_operator(
     """
     chosen = params[0]
     source = _source(members, machine, chosen.dtype, columns, names)
+    if chosen.mode == "train":
+        source = _in_training(source, params)
     return _BUILDERS[chosen.operator](source, params)
 
 
@@ -168,6 +171,42 @@ def _source(
         models_per_pass=max(2, most),
     )
     return _OperatorSource(problem, inputs, machine.partial.record)
+
+
+@dataclass(frozen=True)
+class _BatchDraws:
+    """Random numbers of networks in training, of each batch of the data.
+
+    Attributes:
+        seeds: of the models.
+        batch_size: samples of a batch.
+    """
+
+    seeds: Sequence[int]
+    batch_size: int
+
+    def at(self, part: Part) -> Uniform:
+        """Return the source of a batch, which draws the same at each call."""
+        number = part.rows.start // self.batch_size
+        return Noise(self.seeds[part.models], number, "dropout", part.weights).uniform()
+
+    def select(self, models: Tensor) -> _BatchDraws:
+        """Return the sources of some of the models, by their indices (m,)."""
+        return replace(self, seeds=[self.seeds[model] for model in models.tolist()])
+
+
+def _in_training(
+    source: _OperatorSource, params: Sequence[OperatorParams]
+) -> _OperatorSource:
+    """Return the same source, whose passes are batches of a network in training."""
+    count = source.inputs["inputs"].shape[1]
+    size = min(params[0].train_batch_size or count, count)
+    source.record(
+        f"mode train: a batch norm takes the statistics of batches of {size} in the "
+        "order of the data, and dropout draws from the probe's seed"
+    )
+    draws = _BatchDraws([member.seed for member in params], size)
+    return replace(source, inputs={**source.inputs, "batch_size": size, "draws": draws})
 
 
 def _hessian(
@@ -245,9 +284,14 @@ def product_bytes(
         order=params.order,
         dtype=params.dtype,
         mc_samples=params.mc_samples,
+        mode=params.mode,
+        train_batch_size=params.train_batch_size,
     )
-    count = partial(_counted_bytes, chosen, names)
-    return problem_of(member).product_bytes(member.one("data"), columns, count)
+    count, data = partial(_counted_bytes, chosen, names), member.one("data")
+    rows = None
+    if params.mode == "train":
+        rows = params.train_batch_size or len(data["inputs"])
+    return problem_of(member).product_bytes(data, columns, count, rows)
 
 
 @lru_cache(maxsize=256)
@@ -270,5 +314,7 @@ def _counted_bytes(
     problem = read(text).of_parameters(names)
     inputs = meta_inputs(problem, rows, samples, getattr(torch, chosen.dtype))
     source = _OperatorSource(problem, inputs, lambda _: None)
+    if chosen.mode == "train":
+        source = _in_training(source, [chosen, chosen])
     operator = cast("Averaged", _BUILDERS[chosen.operator](source, [chosen, chosen]))
     return operator.product_bytes(columns) // 2

@@ -225,20 +225,27 @@ class Network:
             moves_S.repeat_interleave(sizes).to(like.device),
         )
 
-    def outputs(self, weights_MW: Tensor, inputs: Tensor) -> Tensor:
+    def outputs(
+        self,
+        weights_MW: Tensor,
+        inputs: Tensor,
+        draw: Callable[[tuple[int, ...]], Tensor] | None = None,
+    ) -> Tensor:
         """Return the outputs (M, N, C) of M trained networks.
 
         Args:
             weights_MW: parameters and statistics, (M, D + S).
             inputs: shape (M or 1, N, ...).
+            draw: uniform numbers (M, *shape), for dropout; None for evaluation.
 
         Returns:
-            Outputs in evaluation: dropout off, statistics as stored.
+            Outputs in evaluation: dropout off, statistics as stored; or in training,
+            with the statistics of these samples, and those stored left as they are.
         """
         parameters_MD, statistics_MS = self.split(weights_MW)
         # Else a derivative by all of them would be taken, and left.
         fixed_MS = statistics_MS.detach()
-        return self.forward(self._passage(parameters_MD, fixed_MS), inputs)
+        return self.forward(self._passage(parameters_MD, fixed_MS, draw=draw), inputs)
 
     def outputs_and_activations(
         self, weights_MW: Tensor, inputs: Tensor

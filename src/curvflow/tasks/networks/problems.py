@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, NamedTuple, TypedDict, TypeVar
+from typing import Any, NamedTuple, NotRequired, TypedDict, TypeVar
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ from curvflow.tasks.networks.losses import (
 )
 from curvflow.tasks.networks.network import Layout, Network
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
+from curvflow.tasks.numerics.derivatives.passes import Draws
 
 T = TypeVar("T")
 
@@ -106,15 +107,22 @@ class Problem:
         """Return the type of loaded targets: whole labels, or else `dtype`."""
         return torch.int64 if self.criterion.has_labels else dtype
 
-    def losses(self, weights_MW: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+    def losses(
+        self,
+        weights_MW: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        draw: Callable[[tuple[int, ...]], Tensor] | None = None,
+    ) -> Tensor:
         """Return the loss of each sample, (M, N), when not in training.
 
         Args:
             weights_MW: parameters and statistics, (M, D + S).
             inputs: shape (M or 1, N, ...).
             targets: as loaded, (M or 1, N, *target_shape).
+            draw: uniform numbers (M, *shape); with them it is that in training.
         """
-        outputs = self.network.outputs(weights_MW, inputs)
+        outputs = self.network.outputs(weights_MW, inputs, draw)
         return self.criterion.of_samples(outputs, targets)
 
     def reduced(self, losses_MN: Tensor) -> Tensor:
@@ -140,10 +148,15 @@ class Problem:
             num_samples: N.
             columns: vectors multiplied at once.
         """
-        return CPU_PRODUCT_BYTES // self._product_activations(num_samples, columns)
+        rows = min(num_samples, self.rows_per_pass(columns))
+        return CPU_PRODUCT_BYTES // self._product_activations(rows, columns)
 
     def product_bytes(
-        self, data: NodeData, columns: int, count: CountBytes | None = None
+        self,
+        data: NodeData,
+        columns: int,
+        count: CountBytes | None = None,
+        rows: int | None = None,
     ) -> int:
         """Return the estimated peak bytes of one model's products.
 
@@ -156,9 +169,10 @@ class Problem:
             columns: vectors multiplied at once.
             count: counts the bytes of another operator; by default those of the
                 Hessian, forward over reverse.
+            rows: samples of a pass; None takes as many as fit.
         """
         num_samples = len(data["inputs"])
-        rows = min(num_samples, self.rows_per_pass(columns))
+        rows = min(num_samples, rows or self.rows_per_pass(columns))
         # Once as loaded and once as stacked.
         weights = 2 * 8 * (self.network.num_parameters + self.network.statistics.size)
         try:
@@ -168,11 +182,10 @@ class Problem:
         # A module of the user's own may want numbers, and fail in any way without.
         except Exception:
             vectors = 6 * 8 * self.network.num_parameters * (columns + 1)
-            products = vectors + self._product_activations(num_samples, columns)
+            products = vectors + self._product_activations(rows, columns)
         return products + weights + data_set_bytes(data, 8)
 
-    def _product_activations(self, num_samples: int, columns: int) -> int:
-        rows = min(num_samples, self.rows_per_pass(columns))
+    def _product_activations(self, rows: int, columns: int) -> int:
         return 8 * PASS_COPIES * rows * self.network.width * columns
 
 
@@ -410,6 +423,7 @@ class OperatorInputs(TypedDict):
     fixed_MS: Tensor
     batch_size: int
     models_per_pass: int
+    draws: NotRequired[Draws]
 
 
 def meta_inputs(
