@@ -88,6 +88,7 @@ class Data(NodeData):
         "test_inputs",
         "test_targets",
         "num_classes",
+        "input_parts",
     )
 
 

@@ -15,6 +15,11 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import has_labels, has_tokens, is_ignored
+from curvflow.schemas.kinds.shared.several_inputs import (
+    INPUT_PARTS,
+    input_parts,
+    only_one_input,
+)
 from curvflow.schemas.losses import (
     IGNORED,
     AnyLoss,
@@ -24,6 +29,7 @@ from curvflow.schemas.losses import (
     takes,
 )
 from curvflow.schemas.models import AnyModel, model_name, parse_model
+from curvflow.schemas.models.factory import FactoryModel
 from curvflow.schemas.nodes import Array, Member, NodeData
 from curvflow.tasks.networks.checks import check_network, output_shape
 from curvflow.tasks.networks.losses import (
@@ -217,6 +223,8 @@ def pose(model: AnyModel, loss: AnyLoss, data: NodeData) -> Problem:
             f"model: expected targets that are labels for {model_name(model)}, got "
             "values. Take data with labels, or model linear."
         )
+    if not isinstance(model, FactoryModel):
+        only_one_input(data.arrays, str(model_name(model)))
     spec = _fitting_loss(loss, data)
     text = spec if isinstance(spec, str) else _encode(spec.model_dump(mode="json"))
     num_outputs = _num_outputs(spec, data)
@@ -227,6 +235,9 @@ def pose(model: AnyModel, loss: AnyLoss, data: NodeData) -> Problem:
         rows = Rows.of(_varied_rows(targets).astype(kind))
         check_own_loss(text, output_shape(num_outputs, tokens), rows)
     takes_integers = model.takes_tokens and data["inputs"].dtype.kind == "i"
+    if several := _several(data):
+        rows = Rows.of(data["inputs"][:TRIAL_ROWS])
+        return _of_several(plain, text, shapes, rows, several)
     is_as_classes = not has_labels(targets) or num_outputs == int(data["num_classes"])
     if takes_integers and tokens and not is_as_classes:
         _check_vocabulary(model, num_outputs)
@@ -348,6 +359,27 @@ def _of_integers(model: str, loss: str, shapes: Shapes, rows: Rows) -> Problem:
     return problem
 
 
+@lru_cache(maxsize=64)
+def _of_several(
+    model: str, loss: str, shapes: Shapes, rows: Rows, several: str
+) -> Problem:
+    """Return the problem of a module of several inputs.
+
+    Raises:
+        InputError: it fails on rows of its data.
+    """
+    x = rows.tensor()
+    is_whole = not x.is_floating_point()
+    problem = _build(model, loss, *shapes, takes_integers=is_whole, several=several)
+    _check_rows(problem, x.unsqueeze(0) if is_whole else x.float().unsqueeze(0))
+    return problem
+
+
+def _several(data: NodeData) -> str:
+    """Return the description of several inputs, "" of one."""
+    return str(data[INPUT_PARTS]) if INPUT_PARTS in data else ""
+
+
 def _check_rows(problem: Problem, x: Tensor) -> None:
     network, plain = problem.network, json.loads(problem.text)
     assert network.draw_initial is not None
@@ -382,6 +414,7 @@ def read(text: str) -> Problem:
         plain.get("tokens"),
         _listed_targets(plain),
         takes_integers=plain.get("takes_integers", False),
+        several=_encode(plain[INPUT_PARTS]) if INPUT_PARTS in plain else "",
     )
     if "statistics" not in plain and not problem.network.moves_statistics:
         problem = _with_constants(problem)
@@ -473,6 +506,7 @@ def _build(
     targets: Targets | None = None,
     *,
     takes_integers: bool = False,
+    several: str = "",
 ) -> Problem:
     spec = parse_model(json.loads(model))
     builder = import_module(f"curvflow.tasks.models.{model_name(spec)}")
@@ -480,7 +514,9 @@ def _build(
     own: dict[str, Any] = {"tokens": tokens} if tokens is not None else {}
     if takes_integers:
         own["takes_integers"] = True
-    network: Network = builder.build(spec, input_shape, num_outputs, **own)
+    # Only modules of the user's own have several inputs.
+    parts = {"parts": input_parts(several)} if several else {}
+    network: Network = builder.build(spec, input_shape, num_outputs, **own, **parts)
     plain = {
         "model": json.loads(model),
         "loss": json.loads(loss) if loss[:1] == "{" else loss,
@@ -489,6 +525,8 @@ def _build(
         "parameters": _listed(network.layout),
         **own,
     }
+    if several:
+        plain[INPUT_PARTS] = json.loads(several)
     if network.statistics.names:
         plain["statistics"] = _listed(network.statistics)
     if targets is None:
@@ -512,6 +550,7 @@ def forget() -> None:
     """Build all networks anew from now on, so that their factories are called."""
     _build.cache_clear()
     _of_integers.cache_clear()
+    _of_several.cache_clear()
     network_loss.cache_clear()
     check_own_loss.cache_clear()
 
@@ -603,6 +642,7 @@ def load_samples(
 
     for node in different:
         _check_labels(problem, node[prefix + "targets"])
+        _check_inputs(problem, node)
 
     def stacked(arrays: Iterable[Array], loaded_type: torch.dtype) -> Tensor:
         return torch.as_tensor(np.stack(list(arrays)), dtype=loaded_type, device=device)
@@ -614,6 +654,26 @@ def load_samples(
         stacked(inputs, torch.int64 if problem.takes_integers else dtype),
         stacked(targets, problem.target_type(dtype)),
     )
+
+
+def _check_inputs(problem: Problem, data: NodeData) -> None:
+    """Refuse data with other inputs than a network was trained on.
+
+    Raises:
+        InputError: names, shapes or types differ, or there is one input in place of
+            several.
+    """
+    several = json.loads(problem.text).get(INPUT_PARTS, [])
+    given = json.loads(_several(data) or "[]")
+    if several != given:
+        expected, got = (
+            ", ".join(part[0] for part in parts) or "one input"
+            for parts in (several, given)
+        )
+        raise InputError(
+            f"data: expected the inputs of the training, {expected}, got {got}, or "
+            "others of these names. Take data like those of the training."
+        )
 
 
 def _check_labels(problem: Problem, labels: Array) -> None:
