@@ -15,6 +15,7 @@ stages:
   spectrum: {use: probe.spectrum, weights: fit}
   noise: {use: probe.spectrum, weights: fit, operator: gradient_covariance}
   ggn: {use: probe.spectrum, weights: fit, operator: ggn}
+  moving: {use: probe.spectrum, weights: fit, mode: train}
   auto: {use: probe.llc, weights: fit}
   hot: {use: probe.llc, weights: fit, nbeta: 3.5}
   temperatures: {use: probe.llc, weights: fit, nbeta: "${t}", batch_size: 2}
@@ -46,6 +47,11 @@ def loaded(line):
             "Raise localization of 'loose', or leave it null.",
         ),
         (
+            "probe.free_energy, draws: auto, ritz: moving",
+            "stages.asked.ritz: expected Ritz data in mode eval, as draws are, got "
+            "'moving' in train. Remove mode of 'moving'.",
+        ),
+        (
             "probe.free_energy, draws: auto, ritz: noise",
             "stages.asked.ritz: expected the hessian, ggn or a fisher, got 'noise' of "
             "gradient_covariance. Set operator of 'noise' to hessian.",
@@ -61,7 +67,7 @@ def test_draws_of_another_posterior_are_refused_in_one_line(line, message):
     with pytest.raises(StudyError) as caught:
         loaded(line)
     text = str(caught.value)
-    assert text.startswith("study.yaml:15:")
+    assert text.startswith("study.yaml:16:")
     assert text.endswith(message)
 
 

@@ -108,15 +108,13 @@ def loaded(line):
         ),
         (
             "probe.spectrum, weights: fit, layers: [layer1.*, layer2.*]",
-            "18:65: stages.asked.layers.1: expected one of layer1.weight, layer1.bias "
-            "of 'fit', got layer2.*. Name parameter tensors, or a pattern such as "
-            "layer1.*.",
+            "18:65: stages.asked.layers.1: expected parameter tensors of 'fit', got "
+            "layer2.*. Did you mean 'layer1.*'?",
         ),
         (
-            "probe.llc, weights: fit, layers: [layer2.*]",
-            "18:50: stages.asked.layers.0: expected one of layer1.weight, layer1.bias "
-            "of 'fit', got layer2.*. Name parameter tensors, or a pattern such as "
-            "layer1.*.",
+            "probe.llc, weights: fit, layers: ['*bais*']",
+            "18:50: stages.asked.layers.0: expected parameter tensors of 'fit', got "
+            "*bais*. Did you mean '*bias*'?",
         ),
         (
             "probe.llc, weights: few, batch_size: 9",

@@ -41,6 +41,7 @@ UNITS = {
     ),
     **dict.fromkeys(("friction", "decay", "diverged_above"), "1"),
     **dict.fromkeys(("num_samples", "num_train", "num_test", "batch_size"), "sample"),
+    "train_batch_size": "sample",
     **dict.fromkeys(("num_steps", "support_steps", "max_iterations"), "product"),
     **dict.fromkeys(("num_probes", "max_probes"), "vector"),
     **dict.fromkeys(("num_draws", "draws"), "draw"),

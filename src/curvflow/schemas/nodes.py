@@ -57,6 +57,8 @@ class NodeData:
 
     # Variables a consumer depends on; None means all that tables hold.
     takes: ClassVar[tuple[str, ...] | None] = None
+    # Further ones, which not every kind of this type has.
+    takes_if_there: ClassVar[tuple[str, ...]] = ()
 
     def __getitem__(self, name: str) -> Array:
         """Return one variable's array."""
@@ -89,6 +91,7 @@ class Data(NodeData):
         "test_targets",
         "num_classes",
     )
+    takes_if_there: ClassVar[tuple[str, ...]] = ("input_parts",)
 
 
 class Weights(NodeData):

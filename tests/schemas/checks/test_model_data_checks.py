@@ -21,6 +21,8 @@ stages:
   images: {use: data.mnist}
   rows: {use: data.mnist, flatten: true}
   own: {use: data.factory, factory: "nets:spirals"}
+  pair: {use: data.array, path: pair.npz, inputs: [ids, mask]}
+  some: {use: data.modify, data: pair, num_train: 4}
   of_xor: {use: train, data: xor, model: {kind: mlp, hidden: [3]}, epochs: 4,
            rule: {rule: sgd, lr: 0.1}, checkpoints: {every: 2}}
   of_strings: {use: train, data: strings, model: {kind: linear}, epochs: 4,
@@ -54,7 +56,7 @@ def refused(line):
     with pytest.raises(StudyError) as caught:
         loaded(line)
     place, _, message = str(caught.value).partition(": stages.asked.")
-    assert place.startswith("study.yaml:34:")
+    assert place.startswith("study.yaml:36:")
     return message
 
 
@@ -68,6 +70,11 @@ def other(expected, weights, data, got, of):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        (
+            f"train, data: some, {MLP}",
+            "model: expected one input a sample for mlp, got ids, mask of 'some'. Take "
+            "the module of a factory, whose forward has these names.",
+        ),
         (
             "probe.llc, weights: of_xor, data: digits",
             other("2 inputs", "of_xor", "'digits'", "64 inputs", "'xor'"),

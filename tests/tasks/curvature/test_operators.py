@@ -1,11 +1,13 @@
 """The operator of a probe's tile, from weights and from matrices."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.shared.operators import OperatorParams
+from curvflow.schemas.kinds.shared.operators import OperatorName, OperatorParams
 from curvflow.schemas.nodes import Matrix, Member
 from curvflow.tasks.curvature.operators import (
     batch_key,
@@ -16,8 +18,11 @@ from curvflow.tasks.curvature.operators import (
 )
 from curvflow.tasks.networks.problems import data_set_bytes, load_samples, read
 from curvflow.tasks.numerics import sample_losses
+from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 from curvflow.tasks.numerics.derivatives.passes import GIVEN, peak_bytes
+from curvflow.tasks.numerics.operators.algebra import PrincipalBlock
 from curvflow.tasks.registry import Machine
+from tests.tasks.models.examples import EXAMPLES
 from tests.tasks.probes.checks import DATA, fits
 from tests.tasks.toys import weights_of
 
@@ -128,18 +133,46 @@ def test_orders_of_differentiation_agree(order):
     )
 
 
-def test_layers_take_their_diagonal_block():
-    whole = dense(members())
-    part = members(layers=("layer2.*",))
+@pytest.mark.parametrize("name", get_args(OperatorName))
+def test_layers_take_their_diagonal_block_to_the_bit(name):
+    whole = dense(members(operator=name))
+    part = members(operator=name, layers=("layer2.*",))
     assert list(block_sizes(part[0])) == list(block_sizes(members()[0]))[2:]
     size = size_of(part[0])
-    torch.testing.assert_close(
-        dense(part), whole[:, -size:, -size:], rtol=0, atol=1e-14
-    )
+    torch.testing.assert_close(dense(part), whole[:, -size:, -size:], rtol=0, atol=0)
 
 
-def test_a_layer_that_is_not_there_is_refused_with_those_that_are():
-    with pytest.raises(InputError, match=r"layers: expected one of .*, got 9\.\*\."):
+def test_some_layers_of_a_network_with_statistics_are_its_block():
+    example = EXAMPLES["vgg-norm"]
+    network = example.network()
+    names = ("norm2.shift", "dense1.bias", "conv1.bias")
+    some = network.of_parameters(names)
+    generator = torch.Generator().manual_seed(0)
+    size = network.num_parameters + network.statistics.size
+    weights_MW = torch.rand(2, size, generator=generator, dtype=torch.float64)
+    x = torch.randn(1, 3, *example.shape, generator=generator, dtype=torch.float64)
+    target = torch.zeros(1, 3, example.outputs, dtype=torch.float64)
+
+    def hessian(net, weights_MW):
+        def losses(weights, inputs, targets):
+            return (net.outputs(weights, inputs) - targets).square().mean(-1)
+
+        weights_MD, fixed_MS = net.split(weights_MW)
+        return BatchedHessian(losses, weights_MD, x, target, fixed_MS=fixed_MS)
+
+    places = network.places(names)
+    few = hessian(some, weights_MW[:, places])
+    index_B = places[: some.num_parameters]
+    block = PrincipalBlock(hessian(network, weights_MW), index_B)
+    eye = torch.eye(len(index_B), dtype=torch.float64).expand(2, -1, -1)
+    torch.testing.assert_close(few @ eye, block @ eye, rtol=0, atol=1e-12)
+    assert few.product_bytes(4) < block._operator.product_bytes(4)
+
+
+def test_a_layer_that_is_not_there_is_refused_with_the_nearest():
+    with pytest.raises(InputError, match=r"got layre2\.\*\. .*'layer2\.\*'\?"):
+        block_sizes(members(layers=("layre2.*",))[0])
+    with pytest.raises(InputError, match=r"Known: layer1\.weight, .*layer2\.bias\."):
         block_sizes(members(layers=("9.*",))[0])
 
 

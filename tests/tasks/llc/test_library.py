@@ -297,7 +297,7 @@ def test_what_is_a_sequence_of_dense_layers_is_seen():
         ({"sampling_method": "mala", "batch_size": 2}, "expected no batch_size"),
         ({"calibrate": "none"}, "expected sampling_method, lr, .* got null"),
         ({"batch_size": 31}, "batch_size: expected at most the 30 samples"),
-        ({"layers": ["no.*"]}, r"layers: expected one of 0\.weight"),
+        ({"layers": ["no.*"]}, r"Known: 0\.weight"),
     ],
 )
 def test_what_does_not_fit_is_refused(labelled, how, message):

@@ -382,7 +382,8 @@ class Source:
 
     def _variables(self, kind: Kind, selected: Sequence[str]) -> list[Variable]:
         if takes := self._edge.takes:
-            return [v for v in kind.outputs if v.name in takes]
+            wanted = (*takes, *self._edge.takes_if_there)
+            return [v for v in kind.outputs if v.name in wanted]
         chosen = kind.chosen(selected)
         if not self._stage.kind.judges:
             return chosen

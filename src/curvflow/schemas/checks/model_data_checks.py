@@ -19,6 +19,7 @@ from curvflow.schemas.checks.samples import (
     known_samples,
 )
 from curvflow.schemas.kind import Kind, ParamProblem, Samples
+from curvflow.schemas.kinds.shared.several_inputs import argument_names
 from curvflow.schemas.losses import AnyLoss, loss_name, takes
 from curvflow.schemas.models import AnyModel, model_name
 from curvflow.schemas.models._base import SequenceModel
@@ -58,10 +59,17 @@ DATA = "data"
 
 @dataclass(frozen=True)
 class _Dataset:
-    """A data set that a stage takes."""
+    """A data set that a stage takes.
+
+    Attributes:
+        name: as messages have it.
+        read: finds the form of its samples.
+        several: names of the inputs, where parameters name more than one.
+    """
 
     name: str
     read: Callable[[], Samples]
+    several: tuple[str, ...] = ()
 
     @property
     def samples(self) -> Samples:
@@ -137,7 +145,18 @@ def _dataset(
     axes = dict.fromkeys(r.axis.name for r in data.template.references)
     at = ", ".join(f"{axis}={short_yaml(labels[axis])}" for axis in axes)
     name = f"'{data.name}' at {at}" if at else f"'{data.name}'"
-    return _Dataset(name, lambda: _samples(data, stages, labels, samples_of))
+    return _Dataset(
+        name,
+        lambda: _samples(data, stages, labels, samples_of),
+        _several_inputs(data, stages, labels),
+    )
+
+
+def _several_inputs(data: Stage, stages: Stages, labels: Labels) -> tuple[str, ...]:
+    """Return the names of several inputs, those of the data modified as well."""
+    if sources := data.inputs.get(DATA):
+        return _several_inputs(stages[sources[0]], stages, labels)
+    return argument_names(getattr(data.params(labels), "inputs", None))
 
 
 def samples_taken(
@@ -185,6 +204,14 @@ def _model_problems(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
     if getattr(params, "label_noise", None) and data.samples.targets == "values":
         message = f"expected labels for label_noise, got the values of {data.name}"
         yield ("label_noise",), message, "Remove it, or take data with labels."
+    if data.several and input_form(model) != "unknown":
+        message = (
+            f"expected one input a sample for {model_name(model)}, got "
+            f"{', '.join(data.several)} of {data.name}"
+        )
+        hint = "Take the module of a factory, whose forward has these names."
+        yield ("model",), message, hint
+        return
     yield from _augment_problems(getattr(params, "augment", None), data)
     takes_any = input_form(model) not in ("image", "sequence")
     if loss == "auto" and model.fits_values and takes_any:

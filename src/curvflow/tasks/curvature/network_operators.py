@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import cast
 
@@ -33,10 +33,10 @@ from curvflow.tasks.numerics.derivatives.gauss_newton import (
 )
 from curvflow.tasks.numerics.derivatives.gauss_newton import Kind as GaussNewton
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
-from curvflow.tasks.numerics.derivatives.passes import Averaged
-from curvflow.tasks.numerics.operators.algebra import PrincipalBlock
+from curvflow.tasks.numerics.derivatives.passes import Averaged, Part
 from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.registry import Machine
+from curvflow.tasks.training.gradients import Noise, Uniform
 
 
 def network_text(member: Member) -> str:
@@ -107,16 +107,10 @@ def batched_operator(
         InputError: a weight is NaN or infinite.
     """
     chosen = params[0]
-    layout = problem_of(members[0]).network.layout
-    build = _BUILDERS[chosen.operator]
-    operator = build(_source(members, machine, chosen.dtype, columns), params)
-    if names == layout.names:
-        return operator
-    owner_D = torch.repeat_interleave(torch.tensor(layout.sizes))
-    wanted = [number for number, name in enumerate(layout.names) if name in names]
-    return PrincipalBlock(
-        operator, torch.isin(owner_D, torch.tensor(wanted)).nonzero().squeeze(1)
-    )
+    source = _source(members, machine, chosen.dtype, columns, names)
+    if chosen.mode == "train":
+        source = _in_training(source, params)
+    return _BUILDERS[chosen.operator](source, params)
 
 
 def batched_hessian(
@@ -152,10 +146,17 @@ class _OperatorSource:
 
 
 def _source(
-    members: Sequence[Member], machine: Machine, dtype: str, columns: int
+    members: Sequence[Member],
+    machine: Machine,
+    dtype: str,
+    columns: int,
+    names: tuple[str, ...] | None = None,
 ) -> _OperatorSource:
     problem = problem_of(members[0])
     weights_MW = stacked_weights(members, machine, dtype=dtype)
+    if names is not None and names != problem.network.layout.names:
+        weights_MW = weights_MW[:, problem.network.places(names)]
+        problem = problem.of_parameters(names)
     weights_MD, statistics_MS = problem.network.split(weights_MW)
     data = [member.one("data") for member in members]
     samples = load_samples(problem, data, "", machine.device, weights_MD.dtype)
@@ -172,6 +173,42 @@ def _source(
     return _OperatorSource(problem, inputs, machine.partial.record)
 
 
+@dataclass(frozen=True)
+class _BatchDraws:
+    """Random numbers of networks in training, of each batch of the data.
+
+    Attributes:
+        seeds: of the models.
+        batch_size: samples of a batch.
+    """
+
+    seeds: Sequence[int]
+    batch_size: int
+
+    def at(self, part: Part) -> Uniform:
+        """Return the source of a batch, which draws the same at each call."""
+        number = part.rows.start // self.batch_size
+        return Noise(self.seeds[part.models], number, "dropout", part.weights).uniform()
+
+    def select(self, models: Tensor) -> _BatchDraws:
+        """Return the sources of some of the models, by their indices (m,)."""
+        return replace(self, seeds=[self.seeds[model] for model in models.tolist()])
+
+
+def _in_training(
+    source: _OperatorSource, params: Sequence[OperatorParams]
+) -> _OperatorSource:
+    """Return the same source, whose passes are batches of a network in training."""
+    count = source.inputs["inputs"].shape[1]
+    size = min(params[0].train_batch_size or count, count)
+    source.record(
+        f"mode train: a batch norm takes the statistics of batches of {size} in the "
+        "order of the data, and dropout draws from the probe's seed"
+    )
+    draws = _BatchDraws([member.seed for member in params], size)
+    return replace(source, inputs={**source.inputs, "batch_size": size, "draws": draws})
+
+
 def _hessian(
     source: _OperatorSource, order: OrderName = "forward_over_reverse"
 ) -> BatchedHessian:
@@ -182,7 +219,7 @@ def _hessian(
         source.problem.losses,
         **source.inputs,
         order=order,
-        key=source.problem.text,
+        key=(source.problem.text, source.problem.network.layout.names),
         tell=report_trial,
     )
 
@@ -230,13 +267,16 @@ _BUILDERS: dict[
 }
 
 
-def product_bytes(member: Member, params: OperatorParams, columns: int) -> int:
+def product_bytes(
+    member: Member, params: OperatorParams, columns: int, names: tuple[str, ...]
+) -> int:
     """Return the estimated peak bytes of one member's products.
 
     Args:
         member: with `weights` and `data`.
         params: operator, order of differentiation and precision.
         columns: vectors multiplied at once.
+        names: the parameter tensors of the diagonal block.
     """
     # The other parameters do not change memory.
     chosen = OperatorParams(
@@ -244,24 +284,37 @@ def product_bytes(member: Member, params: OperatorParams, columns: int) -> int:
         order=params.order,
         dtype=params.dtype,
         mc_samples=params.mc_samples,
+        mode=params.mode,
+        train_batch_size=params.train_batch_size,
     )
-    count = partial(_counted_bytes, chosen)
-    return problem_of(member).product_bytes(member.one("data"), columns, count)
+    count, data = partial(_counted_bytes, chosen, names), member.one("data")
+    rows = None
+    if params.mode == "train":
+        rows = params.train_batch_size or len(data["inputs"])
+    return problem_of(member).product_bytes(data, columns, count, rows)
 
 
 @lru_cache(maxsize=256)
 def _counted_bytes(
-    chosen: OperatorParams, text: str, rows: int, samples: int, columns: int
+    chosen: OperatorParams,
+    names: tuple[str, ...],
+    text: str,
+    rows: int,
+    samples: int,
+    columns: int,
 ) -> int:
     """Return half the peak bytes of products of two models."""
     if chosen.order == "auto":
         orders = tried(keeps=rows == samples, columns=columns)
         by_order = [chosen.model_copy(update={"order": order}) for order in orders]
         return max(
-            _counted_bytes(choice, text, rows, samples, columns) for choice in by_order
+            _counted_bytes(choice, names, text, rows, samples, columns)
+            for choice in by_order
         )
-    problem = read(text)
+    problem = read(text).of_parameters(names)
     inputs = meta_inputs(problem, rows, samples, getattr(torch, chosen.dtype))
     source = _OperatorSource(problem, inputs, lambda _: None)
+    if chosen.mode == "train":
+        source = _in_training(source, [chosen, chosen])
     operator = cast("Averaged", _BUILDERS[chosen.operator](source, [chosen, chosen]))
     return operator.product_bytes(columns) // 2

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.shared.operators import OperatorParams
+from curvflow.schemas.kinds.shared.operators import OperatorParams, nearest_pattern
 from curvflow.schemas.nodes import Matrix, Member, NodeData, Outcome
 from curvflow.tasks.curvature import network_operators
 from curvflow.tasks.networks.problems import probed_bytes
@@ -106,8 +106,8 @@ def block_sizes(member: Member) -> dict[str, int]:
     for pattern in params.layers:
         if not any(fnmatchcase(name, pattern) for name in sizes):
             raise InputError(
-                f"layers: expected one of {', '.join(sizes)}, got {pattern}. "
-                "Name parameter tensors, or a pattern such as layer1.*."
+                f"layers: expected names of parameter tensors, got {pattern}. "
+                f"{nearest_pattern(pattern, list(sizes))}"
             )
     return {
         name: size
@@ -125,7 +125,8 @@ def product_bytes(member: Member, columns: int) -> int:
     """Return the estimated peak bytes of one member's products with columns."""
     if MATRIX in member.inputs:
         return _matrix_bytes(member) + 4 * 8 * size_of(member) * columns
-    return network_operators.product_bytes(member, _params(member), columns)
+    names = tuple(block_sizes(member))
+    return network_operators.product_bytes(member, _params(member), columns, names)
 
 
 def shared_bytes(member: Member) -> int:

@@ -35,7 +35,7 @@ def factory(member: Member, machine: Machine) -> Outcome:
     return Outcome(dataset_as(params, arrays))
 
 
-def _named(name: str, made: object) -> dict[str, Array]:
+def _named(name: str, made: object) -> dict[str, Array | dict[str, Array]]:
     if isinstance(made, tuple | list) and len(made) in (2, 4):
         made = dict(zip(NAMES, made, strict=False))
     if not isinstance(made, Mapping):
@@ -54,4 +54,10 @@ def _named(name: str, made: object) -> dict[str, Array]:
             f"factory: expected {name} to return inputs and targets, and test_inputs "
             f"and test_targets together, got {', '.join(map(str, made))}"
         )
-    return {str(key): np.asarray(array) for key, array in made.items()}
+    return {str(key): _arrays(given) for key, given in made.items()}
+
+
+def _arrays(given: object) -> Array | dict[str, Array]:
+    if isinstance(given, Mapping):
+        return {str(name): np.asarray(array) for name, array in given.items()}
+    return np.asarray(given)

@@ -8,6 +8,10 @@ from typing import cast
 import numpy as np
 
 from curvflow.schemas.kinds.data.modify import ModifyParams
+from curvflow.schemas.kinds.shared.several_inputs import (
+    INPUT_PARTS,
+    only_one_input,
+)
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.datasets.modifications import each_once, modified
 from curvflow.tasks.registry import Machine, computes
@@ -50,4 +54,9 @@ def _modify(member: Member) -> Outcome:
     data = member.one("data")
     classes = int(data["num_classes"])
     arrays = {name: data[name] for name in NAMES}
-    return Outcome(modified(arrays, params, num_classes=classes, dtype=np.float64))
+    for name in ("crop", "permute_pixels", "flatten", "normalise", "targets"):
+        if getattr(params, name) != type(params).model_fields[name].default:
+            only_one_input(data.arrays, name)
+    whole = modified(arrays, params, num_classes=classes, dtype=np.float64)
+    kept = {name: data[name] for name in (INPUT_PARTS,) if name in data}
+    return Outcome(whole | kept)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.shared.operators import OperatorParams
+from curvflow.schemas.kinds.shared.operators import OperatorParams, nearest_pattern
 from curvflow.schemas.kinds.shared.sampling import LlcParams, ObservingLlcParams
 from curvflow.schemas.nodes import Member
 from curvflow.tasks.curvature.network_operators import problem_of, stacked_weights
@@ -219,8 +219,8 @@ def free_parameters(
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             raise InputError(
-                f"layers: expected one of {', '.join(names)}, got {pattern}. "
-                "Name parameter tensors, or a pattern such as layer1.*."
+                f"layers: expected names of parameter tensors, got {pattern}. "
+                f"{nearest_pattern(pattern, names)}"
             )
     moves = [any(fnmatchcase(name, p) for p in patterns) for name in names]
     return torch.tensor(moves).repeat_interleave(torch.tensor(sizes))

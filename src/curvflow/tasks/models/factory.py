@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from curvflow.errors import InputError
+from curvflow.schemas.kinds.shared.several_inputs import InputPart
 from curvflow.schemas.models.factory import FactoryModel
 from curvflow.tasks.networks.checks import (
     check_network,
@@ -18,6 +19,7 @@ from curvflow.tasks.networks.checks import (
     output_shape,
     place_of,
     trial_inputs,
+    trial_parts,
 )
 from curvflow.tasks.networks.modules import StackedModule
 from curvflow.tasks.networks.network import Layout, Network
@@ -37,6 +39,7 @@ def build(
     tokens: int | None = None,
     *,
     takes_integers: bool = False,
+    parts: Sequence[InputPart] = (),
 ) -> Network:
     """Build the network that the user's function returns.
 
@@ -46,6 +49,7 @@ def build(
         num_outputs: outputs expected per sample, or per token, C.
         tokens: outputs expected are (T, C); None for (C,).
         takes_integers: inputs are whole numbers.
+        parts: of inputs that are several, side by side; none of one input.
 
     Returns:
         The network. Buffers are those of a fixed seed, the same for every model. Those
@@ -64,7 +68,7 @@ def build(
     """
     module = _make(spec, torch.Generator().manual_seed(0))
     _check_layers(module)
-    called = StackedModule(module)
+    called = StackedModule(module, parts)
     statistics = called.statistics
 
     def initial(generator: torch.Generator) -> Tensor:
@@ -90,6 +94,8 @@ def build(
     )
     first_W = torch.cat([_flat(called.parameters), network.first_statistics()])
     x = trial_inputs(input_shape, takes_integers=takes_integers)
+    if parts:
+        x = trial_parts(parts, x)
     shape, name = output_shape(num_outputs, tokens), spec.factory
     try:
         check_network(network, first_W, x, name=name, output_shape=shape)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.schemas.kinds.shared.several_inputs import InputPart
 from curvflow.tasks.networks.network import Network
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 
@@ -26,6 +27,21 @@ def trial_inputs(input_shape: Sequence[int], *, takes_integers: bool) -> Tensor:
         return torch.zeros(1, SAMPLES, *input_shape, dtype=torch.int64)
     generator = torch.Generator().manual_seed(0)
     return torch.randn(1, SAMPLES, *input_shape, generator=generator)
+
+
+def trial_parts(parts: Sequence[InputPart], x: Tensor) -> Tensor:
+    """Return trial inputs of several parts: masks that hide nothing, tokens 0.
+
+    Args:
+        parts: side by side in a row of inputs.
+        x: trial inputs of their shape, (1, N, P).
+    """
+    filled = x.clone()
+    pieces = torch.split(filled, [part.size for part in parts], dim=-1)
+    for part, piece in zip(parts, pieces, strict=True):
+        if part.kind != "f":
+            piece.fill_(1 if part.kind == "b" or "mask" in part.name else 0)
+    return filled
 
 
 def output_shape(num_outputs: int, tokens: int | None) -> tuple[int, ...]:
@@ -74,8 +90,10 @@ def check_network(
             again = network.outputs(weights_MW, x)
             alone = network.outputs(weights_MW, x[:, :1])
         _check_sameness(outputs, again, alone)
+        # Each model has a batch of its own there, on whose values it may not branch.
+        own = x.expand(MODELS, *x.shape[1:])
         with _refused(name, "computes in training"), torch.no_grad():
-            in_training = [_trained(network, weights_MW, x) for _ in range(2)]
+            in_training = [_trained(network, weights_MW, own) for _ in range(2)]
         _check_repeats(*in_training)
         with _refused(name, "has second derivatives", layer):
             _product(network, weights_MW, x)

@@ -16,8 +16,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from curvflow.errors import InputError
+from curvflow.schemas.kinds.shared.several_inputs import InputPart
 from curvflow.tasks.networks.draws import Drawn, Uniform
 from curvflow.tasks.networks.network import ForwardPass
+from curvflow.tasks.numerics.derivatives.calls import arguments, tensor_of
 from curvflow.tasks.numerics.derivatives.precision import differentiable, reroute
 
 # A batch norm's count of batches, on which it depends where all batches weigh alike.
@@ -48,9 +50,14 @@ class StackedModule:
     are copied for each call, so that the module itself never changes.
     """
 
-    def __init__(self, module: nn.Module) -> None:
-        """Take the module as the user's function returned it."""
-        self._module = module
+    def __init__(self, module: nn.Module, parts: Sequence[InputPart] = ()) -> None:
+        """Take the module as the user's function returned it.
+
+        Args:
+            module: in the mode of training.
+            parts: of inputs that are several, side by side; none of one input.
+        """
+        self._module, self._parts = module, tuple(parts)
         reroute(module)
         self._buffers = dict(module.named_buffers())
         self._trained = {layer: layer.training for layer in module.modules()}
@@ -191,9 +198,10 @@ class StackedModule:
         self._set_mode(is_trained=False)
         if inputs.is_floating_point():
             inputs = inputs.to(next(iter(self.parameters.values())))
+        args, named = self._arguments(inputs)
         try:
             with torch.no_grad(), differentiable():
-                self._module(inputs)
+                self._module(*args, **named)
         finally:
             for hook in hooks:
                 hook.remove()
@@ -270,12 +278,24 @@ class StackedModule:
     ) -> Tensor:
         """Return the outputs, and leave in `held` what buffers have become."""
         held |= {name: held[first] for name, first in self.aliases.items()}
+        args, named = self._arguments(inputs)
         with nullcontext() if draw is None else Drawn(draw):
             # Ties are known: to look for them at each call takes as long as a layer.
-            output: Tensor = functional_call(
-                self._module, held, (inputs,), tie_weights=False
+            output: Tensor = tensor_of(
+                functional_call(self._module, held, args, named, tie_weights=False)
             )
         return output
+
+    def _arguments(self, inputs: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of a call with inputs (N, ...)."""
+        if not self._parts:
+            return (inputs,), {}
+        pieces = torch.split(inputs, [part.size for part in self._parts], dim=1)
+        several = {
+            part.name: _as_part(part, piece)
+            for part, piece in zip(self._parts, pieces, strict=True)
+        }
+        return arguments(self._module, {"inputs": several})
 
     def _held(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         held = dict(tensors)
@@ -366,6 +386,14 @@ def _has_second_derivatives(
 
 def _is_real(leaf: object) -> bool:
     return isinstance(leaf, Tensor) and leaf.is_floating_point()
+
+
+def _as_part(part: InputPart, piece: Tensor) -> Tensor:
+    """Return one of several inputs in its own shape and type, (N, *shape)."""
+    shaped = piece.reshape(len(piece), *part.shape)
+    if part.kind == "f":
+        return shaped
+    return shaped != 0 if part.kind == "b" else shaped.long()
 
 
 class _Replayed:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -70,6 +70,12 @@ class Layout:
     def size(self) -> int:
         """Number of entries of all tensors."""
         return sum(self.sizes)
+
+    def only(self, names: Collection[str]) -> Layout:
+        """Return the layout of the tensors of these names."""
+        pairs = zip(self.names, self.shapes, strict=True)
+        chosen = [(name, shape) for name, shape in pairs if name in names]
+        return Layout(tuple(n for n, _ in chosen), tuple(s for _, s in chosen))
 
     def unflatten(self, weights_MD: Tensor) -> list[Tensor]:
         """Return stacked vectors (M, D) cut into stacked tensors (M, *shape)."""
@@ -147,6 +153,28 @@ class Network:
         """Number of parameters, D."""
         return self.layout.size
 
+    def of_parameters(self, names: Collection[str]) -> Network:
+        """Return the same function of some parameters; nothing is derived by the rest.
+
+        Args:
+            names: of the parameters; the others stand before the statistics.
+        """
+        free = self.layout.only(names)
+        rest = self.layout.only(set(self.layout.names) - set(names))
+        fixed = Layout(
+            rest.names + self.statistics.names, rest.shapes + self.statistics.shapes
+        )
+        return replace(self, layout=free, statistics=fixed)
+
+    def places(self, names: Collection[str]) -> Tensor:
+        """Return where stored weights have those of `of_parameters`, (D + S,)."""
+        layouts = self.layout, self.statistics
+        is_named = [name in names for name in self.layout.names]
+        is_free = [*is_named, *(False for _ in self.statistics.names)]
+        sizes = [size for layout in layouts for size in layout.sizes]
+        free_W = torch.tensor(is_free).repeat_interleave(torch.tensor(sizes))
+        return torch.cat([free_W.nonzero(), (~free_W).nonzero()]).squeeze(1)
+
     def split(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Return stored weights (..., D + S) as parameters and statistics."""
         parts = [self.layout.size, self.statistics.size]
@@ -197,18 +225,27 @@ class Network:
             moves_S.repeat_interleave(sizes).to(like.device),
         )
 
-    def outputs(self, weights_MW: Tensor, inputs: Tensor) -> Tensor:
+    def outputs(
+        self,
+        weights_MW: Tensor,
+        inputs: Tensor,
+        draw: Callable[[tuple[int, ...]], Tensor] | None = None,
+    ) -> Tensor:
         """Return the outputs (M, N, C) of M trained networks.
 
         Args:
             weights_MW: parameters and statistics, (M, D + S).
             inputs: shape (M or 1, N, ...).
+            draw: uniform numbers (M, *shape), for dropout; None for evaluation.
 
         Returns:
-            Outputs in evaluation: dropout off, statistics as stored.
+            Outputs in evaluation: dropout off, statistics as stored; or in training,
+            with the statistics of these samples, and those stored left as they are.
         """
         parameters_MD, statistics_MS = self.split(weights_MW)
-        return self.forward(self._passage(parameters_MD, statistics_MS), inputs)
+        # Else a derivative by all of them would be taken, and left.
+        fixed_MS = statistics_MS.detach()
+        return self.forward(self._passage(parameters_MD, fixed_MS, draw=draw), inputs)
 
     def outputs_and_activations(
         self, weights_MW: Tensor, inputs: Tensor

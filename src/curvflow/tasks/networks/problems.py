@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, NamedTuple, TypedDict, TypeVar, cast
+from typing import Any, NamedTuple, NotRequired, TypedDict, TypeVar, cast
 
 import numpy as np
 import torch
@@ -16,6 +16,11 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.disk_arrays import DiskArray, is_on_disk
 from curvflow.schemas.kinds.shared.datasets import has_labels, has_tokens, is_ignored
+from curvflow.schemas.kinds.shared.several_inputs import (
+    INPUT_PARTS,
+    input_parts,
+    only_one_input,
+)
 from curvflow.schemas.losses import (
     IGNORED,
     AnyLoss,
@@ -26,6 +31,7 @@ from curvflow.schemas.losses import (
 )
 from curvflow.schemas.models import AnyModel, model_name, parse_model
 from curvflow.schemas.models._base import SequenceModel
+from curvflow.schemas.models.factory import FactoryModel
 from curvflow.schemas.nodes import Array, Member, NodeData
 from curvflow.tasks.networks.checks import check_network, output_shape
 from curvflow.tasks.networks.losses import (
@@ -38,6 +44,7 @@ from curvflow.tasks.networks.losses import (
 from curvflow.tasks.networks.network import Layout, Network
 from curvflow.tasks.networks.parts.sequence_network import SequenceData
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
+from curvflow.tasks.numerics.derivatives.passes import Draws
 from curvflow.tasks.numerics.disk_tensors import DiskTensor, as_tensor, shared_rows
 
 T = TypeVar("T")
@@ -97,6 +104,14 @@ class Problem:
     tokens: int | None = None
     takes_integers: bool = False
 
+    def of_parameters(self, names: Collection[str]) -> Problem:
+        """Return the same problem, in which nothing is derived by other parameters.
+
+        Args:
+            names: of the parameters; the text stays that of all.
+        """
+        return replace(self, network=self.network.of_parameters(names))
+
     @property
     def criterion(self) -> NetworkLoss:
         """The loss as a function, and how it takes targets."""
@@ -106,15 +121,22 @@ class Problem:
         """Return the type of loaded targets: whole labels, or else `dtype`."""
         return torch.int64 if self.criterion.has_labels else dtype
 
-    def losses(self, weights_MW: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+    def losses(
+        self,
+        weights_MW: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
+        draw: Callable[[tuple[int, ...]], Tensor] | None = None,
+    ) -> Tensor:
         """Return the loss of each sample, (M, N), when not in training.
 
         Args:
             weights_MW: parameters and statistics, (M, D + S).
             inputs: shape (M or 1, N, ...).
             targets: as loaded, (M or 1, N, *target_shape).
+            draw: uniform numbers (M, *shape); with them it is that in training.
         """
-        outputs = self.network.outputs(weights_MW, inputs)
+        outputs = self.network.outputs(weights_MW, inputs, draw)
         return self.criterion.of_samples(outputs, targets)
 
     def reduced(self, losses_MN: Tensor) -> Tensor:
@@ -140,10 +162,15 @@ class Problem:
             num_samples: N.
             columns: vectors multiplied at once.
         """
-        return CPU_PRODUCT_BYTES // self._product_activations(num_samples, columns)
+        rows = min(num_samples, self.rows_per_pass(columns))
+        return CPU_PRODUCT_BYTES // self._product_activations(rows, columns)
 
     def product_bytes(
-        self, data: NodeData, columns: int, count: CountBytes | None = None
+        self,
+        data: NodeData,
+        columns: int,
+        count: CountBytes | None = None,
+        rows: int | None = None,
     ) -> int:
         """Return the estimated peak bytes of one model's products.
 
@@ -156,9 +183,10 @@ class Problem:
             columns: vectors multiplied at once.
             count: counts the bytes of another operator; by default those of the
                 Hessian, forward over reverse.
+            rows: samples of a pass; None takes as many as fit.
         """
         num_samples = len(data["inputs"])
-        rows = min(num_samples, self.rows_per_pass(columns))
+        rows = min(num_samples, rows or self.rows_per_pass(columns))
         # Once as loaded and once as stacked.
         weights = 2 * 8 * (self.network.num_parameters + self.network.statistics.size)
         try:
@@ -168,11 +196,10 @@ class Problem:
         # A module of the user's own may want numbers, and fail in any way without.
         except Exception:
             vectors = 6 * 8 * self.network.num_parameters * (columns + 1)
-            products = vectors + self._product_activations(num_samples, columns)
+            products = vectors + self._product_activations(rows, columns)
         return products + weights + data_set_bytes(data, 8)
 
-    def _product_activations(self, num_samples: int, columns: int) -> int:
-        rows = min(num_samples, self.rows_per_pass(columns))
+    def _product_activations(self, rows: int, columns: int) -> int:
         return 8 * PASS_COPIES * rows * self.network.width * columns
 
 
@@ -204,6 +231,8 @@ def pose(model: AnyModel, loss: AnyLoss, data: NodeData) -> Problem:
             f"model: expected targets that are labels for {model_name(model)}, got "
             "values. Take data with labels, or model linear."
         )
+    if not isinstance(model, FactoryModel):
+        only_one_input(data.arrays, str(model_name(model)))
     spec = _fitting_loss(loss, data)
     text = spec if isinstance(spec, str) else _encode(spec.model_dump(mode="json"))
     num_outputs = _num_outputs(spec, data)
@@ -214,6 +243,9 @@ def pose(model: AnyModel, loss: AnyLoss, data: NodeData) -> Problem:
         rows = Rows.of(_varied_rows(targets).astype(kind))
         check_own_loss(text, output_shape(num_outputs, tokens), rows)
     takes_integers = model.takes_tokens and data["inputs"].dtype.kind == "i"
+    if several := _several(data):
+        rows = Rows.of(data["inputs"][:TRIAL_ROWS])
+        return _of_several(plain, text, shapes, rows, several)
     is_as_classes = not has_labels(targets) or num_outputs == int(data["num_classes"])
     if takes_integers and tokens and not is_as_classes:
         _check_vocabulary(model, num_outputs)
@@ -335,6 +367,27 @@ def _of_integers(model: str, loss: str, shapes: Shapes, rows: Rows) -> Problem:
     return problem
 
 
+@lru_cache(maxsize=64)
+def _of_several(
+    model: str, loss: str, shapes: Shapes, rows: Rows, several: str
+) -> Problem:
+    """Return the problem of a module of several inputs.
+
+    Raises:
+        InputError: it fails on rows of its data.
+    """
+    x = rows.tensor()
+    is_whole = not x.is_floating_point()
+    problem = _build(model, loss, *shapes, takes_integers=is_whole, several=several)
+    _check_rows(problem, x.unsqueeze(0) if is_whole else x.float().unsqueeze(0))
+    return problem
+
+
+def _several(data: NodeData) -> str:
+    """Return the description of several inputs, "" of one."""
+    return str(data[INPUT_PARTS]) if INPUT_PARTS in data else ""
+
+
 def _check_rows(problem: Problem, x: Tensor) -> None:
     network, plain = problem.network, json.loads(problem.text)
     assert network.draw_initial is not None
@@ -369,6 +422,7 @@ def read(text: str) -> Problem:
         plain.get("tokens"),
         _listed_targets(plain),
         takes_integers=plain.get("takes_integers", False),
+        several=_encode(plain[INPUT_PARTS]) if INPUT_PARTS in plain else "",
     )
     if "statistics" not in plain and not problem.network.moves_statistics:
         problem = _with_constants(problem)
@@ -410,6 +464,7 @@ class OperatorInputs(TypedDict):
     fixed_MS: Tensor
     batch_size: int
     models_per_pass: int
+    draws: NotRequired[Draws]
 
 
 def meta_inputs(
@@ -459,7 +514,7 @@ def built_network(
         input_shape: of one sample.
         num_outputs: C.
         own: of a model that takes tokens, `tokens`, the labels of a sample, and
-            `takes_integers`.
+            `takes_integers`; of a module of several inputs, their `parts`.
 
     Returns:
         The network.
@@ -486,11 +541,14 @@ def _build(
     targets: Targets | None = None,
     *,
     takes_integers: bool = False,
+    several: str = "",
 ) -> Problem:
     # Only models of sequences take tokens, or have labels for them.
     own: dict[str, Any] = {"tokens": tokens} if tokens is not None else {}
     if takes_integers:
         own["takes_integers"] = True
+    if several:  # only modules of the user's own have several inputs
+        own["parts"] = input_parts(several)
     spec = parse_model(json.loads(model))
     network = built_network(spec, input_shape, num_outputs, **own)
     plain = {
@@ -501,6 +559,8 @@ def _build(
         "parameters": _listed(network.layout),
         **own,
     }
+    if several:
+        plain[INPUT_PARTS] = json.loads(several)
     if network.statistics.names:
         plain["statistics"] = _listed(network.statistics)
     if targets is None:
@@ -524,6 +584,7 @@ def forget() -> None:
     """Build all networks anew from now on, so that their factories are called."""
     _build.cache_clear()
     _of_integers.cache_clear()
+    _of_several.cache_clear()
     network_loss.cache_clear()
     check_own_loss.cache_clear()
 
@@ -639,6 +700,7 @@ def load_samples(
 
     for node in different:
         _check_labels(problem, node[prefix + "targets"])
+        _check_inputs(problem, node)
 
     def stacked(arrays: Iterable[Array], loaded_type: torch.dtype) -> Tensor:
         return torch.as_tensor(np.stack(list(arrays)), dtype=loaded_type, device=device)
@@ -654,6 +716,26 @@ def load_samples(
         else stacked(inputs, input_type),
         stacked(targets, problem.target_type(dtype)),
     )
+
+
+def _check_inputs(problem: Problem, data: NodeData) -> None:
+    """Refuse data with other inputs than a network was trained on.
+
+    Raises:
+        InputError: names, shapes or types differ, or there is one input in place of
+            several.
+    """
+    several = json.loads(problem.text).get(INPUT_PARTS, [])
+    given = json.loads(_several(data) or "[]")
+    if several != given:
+        expected, got = (
+            ", ".join(part[0] for part in parts) or "one input"
+            for parts in (several, given)
+        )
+        raise InputError(
+            f"data: expected the inputs of the training, {expected}, got {got}, or "
+            "others of these names. Take data like those of the training."
+        )
 
 
 def _check_labels(problem: Problem, labels: Array) -> None:

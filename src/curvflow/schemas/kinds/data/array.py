@@ -18,6 +18,12 @@ from curvflow.schemas.kinds.shared.datasets import (
     has_labels,
     latest,
 )
+from curvflow.schemas.kinds.shared.several_inputs import (
+    SEVERAL_INPUTS,
+    InputArrays,
+    argument_names,
+    array_names,
+)
 from curvflow.schemas.nodes import Array, Data
 from curvflow.schemas.params import Neutral, NotInKey, SourceFile
 
@@ -35,9 +41,15 @@ class ArrayParams(TargetParams):
     targets_path: Annotated[str | None, SourceFile()] = Field(
         None, description=".npy file of the targets, with a .npy file of inputs"
     )
-    inputs: str = Field("inputs", description="array of the training inputs")
+    inputs: InputArrays = Field(
+        "inputs",
+        description="array of the training inputs; of several inputs a list of their "
+        "arrays, or the array of each argument of the module's forward",
+    )
     targets: str = Field("targets", description="array of the training targets")
-    test_inputs: str | None = Field(None, description="array of the test inputs")
+    test_inputs: InputArrays | None = Field(
+        None, description="array of the test inputs, or those of several, likewise"
+    )
     test_targets: str | None = Field(None, description="array of the test targets")
     test_fraction: float = Field(
         0.0, ge=0, lt=1, description="share held out where there are no test arrays"
@@ -90,7 +102,7 @@ class ArrayParams(TargetParams):
 
 def select(
     params: ArrayParams, files: Mapping[str, Mapping[str, Array]]
-) -> dict[str, Array]:
+) -> dict[str, Array | dict[str, Array]]:
     """Take the named arrays out of the files.
 
     Args:
@@ -98,13 +110,14 @@ def select(
         files: arrays per path field.
 
     Returns:
-        `inputs`, `targets` and, where named, `test_inputs` and `test_targets`.
+        `inputs`, `targets` and, where named, `test_inputs` and `test_targets`; several
+        inputs by name.
 
     Raises:
         InputError: an array of that name is not there.
     """
     if set(files["path"]) == {WHOLE}:
-        return _select_whole(files)
+        return _select_whole(params, files)
     if "targets_path" in files:
         raise InputError(
             "targets_path: a second file cannot be combined with a .npz file. "
@@ -116,7 +129,21 @@ def select(
         "test_inputs": params.test_inputs,
         "test_targets": params.test_targets,
     }
-    return {role: _named(files["path"], role, n) for role, n in names.items() if n}
+    several = argument_names(params.inputs)
+    return {
+        role: _inputs(files["path"], role, given, several)
+        if several and role.endswith("inputs")
+        else _named(files["path"], role, str(given))
+        for role, given in names.items()
+        if given
+    }
+
+
+def _inputs(
+    file: Mapping[str, Array], role: str, spec: InputArrays, several: tuple[str, ...]
+) -> dict[str, Array]:
+    names = array_names(spec, several)
+    return {name: _named(file, role, array) for name, array in names.items()}
 
 
 def _named(file: Mapping[str, Array], role: str, name: str) -> Array:
@@ -128,8 +155,15 @@ def _named(file: Mapping[str, Array], role: str, name: str) -> Array:
     return file[name]
 
 
-def _select_whole(files: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
+def _select_whole(
+    params: ArrayParams, files: Mapping[str, Mapping[str, Array]]
+) -> dict[str, Array | dict[str, Array]]:
     second = files.get("targets_path")
+    if several := argument_names(params.inputs):
+        raise InputError(
+            f"inputs: expected one input of a .npy file, got {', '.join(several)}. Put "
+            "the arrays into one .npz."
+        )
     if second is None or set(second) != {WHOLE}:
         got = "none" if second is None else "an archive"
         raise InputError(
@@ -231,7 +265,7 @@ KIND = Kind(
     summary="The user's own arrays, from a .npz file or two .npy files.",
     params=ArrayParams,
     returns=Data,
-    outputs=OUTPUTS,
+    outputs=(*OUTPUTS, SEVERAL_INPUTS),
     varying=("seed",),
     check=check,
     samples_in_files=samples_of,

@@ -6,6 +6,7 @@ from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds.shared.datasets import OUTPUTS, TargetParams
 from curvflow.schemas.kinds.shared.networks import Factory
+from curvflow.schemas.kinds.shared.several_inputs import SEVERAL_INPUTS
 from curvflow.schemas.nodes import Data
 
 
@@ -13,7 +14,7 @@ class FactoryDataParams(Factory, TargetParams):
     """The function that makes the data set.
 
     It returns (inputs, targets), or these with (test_inputs, test_targets), as a tuple
-    or as a mapping with these names.
+    or as a mapping with these names. Several inputs are a mapping of arrays.
     """
 
 
@@ -23,7 +24,7 @@ KIND = Kind(
     summary="A data set that a function of the user's own returns.",
     params=FactoryDataParams,
     returns=Data,
-    outputs=OUTPUTS,
+    outputs=(*OUTPUTS, SEVERAL_INPUTS),
     vectorised=False,
 )
 

@@ -6,6 +6,7 @@ from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind
 from curvflow.schemas.kinds.shared.datasets import OUTPUTS
 from curvflow.schemas.kinds.shared.modifications import Modifications, known_samples
+from curvflow.schemas.kinds.shared.several_inputs import SEVERAL_INPUTS
 from curvflow.schemas.nodes import Data
 
 
@@ -19,7 +20,7 @@ KIND = Kind(
     summary="Another data set: some classes or samples, crops, noise, permutations.",
     params=ModifyParams,
     returns=Data,
-    outputs=OUTPUTS,
+    outputs=(*OUTPUTS, SEVERAL_INPUTS),
     inputs={"data": Input(Data)},
     varying=("seed",),
     known_samples=known_samples,

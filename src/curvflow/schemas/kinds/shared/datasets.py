@@ -11,6 +11,7 @@ from pydantic import Field
 from curvflow.errors import InputError
 from curvflow.schemas.disk_arrays import DiskArray, as_array, rows_of
 from curvflow.schemas.kind import Variable
+from curvflow.schemas.kinds.shared.several_inputs import INPUT_PARTS, pack
 from curvflow.schemas.losses import IGNORED
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import Neutral, Params
@@ -70,12 +71,14 @@ class TargetParams(Params):
     )
 
 
-def dataset_as(params: TargetParams, arrays: Mapping[str, Array]) -> dict[str, Array]:
+def dataset_as(
+    params: TargetParams, arrays: Mapping[str, Array | Mapping[str, Array]]
+) -> dict[str, Array]:
     """Do as `dataset`, with the targets for what the parameters say.
 
     Args:
         params: what the targets are.
-        arrays: arguments of `dataset` by name.
+        arrays: arguments of `dataset` by name; inputs may be several, by name.
 
     Returns:
         The variables of `OUTPUTS`.
@@ -83,6 +86,7 @@ def dataset_as(params: TargetParams, arrays: Mapping[str, Array]) -> dict[str, A
     Raises:
         InputError: shapes, types, NaN or labels do not fit, or floats look like labels.
     """
+    arrays, several = _packed(arrays)
     targets = {name: arrays[name] for name in arrays if name.endswith("targets")}
     if params.targets_as is None and _look_like_labels(targets["targets"]):
         most = int(targets["targets"].max())
@@ -94,7 +98,28 @@ def dataset_as(params: TargetParams, arrays: Mapping[str, Array]) -> dict[str, A
     if params.targets_as is not None:
         as_asked = _as_labels if params.targets_as == "labels" else _as_values
         targets = {name: as_asked(name, array) for name, array in targets.items()}
-    return dataset_of(np.float64, params.num_classes, **{**arrays, **targets})
+    whole = dataset_of(np.float64, params.num_classes, **{**arrays, **targets})
+    return whole | several
+
+
+def _packed(
+    arrays: Mapping[str, Array | Mapping[str, Array]],
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Return arrays with several inputs side by side, and what tells them apart."""
+    packed: dict[str, Array] = {}
+    forms: dict[str, str] = {}
+    for name, given in arrays.items():
+        if isinstance(given, Mapping):
+            packed[name], forms[name] = pack(name, given)
+        else:
+            packed[name] = given
+    sets = [name for name in arrays if name.endswith("inputs")]
+    if forms and (len(forms) < len(sets) or len(set(forms.values())) > 1):
+        raise InputError(
+            "test_inputs: expected inputs of the names, shapes and types of the "
+            "training inputs, got others"
+        )
+    return packed, {INPUT_PARTS: np.array(forms["inputs"])} if forms else {}
 
 
 def _look_like_labels(targets: Array) -> bool:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from curvflow.errors import nearest
 from curvflow.schemas.kind import Input, ParamProblem, Shares, Variable
 from curvflow.schemas.nodes import Data, Matrix, Ritz, Weights
 from curvflow.schemas.params import Names, Neutral, Params
 
 UNITS = "loss / parameter^2"
+FEW = 12  # names that a message lists
 OperatorName = Literal[
     "hessian",
     "ggn",
@@ -30,6 +32,10 @@ OrderName = Literal[
     "linearised",
     "auto",
 ]
+
+
+# Second moments of the gradients of samples.
+OF_SAMPLES = ("fisher_empirical", "gradient_covariance")
 
 
 class OperatorParams(Params):
@@ -55,6 +61,18 @@ class OperatorParams(Params):
     mc_samples: Annotated[int, Neutral(1)] = Field(
         1, ge=1, description="labels drawn per sample, for fisher_mc"
     )
+    mode: Annotated[Literal["eval", "train"], Neutral("eval")] = Field(
+        "eval",
+        description="of the network: eval, as it is used; train, with the statistics "
+        "of each batch in batch norms, differentiated through, and with dropout, one "
+        "mask per batch",
+    )
+    train_batch_size: Annotated[int | None, Neutral(None)] = Field(
+        None,
+        ge=1,
+        description="samples of these batches, taken in the order of the data; null "
+        "takes all samples as one batch",
+    )
     order: Annotated[OrderName, Neutral("forward_over_reverse")] = Field(
         "forward_over_reverse",
         description="of differentiation, for hessian and residual; they agree up to "
@@ -64,6 +82,21 @@ class OperatorParams(Params):
     dtype: Literal["float32", "float64"] = Field(
         "float64", description="precision of the products"
     )
+
+    @model_validator(mode="after")
+    def _in_training(self) -> OperatorParams:
+        if self.mode == "eval" and self.train_batch_size is not None:
+            raise ValueError(
+                "expected mode train with train_batch_size, got eval. Remove "
+                "train_batch_size, or set mode to train."
+            )
+        if self.mode == "train" and self.operator in OF_SAMPLES:
+            raise ValueError(
+                f"mode train cannot be combined with operator {self.operator}, which "
+                "is of gradients of single samples, and these meet in a batch. Take "
+                "mode eval, or operator ggn."
+            )
+        return self
 
 
 def unknown_layers(params: Any, name: str, training: Any) -> Iterator[ParamProblem]:
@@ -77,12 +110,36 @@ def unknown_layers(params: Any, name: str, training: Any) -> Iterator[ParamProbl
     tensors = getattr(getattr(training, "model", None), "tensors", ())
     for number, pattern in enumerate(params.layers or ()):
         if tensors and not any(fnmatchcase(tensor, pattern) for tensor in tensors):
-            message = f"expected one of {', '.join(tensors)} of '{name}', got {pattern}"
-            hint = "Name parameter tensors, or a pattern such as layer1.*."
-            yield ("layers", number), message, hint
+            message = f"expected parameter tensors of '{name}', got {pattern}"
+            yield ("layers", number), message, nearest_pattern(pattern, tensors)
 
 
-_OF_WEIGHTS = ("operator", "layers", "mc_samples", "order")
+def nearest_pattern(pattern: str, names: Sequence[str]) -> str:
+    """Return the suggestion of a name or pattern closest to one without any tensor.
+
+    Args:
+        pattern: that matches no name.
+        names: of the parameter tensors.
+
+    Returns:
+        A sentence for the end of a message, with a few names where none is close.
+    """
+    parts = [name.split(".") for name in names]
+    modules = {".".join(part[:end]) for part in parts for end in range(1, len(part))}
+    known = {*names, *(f"{module}.*" for module in modules)}
+    known |= {f"*{word}*" for part in parts for word in part}
+    some = [*names[: FEW - 1], "...", names[-1]] if len(names) > FEW else names
+    return nearest(pattern, known, f"Known: {', '.join(some)}.")
+
+
+_OF_WEIGHTS = (
+    "operator",
+    "layers",
+    "mc_samples",
+    "mode",
+    "train_batch_size",
+    "order",
+)
 
 # One of these is enough: weights, with the data they were trained on, or a matrix.
 OPERATOR_INPUTS = {
@@ -242,6 +299,9 @@ def no_hessian(params: Any, name: str, ritz: Any) -> Iterator[ParamProblem]:
     if operator in OTHERS:
         message = f"expected the hessian, ggn or a fisher, got '{name}' of {operator}"
         yield ("ritz",), message, f"Set operator of '{name}' to hessian."
+    if getattr(ritz, "mode", "eval") == "train":
+        message = f"expected Ritz data in mode eval, as draws are, got '{name}' in "
+        yield ("ritz",), f"{message}train", f"Remove mode of '{name}'."
 
 
 NBETA = Variable("nbeta", "inverse temperature", units="1 / loss")

@@ -68,6 +68,11 @@ class VectorsParams(OperatorParams):
                 f"probes_per batch cannot be combined with operator {self.operator}, "
                 "which is no mean over samples. Take probes_per data."
             )
+        if self.probes_per == "batch" and self.mode == "train":
+            raise ValueError(
+                "probes_per batch cannot be combined with mode train, in which samples "
+                "meet in batches of train_batch_size. Take probes_per data."
+            )
         return self
 
     @model_validator(mode="after")

@@ -35,15 +35,28 @@ def num_samples(batch: Batch) -> int:
     return len(tensors[0])
 
 
+def plain(batch: Batch) -> Batch:
+    """Return a batch whose mappings are dictionaries, as tokenizers have others."""
+    if isinstance(batch, Mapping):
+        return {name: plain(part) for name, part in batch.items()}
+    if type(batch) in (tuple, list):
+        return type(batch)(plain(part) for part in batch)
+    return batch
+
+
 def few_of(batch: Batch) -> Batch:
-    """Return a few samples of a batch (inputs, targets) to try something on.
+    """Return a few samples of a batch of inputs and targets to try something on.
 
     Others, whose samples cannot be separated, are returned whole.
     """
-    tensors = isinstance(batch, tuple | list) and all(
-        isinstance(part, Tensor) for part in batch
-    )
-    return tree_map(lambda t: t[: _few(len(t))], batch) if tensors else batch
+    if isinstance(batch, Mapping) and set(batch) != {"inputs", "targets"}:
+        return batch
+    leaves = tree_leaves(batch)
+    if not all(isinstance(leaf, Tensor) and leaf.ndim for leaf in leaves):
+        return batch
+    if len({len(leaf) for leaf in leaves}) > 1:
+        return batch
+    return tree_map(lambda t: t[: _few(len(t))], batch)
 
 
 def _few(samples: int) -> int:

@@ -28,14 +28,21 @@ from curvflow.tasks.numerics.derivatives.batches import LOSSES, SampleLoss
 from curvflow.tasks.numerics.derivatives.differentiation_modes import Order, columnwise
 from curvflow.tasks.numerics.derivatives.fishers import fisher_draws, fisher_roots
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
-from curvflow.tasks.numerics.derivatives.passes import Averaged, Part, Product
+from curvflow.tasks.numerics.derivatives.passes import (
+    Averaged,
+    Draw,
+    Draws,
+    Part,
+    Product,
+)
 from curvflow.tasks.numerics.derivatives.precision import differentiable
 from curvflow.tasks.numerics.operators.algebra import OuterProduct
 from curvflow.tasks.numerics.operators.base import no_sample_mean
 from curvflow.tasks.numerics.streams import stream
 
-# From weights (M, D) and inputs (M or 1, N, ...) to outputs (M, N, C).
-Outputs = Callable[[Tensor, Tensor], Tensor]
+# From weights (M, D) and inputs (M or 1, N, ...) to outputs (M, N, C); where passes
+# draw, by a source `draw` of random numbers.
+Outputs = Callable[..., Tensor]
 Kind = Literal["ggn", "type-2", "mc", "empirical", "covariance"]
 _NO_MEANS = {"mc": "labels drawn for all of them", "covariance": "a covariance"}
 
@@ -120,6 +127,7 @@ class BatchedGaussNewton(Averaged):
         loss: str | None = None,
         mc_samples: int = 1,
         seeds: Sequence[int] | None = None,
+        draws: Draws | None = None,
     ) -> None:
         """Take the network, the loss of its outputs, and the data to average over.
 
@@ -138,6 +146,7 @@ class BatchedGaussNewton(Averaged):
                 `cross_entropy`, `mse` or `sse`.
             mc_samples: labels drawn for each sample, R, for `mc`.
             seeds: of each model's labels, M of them, for `mc`; None takes zeros.
+            draws: see `Averaged`.
 
         Raises:
             InputError: the kind is not known, or its likelihood is not.
@@ -149,6 +158,7 @@ class BatchedGaussNewton(Averaged):
             fixed_MS=fixed_MS,
             batch_size=batch_size,
             models_per_pass=models_per_pass,
+            draws=draws,
         )
         _check(kind, loss)
         self._outputs, self._output_losses = outputs, output_losses
@@ -188,6 +198,10 @@ class BatchedGaussNewton(Averaged):
 
         return sandwich(self._computed(part), part.weights, output_hessian(loss))
 
+    def call(self, part: Part, draw: Draw) -> Tensor:
+        """Return the outputs of a part, (M, N, C), by numbers from a source."""
+        return self._outputs(part.full(part.weights), part.inputs, draw=draw)
+
     def mean_gradient(self) -> Tensor:
         """Return the gradient of the mean loss, (M, D)."""
         if self._slope_MD is None:
@@ -203,7 +217,9 @@ class BatchedGaussNewton(Averaged):
         return lambda weights: losses(weights).sum()
 
     def _computed(self, part: Part) -> Callable[[Tensor], Tensor]:
-        return lambda weights: self._outputs(part.full(weights), part.inputs)
+        return lambda weights: self._outputs(
+            part.full(weights), part.inputs, **part.drawing()
+        )
 
     def _losses(self, part: Part) -> Callable[[Tensor], Tensor]:
         computed = self._computed(part)
@@ -293,6 +309,7 @@ class BatchedResidual(BatchedHessian):
         batch_size: int | None = None,
         models_per_pass: int | None = None,
         order: Order | Literal["auto"] = "forward_over_reverse",
+        draws: Draws | None = None,
     ) -> None:
         """Take the network, the loss of its outputs, and the data to average over.
 
@@ -306,10 +323,13 @@ class BatchedResidual(BatchedHessian):
             batch_size: samples per pass, bounding memory; the mean stays exact.
             models_per_pass: models per pass; None for all.
             order: of differentiation, as for `BatchedHessian`.
+            draws: see `Averaged`.
         """
 
-        def losses(weights_MW: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
-            return output_losses(outputs(weights_MW, inputs), targets)
+        def losses(
+            weights_MW: Tensor, inputs: Tensor, targets: Tensor, **drawing: Draw
+        ) -> Tensor:
+            return output_losses(outputs(weights_MW, inputs, **drawing), targets)
 
         super().__init__(
             losses,
@@ -320,17 +340,22 @@ class BatchedResidual(BatchedHessian):
             batch_size=batch_size,
             models_per_pass=models_per_pass,
             order=order,
+            draws=draws,
         )
         self._outputs, self._output_losses = outputs, output_losses
 
     def scalar(self, part: Part) -> Callable[[Tensor], Tensor]:
         """Return the function of weights (M, D) whose Hessian is the part's sum."""
         with torch.no_grad():
-            values = self._outputs(part.full(part.weights), part.inputs)
+            values = self._outputs(
+                part.full(part.weights), part.inputs, **part.drawing()
+            )
         slopes = grad(lambda f: self._output_losses(f, part.targets).sum())(values)
 
         def linear(weights_MD: Tensor) -> Tensor:
-            outputs = self._outputs(part.full(weights_MD), part.inputs)
+            outputs = self._outputs(
+                part.full(weights_MD), part.inputs, **part.drawing()
+            )
             total: Tensor = (slopes * outputs).sum()
             return total
 

@@ -20,11 +20,17 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import (
     hessian_product,
     tried,
 )
-from curvflow.tasks.numerics.derivatives.passes import Averaged, Part, Product
+from curvflow.tasks.numerics.derivatives.passes import (
+    Averaged,
+    Draw,
+    Draws,
+    Part,
+    Product,
+)
 
 # From weights (M, D), inputs (M or 1, N, ...) and targets (M or 1, N, ...) to the loss
-# of each sample (M, N).
-Losses = Callable[[Tensor, Tensor, Tensor], Tensor]
+# of each sample (M, N); where passes draw, by a source `draw` of random numbers.
+Losses = Callable[..., Tensor]
 
 # Samples that a trial of the orders is made on.
 TRIAL_SAMPLES = 64
@@ -46,6 +52,7 @@ class BatchedHessian(Averaged):
         order: Order | Literal["auto"] = "forward_over_reverse",
         key: Hashable = None,
         tell: Callable[[Trial], None] | None = None,
+        draws: Draws | None = None,
     ) -> None:
         """Take the loss, where it is expanded, and the data it is averaged over.
 
@@ -62,6 +69,7 @@ class BatchedHessian(Averaged):
                 rounding, so what must have equal bits names one.
             key: of the problem, for trials to be made once per process.
             tell: called with the trial that `auto` has made.
+            draws: see `Averaged`.
         """
         super().__init__(
             weights_MD,
@@ -70,6 +78,7 @@ class BatchedHessian(Averaged):
             fixed_MS=fixed_MS,
             batch_size=batch_size,
             models_per_pass=models_per_pass,
+            draws=draws,
         )
         self._losses, self._order = losses, order
         self._key, self._tell = key, tell
@@ -88,12 +97,20 @@ class BatchedHessian(Averaged):
             self._order = self._tried(part, columns)
         return hessian_product(self._order, self.scalar(part), part.weights)
 
+    def call(self, part: Part, draw: Draw) -> Tensor:
+        """Return the losses of a part, (M, N), by numbers from a source."""
+        weights_MW = part.full(part.weights)
+        return self._losses(weights_MW, part.inputs, part.targets, draw=draw)
+
     def scalar(self, part: Part) -> Callable[[Tensor], Tensor]:
         """Return the sum of a part's losses as a function of weights (M, D)."""
 
         def loss(weights_MD: Tensor) -> Tensor:
             weights_MW = part.full(weights_MD)
-            return self._losses(weights_MW, part.inputs, part.targets).sum()
+            losses_MN = self._losses(
+                weights_MW, part.inputs, part.targets, **part.drawing()
+            )
+            return losses_MN.sum()
 
         return loss
 

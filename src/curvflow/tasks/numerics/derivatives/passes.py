@@ -6,15 +6,17 @@ import copy
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.precision import differentiable
+from curvflow.tasks.numerics.operators.base import no_sample_mean
 
 
 class _Meter(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types
@@ -93,6 +95,9 @@ def spans(models: int, most: int) -> list[slice]:
 # From columns (M, D, S) of the models of a pass to products (M, D, S).
 Product = Callable[[Tensor], Tensor]
 
+# From a shape to uniform numbers of each model, (M, *shape).
+Draw = Callable[[tuple[int, ...]], Tensor]
+
 # What an operator holds before it multiplies.
 GIVEN = ("_weights_MD", "_fixed_MS", "_inputs", "_targets")
 
@@ -108,6 +113,8 @@ class Part:
         fixed: what is behind the weights and nothing is derived by, (M, S).
         inputs: shape (M or 1, N, ...).
         targets: shape (M or 1, N, ...).
+        drawn: random numbers that a call takes, in their order; None if it is given no
+            source of them.
     """
 
     models: slice
@@ -116,10 +123,28 @@ class Part:
     fixed: Tensor
     inputs: Tensor
     targets: Tensor
+    drawn: tuple[Tensor, ...] | None = None
+
+    def drawing(self) -> dict[str, Draw]:
+        """Return the keyword by which one call is given its random numbers, if any."""
+        if self.drawn is None:
+            return {}
+        left = iter(self.drawn)
+        return {"draw": lambda _: next(left)}
 
     def full(self, weights_MD: Tensor) -> Tensor:
         """Return weights with what is fixed behind them, (M, D + S)."""
         return torch.cat([weights_MD, self.fixed], dim=1)
+
+
+class Draws(Protocol):
+    """Sources of random numbers of models, for each pass."""
+
+    def at(self, part: Part) -> Draw:
+        """Return the source of a pass; those of equal passes draw the same."""
+
+    def select(self, models: Tensor) -> Draws:
+        """Return the sources of some of the models, by their indices (m,)."""
 
 
 class Averaged(ABC):
@@ -138,6 +163,7 @@ class Averaged(ABC):
         fixed_MS: Tensor | None = None,
         batch_size: int | None = None,
         models_per_pass: int | None = None,
+        draws: Draws | None = None,
     ) -> None:
         """Take where to expand, and the data to average over.
 
@@ -149,6 +175,8 @@ class Averaged(ABC):
                 by, such as the running statistics of a batch norm.
             batch_size: samples per pass, bounding memory; the mean stays exact.
             models_per_pass: models per pass; None for all.
+            draws: sources of random numbers, which functions then take as `draw`;
+                samples of a pass may meet in them.
         """
         models, size = weights_MD.shape
         self.shape = (models, size, size)
@@ -159,6 +187,7 @@ class Averaged(ABC):
         self._fixed_MS = weights_MD[:, :0] if fixed_MS is None else fixed_MS.detach()
         self._batch_size = batch_size or inputs.shape[1]
         self._models_per_pass = models_per_pass or models
+        self._sources = draws
         self._kept: Product | None = None
 
     def __matmul__(self, columns: Tensor) -> Tensor:
@@ -189,7 +218,7 @@ class Averaged(ABC):
 
     def _part(self, models: slice, rows: slice) -> Part:
         of_models = slice(None) if len(self._inputs) == 1 else models
-        return Part(
+        part = Part(
             models,
             rows,
             self._weights_MD[models],
@@ -197,6 +226,32 @@ class Averaged(ABC):
             self._inputs[of_models, rows],
             self._targets[of_models, rows],
         )
+        return (
+            part if self._sources is None else replace(part, drawn=self._numbers(part))
+        )
+
+    def _numbers(self, part: Part) -> tuple[Tensor, ...]:
+        """Return the random numbers of a call: nothing can be drawn within vmap."""
+        assert self._sources is not None
+        source = self._sources.at(part)
+        drawn: list[Tensor] = []
+
+        def noted(shape: tuple[int, ...]) -> Tensor:
+            drawn.append(source(shape))
+            return drawn[-1]
+
+        with torch.no_grad():
+            self.call(part, noted)
+        return tuple(drawn)
+
+    @abstractmethod
+    def call(self, part: Part, draw: Draw) -> object:
+        """Compute a part once, for the random numbers that it takes.
+
+        Args:
+            part: of one pass.
+            draw: source of the numbers.
+        """
 
     def _is_one_pass(self) -> bool:
         models = len(spans(len(self._weights_MD), self._models_per_pass))
@@ -245,7 +300,12 @@ class Averaged(ABC):
         Args:
             models: of each operator, (R,).
             rows: samples that each is the mean over, (R, B).
+
+        Raises:
+            InputError: samples of a pass meet, so that it is no mean over samples.
         """
+        if self._sources is not None:
+            raise InputError(no_sample_mean("samples that meet in their batch"))
         models, rows = models.to(self.device), rows.to(self.device)
 
         def pick(data: Tensor) -> Tensor:
@@ -277,5 +337,6 @@ class Averaged(ABC):
         subset._fixed_MS = self._fixed_MS[models]
         subset._inputs, subset._targets = pick(self._inputs), pick(self._targets)
         subset._models_per_pass = min(self._models_per_pass, len(models))
+        subset._sources = self._sources and self._sources.select(models)
         subset._kept = None
         return subset

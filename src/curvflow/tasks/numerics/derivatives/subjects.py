@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -20,9 +20,11 @@ from curvflow.tasks.numerics.derivatives.batches import (
     LOSSES,
     Batch,
     num_samples,
+    plain,
     sample_losses,
     targets_of,
 )
+from curvflow.tasks.numerics.derivatives.calls import arguments, tensor_of
 from curvflow.tasks.numerics.derivatives.differentiation_modes import parted
 from curvflow.tasks.numerics.derivatives.guards import Cause, check
 from curvflow.tasks.numerics.derivatives.likelihoods import Likelihood, likelihood_of
@@ -150,7 +152,7 @@ class Subject:
     def batches(self) -> Iterator[Batch]:
         """Yield the batches, on the device of the weights."""
         for batch in self.data:
-            yield tree_map(self.moved, batch)
+            yield tree_map(self.moved, plain(batch))
 
     def moved(self, leaf: Any) -> Any:
         """Return a tensor on the device of the weights, and anything else as it is."""
@@ -183,6 +185,7 @@ class Subject:
             InputError: the batch holds no tensors, or the module or the loss does not
                 take it.
         """
+        batch = plain(batch)
         num_samples(batch)
         batch = tree_map(self.moved, batch)
         with _one_line(
@@ -265,6 +268,8 @@ def subject(
     """
     named = _chosen(module, settings.get("params"))
     batches = [data] if isinstance(data, tuple | Mapping) else data
+    if isinstance(batches, list):
+        batches = [plain(batch) for batch in batches]
     if isinstance(batches, list) and not batches:
         raise InputError("data: expected batches, got an empty list. Pass some.")
     if isinstance(batches, Tensor) or _holds_tensors(batches):
@@ -401,7 +406,6 @@ def _checked(targets: Any, outputs: Tensor, loss: str) -> Tensor:
     return values
 
 
-def _forward(module: nn.Module, batch: Batch) -> Tensor:
-    if isinstance(batch, Mapping):
-        return cast("Tensor", module(batch.get("inputs", batch)))
-    return cast("Tensor", module(batch[0]))
+def _forward(module: nn.Module, batch: Batch) -> Any:
+    args, named = arguments(module, batch)
+    return tensor_of(module(*args, **named))

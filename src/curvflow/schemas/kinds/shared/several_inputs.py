@@ -1,0 +1,147 @@
+"""Several inputs of a sample, side by side in one array, and how to part them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import prod
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from curvflow.errors import InputError
+from curvflow.schemas.kind import Variable
+from curvflow.schemas.nodes import Array
+from curvflow.schemas.params import Names
+
+INPUT_PARTS = "input_parts"
+
+# Whole numbers beside real ones stay exact in single precision.
+LARGEST_BESIDE_REAL = 1 << 24
+
+SEVERAL_INPUTS = Variable(
+    INPUT_PARTS,
+    "where a sample has several inputs, side by side in one row: JSON of the name, the "
+    "shape and the kind (f, i, b) of each",
+    dtype="str",
+    bulk=True,
+    optional=True,
+)
+
+# Of one array, of several by their names, or by name of the argument that each is.
+InputArrays = (
+    str
+    | Annotated[Names, Field(min_length=1)]
+    | Annotated[dict[str, str], Field(min_length=1)]
+)
+
+
+class InputPart(NamedTuple):
+    """One of several inputs.
+
+    Attributes:
+        name: of the argument that it is.
+        shape: of one sample.
+        kind: `f`, real numbers; `i`, whole ones; `b`, flags.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    kind: str
+
+    @property
+    def size(self) -> int:
+        """Entries of one sample."""
+        return prod(self.shape)
+
+
+def argument_names(spec: Any) -> tuple[str, ...]:
+    """Return the names of several inputs, of the parameter `inputs`; none of one."""
+    return tuple(spec) if isinstance(spec, tuple | Mapping) else ()
+
+
+def array_names(spec: InputArrays, names: tuple[str, ...]) -> dict[str, str]:
+    """Return the array of each of several inputs.
+
+    Args:
+        spec: the parameter `inputs` or `test_inputs`.
+        names: of the training inputs.
+
+    Raises:
+        InputError: the test set has other inputs.
+    """
+    arrays = dict(spec) if isinstance(spec, Mapping) else {}
+    if not isinstance(spec, str | Mapping) and len(spec) == len(names):
+        arrays = dict(zip(names, spec, strict=True))
+    if set(arrays) != set(names):
+        raise InputError(
+            f"test_inputs: expected the inputs {', '.join(names)}, got "
+            f"{', '.join(argument_names(spec)) or spec}. Name an array for each."
+        )
+    return {name: arrays[name] for name in names}
+
+
+def pack(role: str, arrays: Mapping[str, Array]) -> tuple[Array, str]:
+    """Put several inputs side by side into one array.
+
+    Args:
+        role: `inputs` or `test_inputs`, for messages.
+        arrays: each of shape (N, ...), in the order of the arguments.
+
+    Returns:
+        Whole numbers (N, P), int64, or float64 if one is real; and JSON of the parts.
+
+    Raises:
+        InputError: they are of other lengths, are no numbers, or hold whole numbers
+            that single precision does not.
+    """
+    counts = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
+    if len(set(counts.values())) != 1:
+        listed = ", ".join(f"{count} of {name}" for name, count in counts.items())
+        raise InputError(f"{role}: expected as many rows in each, got {listed}")
+    parts = []
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiub":
+            raise InputError(
+                f"{role}.{name}: expected real numbers, got dtype {array.dtype}"
+            )
+        kind = "i" if array.dtype.kind == "u" else array.dtype.kind
+        parts.append(InputPart(name, array.shape[1:], kind))
+    is_real = any(part.kind == "f" for part in parts)
+    for part in parts if is_real else ():
+        most = np.abs(arrays[part.name]).max(initial=0) if part.kind == "i" else 0
+        if most >= LARGEST_BESIDE_REAL:
+            raise InputError(
+                f"{role}.{part.name}: expected whole numbers below 2^24 beside real "
+                f"ones, got {most}. Number them anew."
+            )
+    rows = [array.reshape(len(array), -1) for array in arrays.values()]
+    dtype = np.float64 if is_real else np.int64
+    text = json.dumps([list(part) for part in parts], separators=(",", ":"))
+    return np.concatenate(rows, axis=1).astype(dtype), text
+
+
+def input_parts(text: str) -> tuple[InputPart, ...]:
+    """Return the parts of inputs that `pack` has described."""
+    return tuple(
+        InputPart(name, tuple(shape), kind) for name, shape, kind in json.loads(text)
+    )
+
+
+def only_one_input(given: Mapping[str, Any], what: str) -> None:
+    """Refuse data whose samples have several inputs.
+
+    Args:
+        given: variables of the data set.
+        what: takes one input.
+
+    Raises:
+        InputError: there are several.
+    """
+    if INPUT_PARTS in given:
+        names = ", ".join(part.name for part in input_parts(str(given[INPUT_PARTS])))
+        raise InputError(
+            f"data: expected one input a sample for {what}, got {names}. Take the "
+            "module of a factory, whose forward has these names."
+        )
