@@ -222,13 +222,11 @@ def split_by(
             f"{role} cannot be combined with a .npy file, which has no other array. "
             "Put the arrays into one .npz."
         )
-    by, inputs = (
-        _named(files["path"], role, params.by),
-        select(params, files)["inputs"],
-    )
-    if by.shape != inputs.shape[:1]:
+    by = _named(files["path"], role, params.by)
+    samples = len(select(params, files)["targets"])
+    if by.shape != (samples,):
         raise InputError(
-            f"{role}: expected one entry for each of the {len(inputs)} samples, got an "
+            f"{role}: expected one entry for each of the {samples} samples, got an "
             f"array of shape {by.shape}"
         )
     if by.dtype.kind not in kinds:
