@@ -396,6 +396,8 @@ def _one_pass(
     *,
     has_product: bool,
 ) -> tuple[Tensor, ...]:
+    if len(weights_MD) == 1 and problem.network.takes_leaves and not has_product:
+        return _one_model(problem, weights_MD, statistics_MS, samples, draw)
     weights_MD = weights_MD.detach().requires_grad_()
     # Fused attention has no second derivatives.
     with sdpa_kernel(SDPBackend.MATH) if has_product else nullcontext():
@@ -413,3 +415,31 @@ def _one_pass(
     along = (gradient_MD * weights_MD.detach()).sum()
     (product_MD,) = torch.autograd.grad(along, weights_MD)
     return *values, product_MD
+
+
+def _one_model(
+    problem: Problem,
+    weights_1D: Tensor,
+    statistics_1S: Tensor,
+    samples: Samples,
+    draw: Callable[[tuple[int, ...]], Tensor],
+) -> tuple[Tensor, ...]:
+    """Return the same of one model by its tensors, as a plain loop has them.
+
+    Views of a vector, and their derivatives, would take as long as a small layer each.
+    """
+    network, weights_1D = problem.network, weights_1D.detach()
+    tensors = network.layout.unflatten(weights_1D)
+    leaves = [tensor.squeeze(0).requires_grad_() for tensor in tensors]
+    outputs_1NC, after_1S = network.training_outputs(
+        weights_1D,
+        statistics_1S,
+        samples.inputs,
+        draw,
+        dict(zip(network.layout.names, leaves, strict=True)),
+    )
+    losses_1N = problem.criterion.of_samples(outputs_1NC, samples.targets)
+    losses_1 = problem.reduced(losses_1N)
+    slopes = torch.autograd.grad(losses_1.sum(), leaves, materialize_grads=True)
+    gradient_1D = torch.cat([slope.flatten() for slope in slopes]).unsqueeze(0)
+    return losses_1.detach(), gradient_1D, after_1S
