@@ -140,8 +140,8 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.here:
         (stage,) = chosen.only
-        settings = {"tied": not chosen.untied, "threads": chosen.threads}
-        print(json.dumps(measure(stage, **settings)))
+        found = measure(stage, tied=not chosen.untied, threads=chosen.threads)
+        print(json.dumps(found))
         return
     print("| stage | before | peak | estimate | estimate / peak | seconds |")
     print("|---|---|---|---|---|---|")
@@ -149,11 +149,11 @@ def main() -> None:
         command = [sys.executable, "-m", "benchmarks.vocabulary", "--here"]
         command += ["--only", stage, "--threads", str(chosen.threads)]
         command += ["--untied"] if chosen.untied else []
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
-        if found.returncode:
-            print(f"| {stage} | failed: {found.stderr.strip().splitlines()[-1:]} |")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print(f"| {stage} | failed: {done.stderr.strip().splitlines()[-1:]} |")
             continue
-        row = json.loads(found.stdout)
+        row = json.loads(done.stdout)
         own = row["peak"] - row["before"]
         print(
             f"| {stage} | {row['before']:.2f} GiB | {row['peak']:.2f} GiB | "

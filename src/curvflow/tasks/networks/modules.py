@@ -336,10 +336,11 @@ class StackedModule:
             return None
         named = dict(self._module.named_parameters()) | self._buffers
         names = {id(tensor): name for name, tensor in named.items()}
+        held: list[dict[str, Any]] = [layer._parameters for layer in layers]
+        held += [layer._buffers for layer in layers]
         return [
             _Home(tensors, key, names[id(own)], own)
-            for layer in layers
-            for tensors in (layer._parameters, layer._buffers)
+            for tensors in held
             for key, own in tensors.items()
             if own is not None
         ]
