@@ -37,9 +37,10 @@ from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes
 from curvflow.tasks.training.augmentation import augmenter
 from curvflow.tasks.training.batches import Batches, LabelNoise, split_validation
-from curvflow.tasks.training.cache_blocks import CPU_PASS_BYTES
-from curvflow.tasks.training.curves import EVALUATION_ROWS, Curves, Evaluation
+from curvflow.tasks.training.cache_blocks import CPU_PASS_BYTES, rows_at_once
+from curvflow.tasks.training.curves import Curves, Evaluation, evaluated_rows
 from curvflow.tasks.training.fit import Fit
+from curvflow.tasks.training.gradients import parts_in_memory
 from curvflow.tasks.training.resumption import GroupSnapshots, resumable_epoch, resume
 from curvflow.tasks.training.state import Checkpoints
 from curvflow.tasks.training.step_context import StepNorms
@@ -67,14 +68,20 @@ def member_bytes(member: Member) -> int:
     item: int = getattr(torch, params.dtype).itemsize
     count = len(data["inputs"])
     batch = min(params.batch_size or count, count)
-    evaluated = min(max(count, len(data["test_inputs"])), EVALUATION_ROWS)
+    evaluated = min(max(count, len(data["test_inputs"])), evaluated_rows(problem, item))
+
+    rows = rows_at_once(problem, item)
 
     def in_one_pass(samples: int) -> int:
+        if rows is not None:  # no pass holds more models than two
+            return samples * network.width * item
         return min(samples * network.width * item, CPU_PASS_BYTES)
 
     # Weights, gradient, two moments, and the temporaries of an update.
     weights = 10 * item * network.num_parameters
-    together = -(-batch // params.accumulation)
+    like = torch.empty(0, dtype=getattr(torch, params.dtype))
+    parts = parts_in_memory(problem, batch, like, params.accumulation)
+    together = len(range(batch)[parts[-1].rows])
     activations = max(4 * in_one_pass(together), 2 * in_one_pass(evaluated))
     # With a validation set or noise, a full batch is gathered for each member.
     is_own = params.validation_fraction or params.label_noise

@@ -1,5 +1,7 @@
 """The gradient of the batch loss, and the product of its Hessian with the weights."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -98,3 +100,25 @@ def test_products_are_chosen_by_the_numbers_of_all_models(models):
     all_M = torch.arange(5.0)
     result = Gradients(all_M, all_M, all_M, all_M[2:])
     assert torch.equal(result.product_of(models), all_M[models])
+
+
+@pytest.mark.parametrize(
+    "made", ["tied", "half_frozen_norm", "frozen", "random", "ageing", "transformer"]
+)
+def test_a_module_alone_has_the_bits_of_a_vector_of_its_parameters(made):
+    data = blobs(num_test=0)
+    factory = {"factory": f"tests.tasks.toys:make_{made}", "kwargs": {}}
+    problem = pose(parse_model(factory), "auto", data)
+    samples = load_samples(problem, [data], "", "cpu", torch.float32)
+    weights = torch.randn(1, problem.network.num_parameters, generator=stream(0, "t"))
+    statistics = problem.network.first_statistics().float().unsqueeze(0)
+    noise = Noise([0], 0, "dropout", weights)
+    found = []
+    for takes_leaves in (True, False):
+        network = replace(problem.network, takes_leaves=takes_leaves)
+        posed = replace(problem, network=network)
+        found.append(gradients(posed, weights, statistics, samples, noise, without=1))
+    by_tensor, by_vector = found
+    for name in ("losses", "gradient", "statistics"):
+        assert torch.equal(getattr(by_tensor, name), getattr(by_vector, name)), name
+    assert by_tensor.gradient.abs().max() > 0

@@ -35,6 +35,12 @@ MATRIX = "matrix"
 # Columns of the identity multiplied in one pass.
 DENSE_BLOCK = 64
 
+# Random vectors multiplied in one pass; a constant, so that sums keep their order.
+BLOCK = 16
+
+# Bytes that these may take: products hold some eight times as much.
+BLOCK_BYTES = 1 << 27
+
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorNode(Matrix):
@@ -119,6 +125,22 @@ def block_sizes(member: Member) -> dict[str, int]:
 def size_of(member: Member) -> int:
     """Return the dimension D of a member's operator."""
     return sum(block_sizes(member).values())
+
+
+def block_of(member: Member, most: int) -> int:
+    """Return how many random vectors are multiplied at once.
+
+    Args:
+        member: with `weights` and `data`, or with `matrix`.
+        most: vectors that there are.
+
+    Returns:
+        At most `BLOCK`, and fewer where a network has many parameters.
+    """
+    if MATRIX in member.inputs:
+        return min(BLOCK, most)
+    size = network_operators.problem_of(member).network.num_parameters
+    return max(1, min(BLOCK, most, BLOCK_BYTES // (8 * size)))
 
 
 def product_bytes(member: Member, columns: int) -> int:

@@ -91,6 +91,7 @@ def build(
         aliases=called.aliases,
         constants=called.constants,
         has_paths=False,
+        takes_leaves=True,
     )
     first_W = torch.cat([_flat(called.parameters), network.first_statistics()])
     x = trial_inputs(input_shape, takes_integers=takes_integers)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +40,22 @@ class Observed:
 
     shapes: tuple[tuple[int, ...], ...] = ()
     moved: tuple[str, ...] = ()
+
+
+class _Home(NamedTuple):
+    """A place of a tensor in a layer.
+
+    Attributes:
+        tensors: parameters or buffers of the layer.
+        key: of the tensor among them.
+        name: first one of the tensor in the module.
+        own: the module's own tensor.
+    """
+
+    tensors: dict[str, Any]
+    key: str
+    name: str
+    own: Tensor
 
 
 class StackedModule:
@@ -127,6 +143,8 @@ class StackedModule:
 
     def together(self, forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
         """Return the outputs (M, N, ...), by vmap if there is more than one model."""
+        if forward_pass.leaves:
+            return self._alone(forward_pass, inputs)
         models, tensors = _stacked(forward_pass)
         if models == 1:
             return self.apart(forward_pass, inputs)
@@ -145,6 +163,8 @@ class StackedModule:
 
     def apart(self, forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
         """Return the outputs (M, N, ...), of one model after another."""
+        if forward_pass.leaves:
+            return self._alone(forward_pass, inputs)
         models, tensors = _stacked(forward_pass)
         seen = self._seen(forward_pass, inputs)
         drawn = _drawn(forward_pass, seen, models)
@@ -165,6 +185,19 @@ class StackedModule:
             {name: torch.stack([m[name] for m in moved]) for name in seen.moved},
         )
         return outputs[0].unsqueeze(0) if models == 1 else torch.stack(outputs)
+
+    def _alone(self, forward_pass: ForwardPass, inputs: Tensor) -> Tensor:
+        """Return the outputs (1, N, ...) of one model, from the leaves of a graph."""
+        seen = self._seen(forward_pass, inputs)
+        drawn = [numbers.squeeze(0) for numbers in _drawn(forward_pass, seen, 1)]
+        statistics = {n: t.squeeze(0) for n, t in forward_pass.tensors.items()}
+        tensors = dict(forward_pass.leaves) | statistics
+        # Nothing is derived twice here, so that kernels of recurrent layers will do;
+        # those with a dropout of their own draw in ways that cannot be told them.
+        with self._routes(forward_pass, once=not drawn):
+            outputs, moved = self._one(tensors, inputs[0], drawn, moved=seen.moved)
+        self._update(forward_pass, {n: t.unsqueeze(0) for n, t in moved.items()})
+        return outputs.unsqueeze(0)
 
     def layer_without_derivatives(self, inputs: Tensor) -> str:
         """Return the first layer that has no second derivatives, or "".
@@ -216,7 +249,9 @@ class StackedModule:
             return first
         key = inputs.shape[1:]
         if key not in self._observed:
+            leaves = {n: leaf.detach() for n, leaf in forward_pass.leaves.items()}
             tensors = {n: t[0].detach() for n, t in forward_pass.tensors.items()}
+            tensors = leaves | tensors
             with torch.no_grad(), self._routes(forward_pass):
                 self._observed[key] = self._observe(tensors, inputs[0], first)
         return self._observed[key]
@@ -277,13 +312,22 @@ class StackedModule:
         self, held: dict[str, Tensor], inputs: Tensor, draw: Uniform | None
     ) -> Tensor:
         """Return the outputs, and leave in `held` what buffers have become."""
-        held |= {name: held[first] for name, first in self.aliases.items()}
         args, named = self._arguments(inputs)
         with nullcontext() if draw is None else Drawn(draw):
-            # Ties are known: to look for them at each call takes as long as a layer.
-            output: Tensor = tensor_of(
-                functional_call(self._module, held, args, named, tie_weights=False)
-            )
+            if (homes := self._homes) is None:
+                held |= {name: held[first] for name, first in self.aliases.items()}
+                # Ties are known: to look for them takes as long as a layer.
+                return tensor_of(
+                    functional_call(self._module, held, args, named, tie_weights=False)
+                )
+            for home in homes:
+                home.tensors[home.key] = held[home.name]
+            try:
+                output = tensor_of(self._module(*args, **named))
+            finally:
+                for home in homes:
+                    held[home.name] = home.tensors[home.key]
+                    home.tensors[home.key] = home.own
         return output
 
     def _arguments(self, inputs: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -296,6 +340,29 @@ class StackedModule:
             for part, piece in zip(self._parts, pieces, strict=True)
         }
         return arguments(self._module, {"inputs": several})
+
+    @cached_property
+    def _homes(self) -> list[_Home] | None:
+        """Where tensors are held, or None if a layer must be told of new ones.
+
+        Recurrent layers keep lists of their weights. To put tensors in their places by
+        `functional_call` takes as long as several layers.
+        """
+        layers = list(self._module.modules())
+        if any(
+            type(layer).__setattr__ is not nn.Module.__setattr__ for layer in layers
+        ):
+            return None
+        named = dict(self._module.named_parameters()) | self._buffers
+        names = {id(tensor): name for name, tensor in named.items()}
+        held: list[dict[str, Any]] = [layer._parameters for layer in layers]
+        held += [layer._buffers for layer in layers]
+        return [
+            _Home(tensors, key, names[id(own)], own)
+            for tensors in held
+            for key, own in tensors.items()
+            if own is not None
+        ]
 
     def _held(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         held = dict(tensors)
@@ -311,10 +378,13 @@ class StackedModule:
         return held
 
     @contextmanager
-    def _routes(self, forward_pass: ForwardPass) -> Iterator[None]:
+    def _routes(
+        self, forward_pass: ForwardPass, *, once: bool = False
+    ) -> Iterator[None]:
         """Put the layers into their mode, and take kernels that have derivatives."""
         self._set_mode(is_trained=forward_pass.in_training)
-        backends, before = self._backends, [b.enabled for b in self._backends]
+        backends = [] if once else self._backends
+        before = [backend.enabled for backend in backends]
         fast = torch.backends.mha.get_fastpath_enabled()
         for backend in backends:
             backend.enabled = False

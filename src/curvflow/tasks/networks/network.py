@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -31,6 +32,8 @@ class ForwardPass:
         dense_io: name, inputs (M, N, in) and outputs (M, N, out) of each dense layer,
             appended by the layers; None where they are not recorded.
         updated: statistics after this pass, written by layers in training.
+        leaves: parameters of the one model there is, *shape each, which a module of
+            the user's own is called with; then `tensors` lack them.
     """
 
     tensors: Mapping[str, Tensor]
@@ -38,6 +41,7 @@ class ForwardPass:
     power: float | None = None
     dense_io: list[tuple[str, Tensor, Tensor]] | None = None
     updated: dict[str, Tensor] = field(default_factory=dict)
+    leaves: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def in_training(self) -> bool:
@@ -61,7 +65,7 @@ class Layout:
     names: tuple[str, ...] = ()
     shapes: tuple[tuple[int, ...], ...] = ()
 
-    @property
+    @cached_property
     def sizes(self) -> list[int]:
         """Number of entries of each tensor."""
         return [math.prod(shape) for shape in self.shapes]
@@ -87,6 +91,8 @@ class Layout:
 
     def named(self, weights_MD: Tensor) -> dict[str, Tensor]:
         """Return stacked vectors (M, D) as stacked tensors (M, *shape) by name."""
+        if not self.names:
+            return {}
         return dict(zip(self.names, self.unflatten(weights_MD), strict=True))
 
     def flatten(self, tensors: Mapping[str, Tensor]) -> Tensor:
@@ -130,6 +136,7 @@ class Network:
             norm is defined.
         note: how it is computed, where that is slower than users may expect.
         vocabulary: number of tokens that inputs may name; None where they name none.
+        takes_leaves: one model is computed from the leaves of a pass, if it has some.
     """
 
     layout: Layout
@@ -147,6 +154,7 @@ class Network:
     has_paths: bool = True
     note: str = ""
     vocabulary: int | None = None
+    takes_leaves: bool = False
 
     @property
     def num_parameters(self) -> int:
@@ -270,6 +278,7 @@ class Network:
         statistics_MS: Tensor,
         inputs: Tensor,
         draw: Callable[[tuple[int, ...]], Tensor],
+        leaves: Mapping[str, Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the outputs (M, N, C) in training, and the new statistics (M, S).
 
@@ -278,12 +287,18 @@ class Network:
             statistics_MS: statistics so far.
             inputs: shape (M or 1, N, ...).
             draw: uniform numbers (M, *shape) from each model's stream, for dropout.
+            leaves: the same parameters of one model by name, of a network that takes
+                them: a graph of them needs no views of a vector.
 
         Returns:
             Outputs, which depend on the whole batch where there is a batch norm, and
             the statistics after it.
         """
-        forward_pass = self._passage(parameters_MD, statistics_MS, draw=draw)
+        if leaves is None:
+            forward_pass = self._passage(parameters_MD, statistics_MS, draw=draw)
+        else:
+            statistics = self.statistics.named(statistics_MS)
+            forward_pass = ForwardPass(statistics, draw, leaves=leaves)
         outputs_MNC = self.forward(forward_pass, inputs)
         if not forward_pass.updated:
             return outputs_MNC, statistics_MS

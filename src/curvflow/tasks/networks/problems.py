@@ -78,6 +78,10 @@ CPU_PRODUCT_BYTES = 1 << 28
 # Numbers per activation that forward-over-reverse keeps at its peak, measured.
 PASS_COPIES = 3
 
+# Vectors of all parameters beside which the activations of a pass may take as much
+# again, where there are many parameters: what is done for vectors is done per pass.
+PASS_VECTORS, MANY_PARAMETERS = 8, 1 << 20
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -152,8 +156,11 @@ class Problem:
         Args:
             columns: vectors multiplied at once.
         """
-        most = self.network.pass_bytes or PASS_BYTES
-        return max(1, most // (8 * PASS_COPIES * self.network.width * columns))
+        most, size = self.network.pass_bytes or PASS_BYTES, self.network.num_parameters
+        each = 8 * PASS_COPIES * self.network.width * columns
+        if most < each and size >= MANY_PARAMETERS:
+            most = 8 * PASS_VECTORS * size * columns
+        return max(1, most // each)
 
     def models_per_pass(self, num_samples: int, columns: int) -> int:
         """Return how many models fit into one pass of Hessian products on a CPU.

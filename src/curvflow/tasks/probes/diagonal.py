@@ -14,6 +14,7 @@ from curvflow.tasks.curvature.operators import (
     TileOperator,
     batch_key,
     batches_at_once,
+    block_of,
     for_all,
     product_bytes,
     sample_means,
@@ -31,9 +32,6 @@ from curvflow.tasks.numerics.estimators.diagonals import (
 )
 from curvflow.tasks.registry import Machine, computes
 
-# Vectors multiplied in one pass; a constant, so that sums keep their order.
-BLOCK = 16
-
 # Numbers kept of each entry: sums, and what is made of them.
 KEPT = 24
 
@@ -50,7 +48,7 @@ def member_bytes(member: Member) -> int:
             member, params.batch_size, columns=PAIR, passes=True
         )
         return batches + kept
-    columns = min(BLOCK, params.most)
+    columns = block_of(member, params.most)
     # Products with the vectors, and what is left of the images.
     terms = 2 * 8 * columns * size_of(member)
     return product_bytes(member, columns) + terms + kept
@@ -79,14 +77,15 @@ def diagonal(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params, seeds = _params(members[0]), [_params(member).seed for member in members]
     if params.probes_per == "data":
-        tile = tile_operator(members, machine, columns=min(BLOCK, params.most))
+        columns = block_of(members[0], params.most)
+        tile = tile_operator(members, machine, columns=columns)
         found = diagonals(
             tile.operator,
             tile.sizes,
             seeds,
             num_probes=params.num_probes,
             distribution=params.distribution,
-            block=BLOCK,
+            block=columns,
             rel_sem=params.rel_sem,
             max_probes=params.most,
         )

@@ -15,13 +15,11 @@ from curvflow.tasks.curvature.network_operators import (
     problem_key,
     problem_of,
 )
+from curvflow.tasks.curvature.operators import block_of
 from curvflow.tasks.networks.problems import grouped, probed_bytes
 from curvflow.tasks.numerics.estimators.intervals import student_interval
 from curvflow.tasks.numerics.estimators.sketched_traces import TraceDraws, traces
 from curvflow.tasks.registry import Machine, computes
-
-# Vectors multiplied in one pass; a constant, so that sums keep their order.
-BLOCK = 16
 
 
 def _params(member: Member) -> HessianTraceParams:
@@ -30,7 +28,7 @@ def _params(member: Member) -> HessianTraceParams:
 
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: a block of products and the data."""
-    columns = min(BLOCK, _params(member).num_probes)
+    columns = block_of(member, _params(member).num_probes)
     return problem_of(member).product_bytes(member.one("data"), columns)
 
 
@@ -57,8 +55,8 @@ def hessian_trace(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params = _params(members[0])
-    columns = min(BLOCK, params.num_probes)
     layout = problem_of(members[0]).network.layout
+    columns = block_of(members[0], params.num_probes)
     found = traces(
         batched_hessian(members, machine, dtype=params.dtype, columns=columns),
         layout.sizes,

@@ -14,6 +14,7 @@ from curvflow.tasks.curvature.operators import (
     TileOperator,
     batch_key,
     batches_at_once,
+    block_of,
     for_all,
     product_bytes,
     sample_means,
@@ -41,9 +42,6 @@ from curvflow.tasks.numerics.estimators.piloted_traces import (
 from curvflow.tasks.numerics.estimators.sketched_traces import TraceDraws, traces
 from curvflow.tasks.registry import Machine, computes
 
-# Vectors multiplied in one pass; a constant, so that sums keep their order.
-BLOCK = 16
-
 # Copies of all vectors that the methods hold at their peak: vectors, images, the basis
 # of the range, its images, and products of these.
 COPIES = {"hutchinson": 0, "hutch++": 8, "xtrace": 16, "auto": SKETCH_COPIES}
@@ -61,7 +59,8 @@ def member_bytes(member: Member) -> int:
     most, copies = params.most, COPIES[params.method]
     if params.method == "auto":
         most = min(most, most_sketched(size))
-    return product_bytes(member, min(BLOCK, params.most)) + 8 * copies * size * most
+    columns = block_of(member, params.most)
+    return product_bytes(member, columns) + 8 * copies * size * most
 
 
 @computes("probe.trace", member_bytes=member_bytes, data_bytes=shared_bytes)
@@ -89,12 +88,13 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params = _params(members[0])
     if params.probes_per == "batch":
         return _by_batches(members, machine)
-    tile = tile_operator(members, machine, columns=min(BLOCK, params.most))
+    columns = block_of(members[0], params.most)
+    tile = tile_operator(members, machine, columns=columns)
     seeds = [_params(member).seed for member in members]
     given: dict[str, Any] = {
         "num_probes": params.num_probes,
         "distribution": params.distribution,
-        "block": BLOCK,
+        "block": columns,
         "rel_sem": params.rel_sem,
         "max_probes": params.most,
     }

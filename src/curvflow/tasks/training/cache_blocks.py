@@ -1,4 +1,4 @@
-"""Blocks of models whose activations fit into the processor's caches."""
+"""Blocks of models whose activations fit into the processor's caches, and of rows."""
 
 from __future__ import annotations
 
@@ -16,6 +16,25 @@ CPU_PASS_BYTES = 1 << 24
 
 # The same on a GPU, where it only bounds the memory.
 GPU_PASS_BYTES = 1 << 30
+
+# Activations of one model's samples in one pass, where each takes as much as LARGE: a
+# token's scores for a vocabulary of 50,000 take 200 kB.
+ROWS_BYTES, LARGE = 1 << 28, 1 << 20
+
+
+def rows_at_once(problem: Problem, item: int) -> int | None:
+    """Return how many samples fit into one pass of one model.
+
+    Args:
+        problem: network and loss, which set the activations per sample.
+        item: bytes of a number.
+
+    Returns:
+        The number, which depends on nothing else, so that sums keep their order; None
+        where samples are small.
+    """
+    each = problem.network.width * item
+    return None if each < LARGE else max(1, ROWS_BYTES // each)
 
 
 def apply_in_blocks(

@@ -14,7 +14,7 @@ from curvflow.schemas.nodes import Array
 from curvflow.tasks.networks.losses import sum_of_terms
 from curvflow.tasks.networks.problems import Problem, Samples
 from curvflow.tasks.training.batches import Subset
-from curvflow.tasks.training.cache_blocks import apply_in_blocks
+from curvflow.tasks.training.cache_blocks import apply_in_blocks, rows_at_once
 
 
 @torch.no_grad()
@@ -53,6 +53,16 @@ def norms(problem: Problem, weights_MW: Tensor) -> dict[str, Tensor]:
 
 
 EVALUATION_ROWS = 4096
+
+
+def evaluated_rows(problem: Problem, item: int) -> int:
+    """Return how many samples are evaluated in one pass, at most.
+
+    Args:
+        problem: network and loss.
+        item: bytes of a number.
+    """
+    return min(EVALUATION_ROWS, rows_at_once(problem, item) or EVALUATION_ROWS)
 
 
 class Evaluation:
@@ -97,9 +107,10 @@ class Evaluation:
         if self.is_empty:
             nothing = weights_MW.new_full((len(weights_MW),), torch.nan)
             return nothing, nothing
+        rows = evaluated_rows(self._problem, weights_MW.element_size())
         parts = [
-            self._evaluate_rows(weights_MW, slice(start, start + EVALUATION_ROWS))
-            for start in range(0, self._samples.count, EVALUATION_ROWS)
+            self._evaluate_rows(weights_MW, slice(start, start + rows))
+            for start in range(0, self._samples.count, rows)
         ]
         losses_MN, right_MN, counts_MN, weights_MN = (
             torch.cat(part, dim=1) for part in zip(*parts, strict=True)

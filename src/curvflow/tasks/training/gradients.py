@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from curvflow.errors import InputError
 from curvflow.tasks.networks.problems import Problem, Samples, read
 from curvflow.tasks.numerics.streams import stream
-from curvflow.tasks.training.cache_blocks import apply_in_blocks
+from curvflow.tasks.training.cache_blocks import apply_in_blocks, rows_at_once
 
 # From parameters, statistics, inputs and targets to losses, gradient, statistics, and
 # the product H w where it is computed.
@@ -231,6 +231,32 @@ def parts_of(count: int, parts: int) -> list[Part]:
     return [Part(slice(*ends), count) for ends in pairwise(bounds)]
 
 
+def parts_in_memory(
+    problem: Problem, count: int, like: Tensor, accumulation: int
+) -> list[Part]:
+    """Cut a batch into the parts asked for, or more where its samples are large.
+
+    Those of a module of the user's own, and of a network with a batch norm, may depend
+    on each other in training; their batches are cut as asked for alone.
+
+    Args:
+        problem: network and loss.
+        count: samples of the batch.
+        like: a tensor of the dtype of the computation.
+        accumulation: parts asked for.
+
+    Returns:
+        The parts, in order.
+    """
+    network, least = problem.network, 1
+    is_own = network.pass_bytes is not None
+    is_separable = not (is_own or network.statistics.names)
+    rows = rows_at_once(problem, like.element_size())
+    if is_separable and rows is not None:
+        least = -(-count // rows)
+    return parts_of(count, max(accumulation, least))
+
+
 def gradients(
     problem: Problem,
     weights_MD: Tensor,
@@ -269,7 +295,7 @@ def gradients(
     if models > 1 and 1 in (without, models - without):
         without = 0  # no pass is of a single model
 
-    parts = parts_of(samples.count, accumulation)
+    parts = parts_in_memory(problem, samples.count, weights_MD, accumulation)
 
     def one_pass(span: slice, *, has_product: bool) -> tuple[Tensor, ...]:
         total: tuple[Tensor, ...] = ()
@@ -370,6 +396,8 @@ def _one_pass(
     *,
     has_product: bool,
 ) -> tuple[Tensor, ...]:
+    if len(weights_MD) == 1 and problem.network.takes_leaves and not has_product:
+        return _one_model(problem, weights_MD, statistics_MS, samples, draw)
     weights_MD = weights_MD.detach().requires_grad_()
     # Fused attention has no second derivatives.
     with sdpa_kernel(SDPBackend.MATH) if has_product else nullcontext():
@@ -387,3 +415,31 @@ def _one_pass(
     along = (gradient_MD * weights_MD.detach()).sum()
     (product_MD,) = torch.autograd.grad(along, weights_MD)
     return *values, product_MD
+
+
+def _one_model(
+    problem: Problem,
+    weights_1D: Tensor,
+    statistics_1S: Tensor,
+    samples: Samples,
+    draw: Callable[[tuple[int, ...]], Tensor],
+) -> tuple[Tensor, ...]:
+    """Return the same of one model by its tensors, as a plain loop has them.
+
+    Views of a vector, and their derivatives, would take as long as a small layer each.
+    """
+    network, weights_1D = problem.network, weights_1D.detach()
+    tensors = network.layout.unflatten(weights_1D)
+    leaves = [tensor.squeeze(0).requires_grad_() for tensor in tensors]
+    outputs_1NC, after_1S = network.training_outputs(
+        weights_1D,
+        statistics_1S,
+        samples.inputs,
+        draw,
+        dict(zip(network.layout.names, leaves, strict=True)),
+    )
+    losses_1N = problem.criterion.of_samples(outputs_1NC, samples.targets)
+    losses_1 = problem.reduced(losses_1N)
+    slopes = torch.autograd.grad(losses_1.sum(), leaves, materialize_grads=True)
+    gradient_1D = torch.cat([slope.flatten() for slope in slopes]).unsqueeze(0)
+    return losses_1.detach(), gradient_1D, after_1S
