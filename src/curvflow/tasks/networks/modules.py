@@ -317,9 +317,10 @@ class StackedModule:
             if (homes := self._homes) is None:
                 held |= {name: held[first] for name, first in self.aliases.items()}
                 # Ties are known: to look for them takes as long as a layer.
-                return tensor_of(
+                output: Tensor = tensor_of(
                     functional_call(self._module, held, args, named, tie_weights=False)
                 )
+                return output
             for home in homes:
                 home.tensors[home.key] = held[home.name]
             try:
