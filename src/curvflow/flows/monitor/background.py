@@ -165,9 +165,9 @@ def packed(request: CoefficientRequest) -> bytes:
     Raises:
         InputError: something in it cannot be taken along.
     """
-    by = find_spec("cloudpickle") and import_module("cloudpickle")
+    by = import_module("cloudpickle" if find_spec("cloudpickle") else "pickle")
     try:
-        return bytes((by or pickle).dumps(request))
+        return bytes(by.dumps(request))
     except Exception as error:  # whatever an object of the user's raises
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise InputError(

@@ -168,7 +168,7 @@ class Monitor:
             self._began = perf_counter()
         self.num_steps = self.num_steps + 1 if step is None else step
         lasts = [self._records.last, self._coefficients.last]
-        lasts += self._background.weights if self._background else []
+        lasts += list(self._background.weights) if self._background else []
         if any(last is not None and self.num_steps < last for last in lasts):
             self._begin_again()
         self._take_answers()
