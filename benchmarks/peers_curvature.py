@@ -1,21 +1,22 @@
-"""Hessians of three networks through curvflow and its peers: trace, spectrum, top ten.
+"""Hessians of four networks through curvflow and its peers: trace, spectrum, top ten.
 
     python -m benchmarks.peers_curvature [--quick] [--turns N] [--threads N]
-        [--nets mlp,lenet,resnet18] [--tasks trace,spectrum,top] [--device cpu|cuda]
-        [--without PyHessian]
+        [--nets mlp,lenet,resnet18,decoder] [--tasks trace,spectrum,top]
+        [--device cpu|cuda] [--without PyHessian]
 
 Asked of each: the trace by 20 Rademacher vectors; a spectrum by one Lanczos run of 100
 steps; the ten eigenvalues of largest magnitude to a relative error of 1e-3; of
-ResNet-18, whose products take long, fewer of each. The same network, loss, images and
-precision, float32, one process, one number of threads; the systems take turns, so that
-other load on the machine hits all alike, and the median of the turns counts, on a CPU
-of the seconds of the process. What is done once per process is done before. curvflow's
-answers are checked by single products in double precision, made by plain double
-backward, and all others by its: one outside 5 standard errors of a trace, 1 % of the
-largest value of a spectrum or the 1e-3 asked of the top ten is marked. Times of traces
-are also given in gradient equivalents: the time of a product over that of one gradient,
-whose floor is about 2. Peers are installed beforehand, by requirements-peers-
-curvature.txt; what is missing or fails is listed with the reason.
+ResNet-18, whose products take long, fewer of each. Its batch norms are in evaluation
+mode; the decoder is a transformer of two blocks on 256 windows of a book. The same
+network, loss, samples and precision, float32, one process, one number of threads; the
+systems take turns, so that other load on the machine hits all alike, and the median of
+the turns counts, on a CPU of the seconds of the process. What is done once per process
+is done before. curvflow's answers are checked by single products in double precision,
+made by plain double backward, and all others by its: one outside 5 standard errors of a
+trace, 1 % of the largest value of a spectrum or the 1e-3 asked of the top ten is
+marked. Times of traces are also given in gradient equivalents: the time of a product
+over that of one gradient, whose floor is about 2. Peers are installed beforehand, by
+requirements-peers-curvature.txt; what is missing or fails is listed with the reason.
 Prints a table in Markdown.
 """
 
@@ -39,6 +40,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.decoders import Decoder, windows
 from curvflow.flows.published_images.arrays import published_arrays
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.images import ImageParams
@@ -148,17 +150,22 @@ def images(count: int) -> tuple[Tensor, Tensor]:
 
 def cases(names: list[str], *, quick: bool, device: str) -> list[Case]:
     """Build the networks asked for, trained a little so that they have a spectrum."""
-    sizes = {"mlp": 1024, "lenet": 256, "resnet18": 16}
+    sizes = {"mlp": 1024, "lenet": 256, "resnet18": 16, "decoder": 256}
+    makers = {"mlp": mlp, "lenet": lenet, "resnet18": resnet18}
     # Of probes, steps and eigenvalues.
     asked = {"resnet18": (4, 10, 2)}
     found = []
     for name in names:
         torch.manual_seed(0)
         count = sizes[name] // (4 if quick else 1)
-        inputs, targets = images(count)
+        if name == "decoder":
+            inputs, targets, vocabulary = windows(count)
+            module: nn.Module = Decoder(vocabulary).to(device)
+        else:
+            inputs, targets = images(count)
+            module = makers[name]().to(device)
         if name == "resnet18":
             inputs = nn.functional.interpolate(inputs, 32).repeat(1, 3, 1, 1)
-        module = {"mlp": mlp, "lenet": lenet, "resnet18": resnet18}[name]().to(device)
         inputs, targets = inputs.to(device), targets.long().to(device)
         _train(module, inputs, targets)
         counts = (4, 5, 2) if quick else asked.get(name, (PROBES, STEPS, TOP))
@@ -314,7 +321,9 @@ def exact_product(case: Case, vector: Tensor) -> Tensor:
     """Return a product in double precision, by plain double backward."""
     module = copy.deepcopy(case.module).double()
     params = list(module.parameters())
-    loss = nn.functional.cross_entropy(module(case.inputs.double()), case.targets)
+    is_real = case.inputs.is_floating_point()
+    inputs = case.inputs.double() if is_real else case.inputs
+    loss = nn.functional.cross_entropy(module(inputs), case.targets)
     slopes = torch.autograd.grad(loss, params, create_graph=True)
     parts = vector.double().split([p.numel() for p in params])
     along = sum((s.flatten() * p).sum() for s, p in zip(slopes, parts, strict=True))
@@ -432,9 +441,9 @@ def report(case: Case, tasks: list[str], turns: int, systems: list[str]) -> None
         if block <= max(CPU_BLOCK, case.probes)
     )
     print(
-        f"\n{case.name}: {case.size} parameters, {len(case.inputs)} images; a gradient "
-        f"{1e3 * gradient:.1f} ms, a product in gradients: {products}; {case.probes} "
-        f"vectors, {case.steps} steps, {case.top} eigenvalues\n",
+        f"\n{case.name}: {case.size} parameters, {len(case.inputs)} samples; "
+        f"a gradient {1e3 * gradient:.1f} ms, a product in gradients: {products}; "
+        f"{case.probes} vectors, {case.steps} steps, {case.top} eigenvalues\n",
         flush=True,
     )
     for task in tasks:
@@ -466,7 +475,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="show that it works")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--nets", default="mlp,lenet,resnet18")
+    parser.add_argument("--nets", default="mlp,lenet,resnet18,decoder")
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--without", default="", help="systems to leave out")

@@ -1,7 +1,7 @@
 """Chains about trained weights: curvflow beside devinterp, and a tile beside its parts.
 
     python -m benchmarks.peers_llc [--draws N] [--turns N] [--threads N]
-        [--device cpu|cuda] [--tasks mlp,small,tile,given,calibrated]
+        [--device cpu|cuda] [--tasks mlp,small,tile,given,calibrated,decoder,siblings]
 
 `mlp` and `small`: 8 chains by SGLD, the loss of a draw that of its batch, as devinterp
 takes it; the same network, loss, data, batch, step, temperature and precision, float32.
@@ -42,6 +42,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from benchmarks.decoders import Decoder, spec, windows
 from benchmarks.probes_batched import member
 from curvflow.flows.published_images.arrays import published_arrays
 from curvflow.schemas.kinds import find_kind
@@ -60,7 +61,8 @@ CHAINS, GAMMA = 8, 1.0
 TILE, TILE_CHAINS = 20, 4
 # Chains that the arithmetic by itself multiplies together, as fast as any number.
 TOGETHER = 4
-TASKS = ("mlp", "small", "tile", "given", "calibrated")
+SIBLINGS, WINDOWS = 10, 1000
+TASKS = ("mlp", "small", "tile", "given", "calibrated", "decoder", "siblings")
 CALIBRATED_POINTS, CALIBRATED_BURNIN = 200, 500
 
 
@@ -103,15 +105,19 @@ class Case:
             self.data,
         )
 
-    def module(self, seed: int) -> nn.Sequential:
-        """The same as a module, trained a little."""
-        torch.manual_seed(seed)
+    def untrained(self) -> nn.Module:
+        """The same as a module."""
         layers = [
             layer
             for come, go in pairwise(self.widths)
             for layer in (nn.Linear(come, go), nn.ReLU())
         ]
-        module = nn.Sequential(*layers[:-1]).to(self.inputs.device)
+        return nn.Sequential(*layers[:-1])
+
+    def module(self, seed: int) -> nn.Module:
+        """The same as a module, trained a little."""
+        torch.manual_seed(seed)
+        module = self.untrained().to(self.inputs.device)
         optimizer = torch.optim.Adam(module.parameters(), lr=3e-3)
         for _ in range(60):
             optimizer.zero_grad()
@@ -119,6 +125,30 @@ class Case:
             criterion(self)(module(self.inputs[rows]), self.targets[rows]).backward()
             optimizer.step()
         return module
+
+
+@dataclass(frozen=True)
+class Windows(Case):
+    """Windows of tokens, and a decoder that tells what follows each."""
+
+    vocabulary: int
+
+    @property
+    def data(self) -> Data:
+        """The data as a node, with as many classes as tokens."""
+        data = super().data
+        return replace(
+            data, arrays={**data.arrays, "num_classes": np.array(self.vocabulary)}
+        )
+
+    @property
+    def problem(self) -> Problem:
+        """The network as curvflow has it."""
+        return pose(spec(self.vocabulary), "cross_entropy", self.data)
+
+    def untrained(self) -> nn.Module:
+        """The same as a module."""
+        return Decoder(self.vocabulary)
 
 
 def criterion(case: Case) -> Callable[[Tensor, Tensor], Tensor]:
@@ -150,6 +180,13 @@ def waves(device: str) -> Case:
     return Case(
         (64, 64), "mse", inputs.to(device), targets.to(device), batch=50, lr=1e-5
     )
+
+
+def book(device: str) -> Case:
+    """A decoder of two blocks on 1,000 windows of 16 characters, in batches of 50."""
+    inputs, targets, vocabulary = windows(WINDOWS)
+    on = inputs.to(device), targets.to(device)
+    return Windows((), "cross_entropy", *on, batch=50, lr=1e-5, vocabulary=vocabulary)
 
 
 def products(
@@ -191,9 +228,7 @@ def arithmetic(case: Case, chains: int, draws: int) -> float:
     return math.nan * float(seen[-1].sum())
 
 
-def curvflow(
-    case: Case, modules: list[nn.Sequential], draws: int, chains: int
-) -> float:
+def curvflow(case: Case, modules: list[nn.Module], draws: int, chains: int) -> float:
     """Return the mean estimate of all chains."""
     flat_MD = flattened(modules)
     owner_C = torch.arange(len(modules), device=flat_MD.device).repeat_interleave(
@@ -224,7 +259,7 @@ def curvflow(
     return case.nbeta * float(excess_CK.mean())
 
 
-def flattened(modules: list[nn.Sequential]) -> Tensor:
+def flattened(modules: list[nn.Module]) -> Tensor:
     """Return weights as rows, (M, D)."""
     return torch.stack(
         [nn.utils.parameters_to_vector(m.parameters()).detach() for m in modules]
@@ -232,7 +267,7 @@ def flattened(modules: list[nn.Sequential]) -> Tensor:
 
 
 def nodes(
-    case: Case, modules: list[nn.Sequential], settings: dict[str, Any]
+    case: Case, modules: list[nn.Module], settings: dict[str, Any]
 ) -> list[Member]:
     """Return what a run would hand to `probe.llc`, a member for each network."""
     text, data = np.array(case.problem.text), case.data
@@ -298,7 +333,7 @@ class Rows(DataLoader[tuple[Tensor, ...]]):
 
 def devinterp(
     case: Case,
-    module: nn.Sequential,
+    module: nn.Module,
     draws: int,
     *,
     is_light: bool,
@@ -327,7 +362,7 @@ def devinterp(
 
 def canonical(
     case: Case,
-    module: nn.Sequential,
+    module: nn.Module,
     draws: int,
     *,
     compiled: bool,
@@ -364,18 +399,20 @@ def is_installed(name: str) -> bool:
     return find_spec(package) is not None
 
 
+CASES = {"mlp": mnist, "decoder": book, "siblings": book}
+
+
 def systems(task: str, draws: int, device: str) -> dict[str, Callable[[], float]]:
     """Return what is timed for a task, by name."""
-    case = mnist(device) if task == "mlp" else waves(device)
+    case = CASES.get(task, waves)(device)
     if task in ("given", "calibrated"):
         return probe_systems(task, case, draws, device)
-    if task == "tile":
-        return tile_systems(case, draws)
+    if task in ("tile", "siblings"):
+        return tile_systems(case, draws, TILE if task == "tile" else SIBLINGS)
     module = case.module(0)
-    own = {
-        "curvflow": lambda: curvflow(case, [module], draws, CHAINS),
-        "arithmetic": lambda: arithmetic(case, CHAINS, draws),
-    }
+    own = {"curvflow": lambda: curvflow(case, [module], draws, CHAINS)}
+    if not isinstance(case, Windows):
+        own["arithmetic"] = lambda: arithmetic(case, CHAINS, draws)
     peers = {
         "devinterp, rows": partial(devinterp, is_light=True),
         "devinterp": partial(devinterp, is_light=False),
@@ -389,29 +426,30 @@ def systems(task: str, draws: int, device: str) -> dict[str, Callable[[], float]
     }
 
 
-def tile_systems(case: Case, draws: int) -> dict[str, Callable[[], float]]:
+def tile_systems(case: Case, draws: int, count: int) -> dict[str, Callable[[], float]]:
     """Return what is timed of many networks, by name."""
-    modules = [case.module(seed) for seed in range(TILE)]
+    modules = [case.module(seed) for seed in range(count)]
     every = [module for module in modules for _ in range(TILE_CHAINS)]
 
-    def mean(work: Callable[[nn.Sequential], float], of: list[nn.Sequential]) -> float:
+    def mean(work: Callable[[nn.Module], float], of: list[nn.Module]) -> float:
         return sum(map(work, of)) / len(of)
 
-    def alone(chains: int) -> Callable[[nn.Sequential], float]:
+    def alone(chains: int) -> Callable[[nn.Module], float]:
         return lambda module: curvflow(case, [module], draws, chains)
 
-    def of_devinterp(module: nn.Sequential) -> float:
+    def of_devinterp(module: nn.Module) -> float:
         return devinterp(case, module, draws, is_light=True, chains=TILE_CHAINS)
 
-    def of_canonical(module: nn.Sequential) -> float:
+    def of_canonical(module: nn.Module) -> float:
         return canonical(case, module, draws, compiled=False, chains=TILE_CHAINS)
 
     own = {
         "one tile": lambda: curvflow(case, modules, draws, TILE_CHAINS),
         "one by one": lambda: mean(alone(TILE_CHAINS), modules),
         "chain by chain": lambda: mean(alone(1), every),
-        "arithmetic": lambda: arithmetic(case, TILE * TILE_CHAINS, draws),
     }
+    if not isinstance(case, Windows):
+        own["arithmetic"] = lambda: arithmetic(case, count * TILE_CHAINS, draws)
     peers = {
         "devinterp, rows, one by one": of_devinterp,
         "canonical-interp, rows, one by one": of_canonical,

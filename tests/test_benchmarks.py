@@ -93,6 +93,17 @@ def test_a_tile_of_the_kind_estimates_what_its_nodes_do_alone(monkeypatch, capsy
     assert tile.split("|")[5] == alone.split("|")[5]
 
 
+def test_a_decoder_is_the_network_that_curvflow_samples_about():
+    case = peers_llc.book("cpu")
+    module = case.module(0)
+    x, y = case.inputs[:5], case.targets[:5]
+    with torch.no_grad():
+        expected = torch.nn.functional.cross_entropy(module(x), y, reduction="none")
+    weights = peers_llc.flattened([module])
+    losses = case.problem.losses(weights, x[None], y[None])
+    torch.testing.assert_close(losses[0], expected)
+
+
 @pytest.fixture(scope="module")
 def two_answers(tmp_path_factory):
     """Results of two cases of the study of known answers: few draws, no calibration."""

@@ -6,12 +6,13 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from curvflow.errors import InputError, RequestError
 from curvflow.flows.monitor import files
+from curvflow.flows.monitor.background import Background, kept_in, packed
 from curvflow.flows.monitor.callbacks import hf_callback, lightning_callback
 from curvflow.flows.monitor.forwarding import scalars, senders
 from curvflow.flows.monitor.records import Records
@@ -62,6 +63,7 @@ class Monitor:
         num_batches: int | None = None,
         llc_at: Collection[int] = (),
         llc: Mapping[str, Any] | None = None,
+        llc_in: Literal["loop", "process"] = "loop",
         log_to: Any = None,
         order: Order = "reverse_over_reverse",
         params: Sequence[str] | None = None,
@@ -89,6 +91,8 @@ class Monitor:
             llc_at: steps at which to estimate the learning coefficient, whatever it
                 takes.
             llc: arguments of `curvflow.llc` for these.
+            llc_in: `loop` waits for them; `process` estimates them one by one in a
+                process beside the loop, at the weights of their step.
             log_to: where numbers are also sent: a SummaryWriter, a run of Weights &
                 Biases, `mlflow`, or several.
             order: of differentiation, as of `curvflow.hessian`.
@@ -103,7 +107,7 @@ class Monitor:
                 other settings.
             StoreError: the store cannot be read.
         """
-        _check(every, budget, num_batches, llc_at, llc)
+        _check(every, budget, num_batches, llc_at, llc, llc_in)
         self.every, self._budget, self._send = every, budget, senders(log_to)
         self._llc_at, self._llc = frozenset(llc_at), dict(llc or {})
         self._probes = TrainingProbes(
@@ -121,8 +125,14 @@ class Monitor:
             self._identity["llc"] = self._llc
         self._begin()
         self._folder = None if store is None else Path(store).expanduser()
+        self._background: Background | None = None
+        if llc_in == "process" and self._llc_at:
+            self._background = Background(self._folder)
+            self._probes.packed_request(self._llc, packed)  # refused now, if at all
         if self._folder is not None and (self._folder / files.NUMBERS).exists():
             self._go_on(self._folder)
+        if self._background is not None and self._folder is not None:
+            self._ask_again(kept_in(self._folder))
 
     def _begin(self) -> None:
         """Count from here on: steps, measurements and time."""
@@ -160,9 +170,11 @@ class Monitor:
         if self._began is None:
             self._began = perf_counter()
         self.num_steps = self.num_steps + 1 if step is None else step
-        lasts = (self._records.last, self._coefficients.last)
+        lasts = [self._records.last, self._coefficients.last]
+        lasts += list(self._background.weights) if self._background else []
         if any(last is not None and self.num_steps < last for last in lasts):
             self._begin_again()
+        self._take_answers()
         if self.num_steps in self._llc_at:
             self._estimate()
         is_due = self.num_steps // self.every > self._seen
@@ -203,18 +215,30 @@ class Monitor:
         self._records.add(row)
         self._since, self._postponed, self._is_pending = self.num_steps, 0, False
         self._keep()
-        self._tell(row)
+        self._tell(row, self.num_steps)
         self._last_seconds = perf_counter() - began
         self._outside += self._last_seconds
         self._spent += self._last_seconds
         return row
 
+    def wait(self) -> None:
+        """Wait for the learning coefficients that a process has yet to estimate.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        began = perf_counter()
+        self._take_answers(wait=True)
+        if self._began is not None:
+            self._outside += perf_counter() - began
+
     def to_xarray(self) -> Dataset:
         """Return all measurements over `step`, with units and descriptions.
 
         Returns:
-            Dimensions step, layer and llc_step.
+            Dimensions step, layer and llc_step; coefficients as far as they are there.
         """
+        self._take_answers()
         return dataset_of(self._arrays())
 
     def save(self, path: str | Path) -> None:
@@ -229,6 +253,7 @@ class Monitor:
             StoreError: the file cannot be written.
         """
         path = Path(path).expanduser()
+        self._take_answers()
         if path.suffix == ".npz":
             files.write(path, self._arrays())
             return
@@ -259,6 +284,7 @@ class Monitor:
             "last_seconds": self._last_seconds,
             "rows": self._records.plain(),
             "llc_rows": self._coefficients.plain(),
+            "llc_weights": self._background.weights if self._background else {},
             "state": self._probes.tensors(),
         }
 
@@ -275,6 +301,9 @@ class Monitor:
         self._records = Records("step", state["rows"])
         self._coefficients = Records("llc_step", state["llc_rows"])
         self._resume_at(int(state["step"]))
+        if self._background is not None:
+            self._background.cut(0)
+            self._ask_again(state.get("llc_weights", {}))
         self._since, self._postponed = int(state["since"]), int(state["postponed"])
         self._is_pending = bool(state["pending"])
         self._loop_before, self._spent = float(state["loop_seconds"]), state["spent"]
@@ -344,19 +373,43 @@ class Monitor:
         if self._coefficients.last == self.num_steps:
             return
         began = perf_counter()
-        numbers = self._probes.coefficient(self._llc)
-        seconds = perf_counter() - began
-        row = {"llc_step": self.num_steps, **numbers, "llc_seconds": seconds}
-        self._coefficients.add(row)
-        self._keep()
-        self._tell(row)
+        if self._background is None:
+            numbers = self._probes.coefficient(self._llc)
+            seconds = perf_counter() - began
+            self._have(self.num_steps, {**numbers, "llc_seconds": seconds})
+        elif self.num_steps not in self._background.weights:
+            request = self._probes.packed_request(self._llc, packed)
+            weights = self._probes.snapshot()
+            self._background.add(self.num_steps, weights, request)
         if self._began is not None:
             self._outside += perf_counter() - began
 
-    def _tell(self, row: Mapping[str, Any]) -> None:
+    def _have(self, step: int, numbers: Mapping[str, Any]) -> None:
+        """Keep and send a coefficient."""
+        row = {"llc_step": step, **numbers}
+        self._coefficients.add(row)
+        self._keep()
+        self._tell(row, step)
+
+    def _take_answers(self, *, wait: bool = False) -> None:
+        if self._background is not None:
+            for step, numbers in self._background.answers(wait=wait):
+                self._have(step, numbers)
+                self._background.forget(step)
+
+    def _ask_again(self, weights: Mapping[int, Mapping[str, Any]]) -> None:
+        """Estimate what a program did not live to have, up to where it goes on."""
+        if self._background is None:
+            return
+        for step, each in weights.items():
+            request = self._probes.packed_request(self._llc, packed, each)
+            self._background.add(step, each, request)
+        self._background.cut(self.num_steps + 1)
+
+    def _tell(self, row: Mapping[str, Any], step: int) -> None:
         numbers = scalars(row, self._probes.layers)
         for send in self._send:
-            send(numbers, self.num_steps)
+            send(numbers, step)
 
     def _keep(self) -> None:
         if self._folder is None:
@@ -393,6 +446,8 @@ class Monitor:
 
     def _begin_again(self) -> None:
         """Give up what was measured at this step and later."""
+        if self._background is not None:
+            self._background.cut(self.num_steps)
         for records in (self._records, self._coefficients):
             records.cut(self.num_steps)
         self._since = self.num_steps - 1
@@ -454,6 +509,7 @@ def _check(
     num_batches: int | None,
     llc_at: Collection[int],
     llc: Mapping[str, Any] | None,
+    llc_in: str,
 ) -> None:
     counts = {"every": every, "num_batches": num_batches}
     for name, count in counts.items():
@@ -469,6 +525,8 @@ def _check(
             f"llc_at: expected steps, 1 or more, got {list(llc_at)}. Pass whole "
             "numbers."
         )
+    if llc_in not in ("loop", "process"):
+        raise InputError(f"llc_in: expected loop or process, got {llc_in}.")
     if llc and not llc_at:
         raise InputError(
             "llc: expected steps to estimate the coefficient at, got none. Name them "

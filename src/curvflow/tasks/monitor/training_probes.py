@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sized
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from curvflow.errors import InputError
 from curvflow.schemas.keys import array_digest, sha256
 from curvflow.schemas.nodes import Array
-from curvflow.tasks.llc.library import llc
+from curvflow.tasks.monitor.coefficients import CoefficientRequest, coefficient
 from curvflow.tasks.monitor.measures import (
     Numbers,
     critical,
@@ -174,23 +175,44 @@ class TrainingProbes:
         Returns:
             Numbers by name.
         """
+        with undisturbed(self.module):
+            return coefficient(self._request(self.module, options))
+
+    def packed_request(
+        self,
+        options: Mapping[str, Any],
+        pack: Callable[[CoefficientRequest], bytes],
+        weights: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        """Return what another process needs to estimate the coefficient.
+
+        Args:
+            options: further arguments of `curvflow.llc`.
+            pack: from a request to bytes.
+            weights: as `snapshot` returned them, or as arrays; None for those of now.
+        """
+        module = self.module
+        if weights is not None:
+            module = copy.deepcopy(module)
+            tensors = {name: torch.as_tensor(value) for name, value in weights.items()}
+            module.load_state_dict(tensors, strict=False)
+        with undisturbed(module):
+            return pack(self._request(module, options))
+
+    def snapshot(self) -> dict[str, Tensor]:
+        """Return a copy of all parameters and buffers, on the CPU."""
+        kept = self.module.state_dict().items()
+        tensors = {name: value for name, value in kept if isinstance(value, Tensor)}
+        return {name: value.detach().cpu().clone() for name, value in tensors.items()}
+
+    def _request(
+        self, module: nn.Module, options: Mapping[str, Any]
+    ) -> CoefficientRequest:
         known = {k: v for k, v in self._called.items() if k in ("forward", "allow")}
         if (patterns := self._called.get("params")) is not None:
             known["layers"] = patterns
-        arguments: dict[str, Any] = {"seed": self._seed, **known, **options}
-        with undisturbed(self.module):
-            try:
-                fit = llc(self.module, self._loss, self._batches, **arguments)
-            except (InputError, torch.OutOfMemoryError) as error:
-                nothing = {"llc_mean": torch.nan, "llc_sem": torch.nan}
-                reason = str(error).splitlines()[0]
-                return {**nothing, "llc_verdict": "failed", "llc_reason": reason}
-        return {
-            "llc_mean": fit.llc_mean,
-            "llc_sem": fit.llc_sem,
-            "llc_verdict": fit.verdict,
-            "llc_reason": fit.reason,
-        }
+        arguments = {"seed": self._seed, **known, **options}
+        return CoefficientRequest(module, self._loss, self._batches, arguments)
 
     def arrays(self) -> dict[str, Array]:
         """Return the state as arrays, for a file."""

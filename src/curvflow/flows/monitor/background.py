@@ -1,0 +1,215 @@
+"""Learning coefficients of a training loop in a process beside it, one at a time.
+
+The process is a new program, given by a file what it computes; it knows nothing of
+the loop, and ends when that does. So a script needs no guard around what it runs, and
+neither the loop's random streams nor its device are touched.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+import numpy as np
+
+from curvflow.errors import InputError
+from curvflow.flows.monitor import files
+from curvflow.tasks.monitor.coefficients import CoefficientRequest, nothing
+
+# Seconds from one look at whether the loop is still there to the next.
+WATCH = 1.0
+PROGRAM = "from curvflow.flows.monitor.background import main; main()"
+
+
+class Estimate(NamedTuple):
+    """Numbers by name, of a step of the loop."""
+
+    step: int
+    numbers: Mapping[str, Any]
+
+
+class _Running(NamedTuple):
+    """The process, and the files that it writes."""
+
+    step: int
+    process: subprocess.Popen[bytes]
+    answer: IO[bytes]
+    errors: IO[bytes]
+
+
+class Background:
+    """Requests in order, the first of them in a process.
+
+    Attributes:
+        weights: of the requests that are not answered, by step.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        """Take no requests yet; a folder keeps the weights of those to come."""
+        self.weights: dict[int, Mapping[str, Any]] = {}
+        self._folder = folder
+        self._waiting: deque[tuple[int, bytes]] = deque()
+        self._running: _Running | None = None
+
+    def add(self, step: int, weights: Mapping[str, Any], request: bytes) -> None:
+        """Take a request behind the others, as `packed` returns it.
+
+        Args:
+            step: of the loop.
+            weights: tensors on the CPU, by name, to ask again with after a kill.
+            request: for the process.
+
+        Raises:
+            StoreError: the weights cannot be written.
+        """
+        self.weights[step] = weights
+        if self._folder is not None:
+            arrays = {name: np.asarray(tensor) for name, tensor in weights.items()}
+            files.write(self._folder / kept_as(step), arrays)
+        self._waiting.append((step, request))
+        self._start_next()
+
+    def cut(self, step: int) -> None:
+        """Give up the requests from a step on."""
+        if self._running and self._running.step >= step:
+            self._stop()
+        self._waiting = deque(each for each in self._waiting if each[0] < step)
+        for late in [each for each in self.weights if each >= step]:
+            self.forget(late)
+        self._start_next()
+
+    def forget(self, step: int) -> None:
+        """Remove the weights of a request, whose numbers are kept."""
+        del self.weights[step]
+        if self._folder is not None:
+            (self._folder / kept_as(step)).unlink(missing_ok=True)
+
+    def answers(self, *, wait: bool = False) -> Iterator[Estimate]:
+        """Yield the estimates that are there, or wait for all."""
+        while (running := self._running) is not None:
+            if wait:
+                running.process.wait()
+            if running.process.poll() is None:
+                return
+            numbers = _numbers(running)
+            self._stop()
+            self._start_next()
+            yield Estimate(running.step, numbers)
+
+    def _start_next(self) -> None:
+        if self._running is not None or not self._waiting:
+            return
+        step, request = self._waiting.popleft()
+        answer, errors = (
+            cast("IO[bytes]", tempfile.TemporaryFile())  # noqa: SIM115  kept open
+            for _ in range(2)
+        )
+        with tempfile.TemporaryFile() as given:
+            given.write(request)
+            given.seek(0)
+            process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, str(os.getpid())],
+                stdin=given,
+                stdout=answer,
+                stderr=errors,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(_paths())},
+            )
+        self._running = _Running(step, process, answer, errors)
+        # Also when the monitor is given up, or the program ends.
+        self._end = weakref.finalize(self, _end, self._running)
+
+    def _stop(self) -> None:
+        """Let go of the process, at work or not."""
+        if self._running is not None:
+            self._end()
+            self._running = None
+
+
+def kept_as(step: int) -> str:
+    """Return the name of the file with the weights of a request."""
+    return f"llc-{step}.npz"
+
+
+def kept_in(folder: Path) -> dict[int, Mapping[str, Any]]:
+    """Return the weights of requests that a program did not live to answer.
+
+    Args:
+        folder: the store of a monitor.
+
+    Raises:
+        StoreError: a file is none of a monitor.
+    """
+    paths = {int(path.stem[4:]): path for path in folder.glob("llc-*.npz")}
+    return {step: files.read(path) for step, path in sorted(paths.items())}
+
+
+def packed(request: CoefficientRequest) -> bytes:
+    """Return a request as a process can be given it.
+
+    Args:
+        request: what is estimated; functions of a script are taken along.
+
+    Raises:
+        InputError: something in it cannot be taken along.
+    """
+    by = import_module("cloudpickle" if find_spec("cloudpickle") else "pickle")
+    try:
+        return bytes(by.dumps(request))
+    except Exception as error:  # whatever an object of the user's raises
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        raise InputError(
+            "llc_in: expected a module, loss and data that another process can be "
+            f"given, got {reason}. Take llc_in loop."
+        ) from error
+
+
+def main() -> None:
+    """Answer the request on standard input, for as long as the loop lives."""
+    threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a module prints is no answer
+    numbers = pickle.load(sys.stdin.buffer).estimate()
+    with out:
+        out.write(json.dumps(numbers).encode())
+
+
+def _end(running: _Running) -> None:
+    running.process.kill()
+    running.process.wait()
+    running.answer.close()
+    running.errors.close()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent or sys.platform == "win32":
+        time.sleep(WATCH)
+    os._exit(1)
+
+
+def _paths() -> list[str]:
+    """Return where this program finds its modules."""
+    return [path or os.getcwd() for path in sys.path]  # noqa: PTH109  no path of ours
+
+
+def _numbers(running: _Running) -> Mapping[str, Any]:
+    running.answer.seek(0)
+    text = running.answer.read()
+    if running.process.returncode == 0:
+        return cast("Mapping[str, Any]", json.loads(text))
+    running.errors.seek(0)
+    lines = running.errors.read().decode(errors="replace").strip().splitlines()
+    last = lines[-1] if lines else f"exit code {running.process.returncode}"
+    return nothing(f"the process ended: {last}")

@@ -1,0 +1,75 @@
+"""A learning coefficient at a step of training, here or in another process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import nn
+
+from curvflow.errors import InputError
+from curvflow.tasks.llc.library import llc
+from curvflow.tasks.numerics.derivatives.batches import Batch
+from curvflow.tasks.numerics.derivatives.subjects import Loss
+
+
+@dataclass(frozen=True)
+class CoefficientRequest:
+    """The arguments of `curvflow.llc`.
+
+    Attributes:
+        module: in evaluation mode.
+        loss: of outputs and targets.
+        batches: the data.
+        arguments: the others, by name.
+    """
+
+    module: nn.Module
+    loss: Loss | str
+    batches: list[Batch]
+    arguments: Mapping[str, Any]
+
+    def estimate(self) -> dict[str, Any]:
+        """Estimate the local learning coefficient in one thread, and take the time.
+
+        Returns:
+            Numbers by name.
+        """
+        began, before = perf_counter(), torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            numbers = coefficient(self)
+        finally:
+            torch.set_num_threads(before)
+        return {**numbers, "llc_seconds": perf_counter() - began}
+
+
+def coefficient(request: CoefficientRequest) -> dict[str, Any]:
+    """Estimate the local learning coefficient, as `curvflow.llc` does.
+
+    Args:
+        request: its arguments.
+
+    Returns:
+        Numbers by name; what cannot be estimated is NaN, with the reason.
+    """
+    arguments = request.arguments
+    try:
+        fit = llc(request.module, request.loss, request.batches, **arguments)
+    except (InputError, torch.OutOfMemoryError) as error:
+        return nothing(str(error).splitlines()[0])
+    return {
+        "llc_mean": fit.llc_mean,
+        "llc_sem": fit.llc_sem,
+        "llc_verdict": fit.verdict,
+        "llc_reason": fit.reason,
+    }
+
+
+def nothing(reason: str) -> dict[str, Any]:
+    """Return the numbers of an estimate that failed."""
+    numbers = {"llc_mean": torch.nan, "llc_sem": torch.nan}
+    return {**numbers, "llc_verdict": "failed", "llc_reason": reason}

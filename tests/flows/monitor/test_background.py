@@ -1,0 +1,133 @@
+"""Learning coefficients of a loop that does not wait for them."""
+
+import pickle
+
+import pytest
+import torch
+
+import curvflow
+from curvflow.errors import InputError
+from curvflow.flows.monitor import background
+from tests.flows.monitor.loops import FEW, Loop, monitored, problem, small
+
+SETTINGS = {
+    "every": 2,
+    "probes": ["update_ratio"],
+    "llc_at": [2, 3],
+    "llc": FEW,
+    "llc_in": "process",
+}
+
+
+@pytest.mark.processes
+def test_a_process_estimates_what_the_library_does_and_a_kill_loses_nothing(tmp_path):
+    bare = Loop(small()).run(2)
+    fit = curvflow.llc(bare.net, "cross_entropy", problem(), **FEW)
+    bare.run(2)
+    net, settings = small(), SETTINGS | {"llc_at": [2]}
+    monitor = monitored(net, store=tmp_path, **settings)
+    Loop(net).run(4, monitor)
+    kept = bare.net.state_dict()
+    assert all(torch.equal(kept[name], here) for name, here in net.state_dict().items())
+    assert monitor._background is not None
+    monitor._background._stop()  # as when the loop is killed
+    assert (tmp_path / "llc-2.npz").exists()
+    # A program that goes on, as yet at other weights.
+    again = monitored(small(1), store=tmp_path, **settings)
+    again.wait()
+    dataset = again.to_xarray()
+    assert dataset.llc_step.values.tolist() == [2]
+    assert float(dataset.llc_mean[0]) == pytest.approx(fit.llc_mean, rel=1e-9)
+    assert dataset.llc_verdict.values.tolist() == [fit.verdict]
+    assert not [*tmp_path.glob("llc-*")]
+
+
+class Answered:
+    """A process that has ended, with what it wrote."""
+
+    returncode = 0
+
+    def __init__(self, command, *, stdin, stdout, stderr, env):
+        del command, stderr, env
+        self.given = pickle.loads(stdin.read())
+        stdout.write(b'{"llc_mean": 1.0, "llc_sem": 0.5}')
+
+    def poll(self):
+        return self.returncode
+
+    wait = kill = poll
+
+
+class Crashed(Answered):
+    returncode = -9
+
+
+@pytest.mark.parametrize("process", [Answered, Crashed])
+def test_answers_come_at_the_next_step_and_a_crash_is_a_failed_estimate(
+    process, monkeypatch
+):
+    monkeypatch.setattr(background.subprocess, "Popen", process)
+    monitor = monitored(small(), **SETTINGS)
+    Loop(monitor._probes.module).run(4, monitor)
+    dataset = monitor.to_xarray()
+    assert dataset.llc_step.values.tolist() == [2, 3]
+    if process is Answered:
+        assert dataset.llc_mean.values.tolist() == [1.0, 1.0]
+    else:
+        assert dataset.llc_verdict.values.tolist() == ["failed"] * 2
+        assert "exit code -9" in str(dataset.llc_reason[0].values)
+
+
+def test_steps_taken_again_are_estimated_again(monkeypatch, tmp_path):
+    class AtWork(Answered):
+        def poll(self):
+            return None
+
+        wait = kill = poll
+
+    monkeypatch.setattr(background.subprocess, "Popen", AtWork)
+    monitor = monitored(small(), store=tmp_path, **SETTINGS)
+    Loop(monitor._probes.module).run(3, monitor)
+    assert [*monitor._background.weights] == [2, 3]
+    monitor.step(step=3)
+    assert [*monitor._background.weights] == [2, 3]
+    monitor.step(step=1)
+    assert not monitor._background.weights
+    assert not [*tmp_path.glob("llc-*")]
+
+
+def test_a_checkpoint_asks_again_for_what_is_not_answered(monkeypatch):
+    given = []
+
+    class AtWork(Answered):
+        def __init__(self, command, **files):
+            super().__init__(command, **files)
+            given.append(self.given.module[0].weight.detach())
+
+        def poll(self):
+            return None if len(given) == 1 else 0
+
+        wait = kill = poll
+
+    monkeypatch.setattr(background.subprocess, "Popen", AtWork)
+    net = small()
+    monitor = monitored(net, **SETTINGS)
+    Loop(net).run(4, monitor)
+    again = monitored(small(1), **SETTINGS)
+    again.load_state_dict(monitor.state_dict())
+    assert torch.equal(given[0], given[1])
+    assert not torch.equal(given[1], net[0].weight)
+    assert again.to_xarray().llc_step.values.tolist() == [2, 3]
+
+
+def test_what_no_process_can_be_given_is_refused_at_once():
+    class Stubborn(torch.nn.Linear):
+        def __reduce__(self):
+            raise TypeError("not me")
+
+    with pytest.raises(InputError, match=r"llc_in: expected a module, .* not me"):
+        curvflow.Monitor(
+            Stubborn(4, 3).double(), "cross_entropy", problem(), **SETTINGS
+        )
+    with pytest.raises(InputError, match="llc_in: expected loop or process"):
+        monitored(small(), llc_in="thread")
