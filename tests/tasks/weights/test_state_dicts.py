@@ -97,7 +97,9 @@ def zipped():
 
 @pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
 @pytest.mark.parametrize(
-    "content", [b"", b"nonsense", bytes(range(256)) * 9, zipped(), written(net())[:900]]
+    "content",
+    [b"", b"nonsense", bytes(range(256)) * 9, zipped(), written(net())[:900]],
+    ids=["empty", "text", "bytes", "zip", "cut"],
 )
 def test_what_is_no_such_file_is_refused_on_one_line(suffix, content):
     with pytest.raises(InputError, match="expected a file that") as it:
