@@ -76,7 +76,9 @@ def test_every_study_shown_can_be_planned(study, folder):
     (folder / "shapes").mkdir()
     steps = [f"imported/{run}/step_10.pt" for run in ("small", "large")]
     texts = ("sums.txt", "wine.csv")
-    for name in ("measured.npz", "monitor.npz", "net.npz", "net.pt", *texts, *steps):
+    arrays = ("measured.npz", "patients.npz", "inputs.npy", "targets.npy")
+    networks = ("monitor.npz", "net.npz", "net.pt")
+    for name in (*arrays, *networks, *texts, *steps):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"any content")
     path = folder / "study.yaml"

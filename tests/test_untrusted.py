@@ -129,9 +129,14 @@ def faults(text):
             yield name
 
 
-# A run and its workers, which compute for it, speak in pickles as Dask does. Published
-# files are known by their checksums, and nothing but arrays is made of them.
-PICKLES = ("flows/run/runners/", "flows/published_images/decoders.py")
+# A run and its workers, which compute for it, speak in pickles as Dask does, and so do
+# a monitor and the process that it starts. Published files are known by their
+# checksums, and nothing but arrays is made of them.
+PICKLES = (
+    "flows/run/runners/",
+    "flows/monitor/background.py",
+    "flows/published_images/decoders.py",
+)
 
 
 def test_no_file_is_read_that_could_run_code():

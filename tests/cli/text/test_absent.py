@@ -114,4 +114,5 @@ def test_a_run_says_what_it_revived_and_what_was_not_removed(curvflow, collected
         "diverged",
         "unconverged",
         "verdicts",
+        "made_without",
     }

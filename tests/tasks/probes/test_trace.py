@@ -134,7 +134,7 @@ def test_a_limit_that_makes_no_sense_is_refused(given):
 
 
 def test_layers_that_are_not_there_are_refused():
-    with pytest.raises(InputError, match="layers: expected one of"):
+    with pytest.raises(InputError, match="layers: expected names of parameter tensors"):
         compute(KIND, probes(KIND, "tanh-ce", 2, layers=["nothing"]))
 
 

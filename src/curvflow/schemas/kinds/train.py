@@ -33,27 +33,25 @@ class Until(Params):
 
 
 class Augmentation(Params):
-    """Changes of training inputs that are drawn anew in each step, in this order."""
+    """Random changes of training inputs, in this order."""
 
     shift: int = Field(
         0,
         ge=0,
-        description="of images, most pixels by which each is moved along either side; "
-        "zeros take the place of what was not in the image",
+        description="pixels that images move along either side at most, over zeros",
     )
     flip: bool = Field(
-        False, description="of images, left and right are exchanged in half of them"
+        False, description="left and right exchanged in half of the images"
     )
     erase: int = Field(
         0,
         ge=0,
-        description="of images, side in pixels of a square that is set to zero, whose "
-        "centre may be any pixel",
+        description="side of a square around any pixel that is zero",
     )
     noise: float = Field(
         0.0,
         ge=0,
-        description="standard deviation of normal noise, added to each input",
+        description="standard deviation of what is added",
     )
 
     @property
@@ -86,9 +84,8 @@ class TrainParams(Params):
     accumulation: Annotated[int, Neutral(1)] = Field(
         1,
         ge=1,
-        description="parts of a batch whose gradients are computed one after another "
-        "and averaged over all samples before the step; less memory, and a batch norm "
-        "normalises part by part",
+        description="parts of a batch that are computed in turn, for less memory; a "
+        "batch norm sees one part",
     )
     drop_last: bool = Field(
         False, description="leave out the last batch of an epoch if it is smaller"
@@ -102,8 +99,7 @@ class TrainParams(Params):
     )
     augment: Annotated[Augmentation | None, Neutral(None)] = Field(
         None,
-        description="changes of the inputs of each batch, drawn from seed and step; "
-        "curves, validation and probes see the data as they are",
+        description="changes of each batch by seed and step",
     )
     validation_fraction: float = Field(
         0.0,
@@ -298,6 +294,9 @@ stages:
     page="study.md#stages",
     units={
         "accumulation": "part",
+        "augment.shift": "pixel",
+        "augment.erase": "pixel",
+        "augment.noise": "as the inputs",
         "checkpoints.every": "epoch",
         "until.train_loss": "loss",
         **LOSS_UNITS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -291,7 +292,14 @@ def product_bytes(
     rows = None
     if params.mode == "train":
         rows = params.train_batch_size or len(data["inputs"])
-    return problem_of(member).product_bytes(data, columns, count, rows)
+    problem = problem_of(member)
+    products = problem.product_bytes(data, columns, count, rows)
+    if len(names) == len(problem.network.layout.names):
+        return products
+    # Of few parameters the outputs weigh as much as what is counted, once more.
+    rows = min(rows or problem.rows_per_pass(columns), len(data["inputs"]))
+    outputs: int = json.loads(problem.text)["num_outputs"] * (problem.tokens or 1)
+    return products + 8 * rows * outputs * columns
 
 
 @lru_cache(maxsize=256)

@@ -56,7 +56,7 @@ def _modify(member: Member) -> Outcome:
     arrays = {name: data[name] for name in NAMES}
     for name in ("crop", "permute_pixels", "flatten", "normalise", "targets"):
         if getattr(params, name) != type(params).model_fields[name].default:
-            only_one_input(data.arrays, name)
+            only_one_input(data, name)
     whole = modified(arrays, params, num_classes=classes, dtype=np.float64)
     kept = {name: data[name] for name in (INPUT_PARTS,) if name in data}
     return Outcome(whole | kept)

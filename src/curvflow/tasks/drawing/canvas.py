@@ -37,7 +37,7 @@ POSITION_STEPS = 2.0**20  # per width and height; a fifth of a micron on 180 mm
 
 
 class RoundedLayout(ConstrainedLayoutEngine):
-    """Matplotlib's constrained layout with rounded positions.
+    """Matplotlib's constrained layout with rounded positions and whole labels.
 
     Its solver sorts variables by their addresses in memory, so that last bits vary
     within one process (https://github.com/nucleic/kiwi/issues/57). They would change
@@ -45,7 +45,7 @@ class RoundedLayout(ConstrainedLayoutEngine):
     """
 
     def execute(self, fig: Figure) -> Any:
-        """Place the panels.
+        """Place the panels, and break labels beside them that are longer than they.
 
         Args:
             fig: the figure.
@@ -54,6 +54,8 @@ class RoundedLayout(ConstrainedLayoutEngine):
             The result of Matplotlib's engine.
         """
         result = super().execute(fig)
+        if _break_labels(fig.axes):
+            result = super().execute(fig)
         for axes in fig.axes:
             is_placed = axes.get_in_layout()
             corners = np.asarray(axes.get_position(original=True).extents)
@@ -62,6 +64,19 @@ class RoundedLayout(ConstrainedLayoutEngine):
             )
             axes.set_in_layout(is_placed)  # setting a position clears it
         return result
+
+
+def _break_labels(panels: Sequence[Axes]) -> bool:
+    """Break labels that are longer than their panel or bar; return if there are any."""
+    is_any = False
+    for axes in panels:
+        label, height = axes.yaxis.label, _extent(axes)[1]
+        if label.get_text() and _extent(label)[1] > height:
+            size = float(label.get_fontsize())
+            lines = "\n".join(wrap_text(label.get_text(), size, height))
+            is_any |= lines != label.get_text()
+            label.set_text(lines)
+    return is_any
 
 
 # Okabe and Ito (2008), Color universal design, without yellow, too faint on paper.
@@ -225,7 +240,6 @@ def compose(
     rect = (0, foot_height / total, 1, panel / total)
     layout = RoundedLayout(rect=rect, w_pad=0.03, h_pad=0.03, wspace=0.04, hspace=0.05)
     figure.set_layout_engine(layout)
-    _break_vertical_labels(figure)
     left = MARGIN / width
     if legend:
         top = 1 - (head_height + MARGIN) / total
@@ -236,26 +250,6 @@ def compose(
     ):
         text = escape_lines(lines)
         figure.text(left, y, text, size=size, color=tone, va="top", linespacing=1.3)
-
-
-def _break_vertical_labels(figure: Figure) -> None:
-    """Break labels beside panels and bars of colours that are longer than these."""
-    labelled = [axes for axes in figure.axes if axes.get_ylabel()]
-    rows = max((_rows(axes) for axes in figure.axes), default=1)
-    short = figure.get_size_inches()[1] / rows / 2  # as no panel is
-    if all(_extent(axes.yaxis.label)[1] < short for axes in labelled):
-        return
-    figure.draw_without_rendering()  # places the panels, so that their height is known
-    for axes in labelled:
-        label, height = axes.yaxis.label, _extent(axes)[1]
-        if _extent(label)[1] > height:
-            lines = wrap_text(label.get_text(), float(label.get_fontsize()), height)
-            label.set_text("\n".join(lines))
-
-
-def _rows(axes: Axes) -> int:
-    place = axes.get_subplotspec()
-    return place.get_gridspec().nrows if place else 1
 
 
 def escape_lines(lines: Sequence[str]) -> str:

@@ -239,7 +239,7 @@ def pose(model: AnyModel, loss: AnyLoss, data: NodeData) -> Problem:
             "values. Take data with labels, or model linear."
         )
     if not isinstance(model, FactoryModel):
-        only_one_input(data.arrays, str(model_name(model)))
+        only_one_input(data, str(model_name(model)))
     spec = _fitting_loss(loss, data)
     text = spec if isinstance(spec, str) else _encode(spec.model_dump(mode="json"))
     num_outputs = _num_outputs(spec, data)
@@ -554,10 +554,10 @@ def _build(
     own: dict[str, Any] = {"tokens": tokens} if tokens is not None else {}
     if takes_integers:
         own["takes_integers"] = True
-    if several:  # only modules of the user's own have several inputs
-        own["parts"] = input_parts(several)
+    # Only modules of the user's own have several inputs.
+    parts = {"parts": input_parts(several)} if several else {}
     spec = parse_model(json.loads(model))
-    network = built_network(spec, input_shape, num_outputs, **own)
+    network = built_network(spec, input_shape, num_outputs, **own, **parts)
     plain = {
         "model": json.loads(model),
         "loss": json.loads(loss) if loss[:1] == "{" else loss,

@@ -532,7 +532,7 @@ def test_the_temperature_is_that_of_the_data_or_of_the_batch():
     ("params", "message"),
     [
         ({"batch_size": 31}, "batch_size: expected at most the 30 samples"),
-        ({"layers": ["no.*"]}, "layers: expected one of"),
+        ({"layers": ["no.*"]}, "layers: expected names of parameter tensors"),
     ],
 )
 def test_what_does_not_fit_is_refused(params, message):

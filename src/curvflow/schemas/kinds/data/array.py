@@ -281,7 +281,8 @@ EXPLANATION = Explanation(
 study: example
 stages:
   mine: {use: data.array, path: measured.npz, test_fraction: 0.2}
-  others: {use: data.array, path: measured.npz, test_fraction: 0.2, group: patient}
+  apart:
+    {use: data.array, path: measured.npz, test_fraction: 0.2, group: patient}
 """,
     page="how-to/own-data.md#arrays-in-a-file",
     units={"rows_above": "byte"},

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from curvflow.errors import InputError
 from curvflow.schemas.kind import Variable
-from curvflow.schemas.nodes import Array
+from curvflow.schemas.nodes import Array, NodeData
 from curvflow.schemas.params import Names
 
 INPUT_PARTS = "input_parts"
@@ -129,7 +129,7 @@ def input_parts(text: str) -> tuple[InputPart, ...]:
     )
 
 
-def only_one_input(given: Mapping[str, Any], what: str) -> None:
+def only_one_input(given: Mapping[str, Any] | NodeData, what: str) -> None:
     """Refuse data whose samples have several inputs.
 
     Args:

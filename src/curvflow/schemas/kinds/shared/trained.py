@@ -141,7 +141,7 @@ OUTPUTS = (
     *(
         Variable(
             f"{of}_perplexity",
-            f"exponential of the {of} loss, for labels of tokens",
+            f"exponential of {of}_loss, for tokens",
             ("epoch",),
             series=True,
             optional=True,
@@ -151,7 +151,7 @@ OUTPUTS = (
     *(
         Variable(
             f"final_{of}_perplexity",
-            f"exponential of the {of} loss at the end, for labels of tokens",
+            f"exp of final_{of}_loss, for tokens",
             optional=True,
         )
         for of in PERPLEXED
