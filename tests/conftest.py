@@ -37,11 +37,12 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    # On processors that are not Intel's, the last bits of a product of MKL depend on
-    # where in memory its matrices lie, unless it goes the way that all of them have.
+    # On processors that are not Intel's, last bits of products and chains depend on
+    # where in memory arrays lie, unless all go the way that all processors have.
     known = CPU.read_text(encoding="utf-8") if CPU.exists() else "GenuineIntel"
     if "GenuineIntel" not in known:
         os.environ.setdefault("MKL_CBWR", "COMPATIBLE")
+        os.environ.setdefault("ATEN_CPU_CAPABILITY", "default")
     # Folders of tests in memory: thousands of stores are flushed to the medium, and the
     # medium is no subject of these tests.
     if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH:

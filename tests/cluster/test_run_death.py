@@ -11,7 +11,7 @@ pytestmark = pytest.mark.cluster
 
 MIDDLE = 80
 # Passes after which the training is at work for certain, and far from its end.
-EARLY = 30
+EARLY = 60
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.cluster
 ASKED = "curvflow: stopping as soon as work is safe; once more to stop now"
 KEPT = "curvflow: fit: the state of 3 nodes in work is kept"
 # Passes after which the training is at work for certain, and far from its end.
-EARLY = 30
+EARLY = 60
 SAID = "curvflow: interrupted; finished tiles are kept, run again to go on"
 
 
