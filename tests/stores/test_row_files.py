@@ -85,6 +85,15 @@ def test_a_file_that_shrinks_while_it_is_read_is_told(tmp_path, array):
         array[:]
 
 
+def test_a_file_that_is_written_over_while_it_is_read_is_told(tmp_path, array):
+    array[:1]
+    with (tmp_path / "x.npy").open("r+b") as file:
+        file.seek(-8 * X.size, os.SEEK_END)
+        file.write(np.zeros_like(X).tobytes())
+    with pytest.raises(InputError, match="changed since"):
+        array[:]
+
+
 def test_a_file_that_is_gone_is_told(tmp_path, array):
     (tmp_path / "x.npy").unlink()
     row_files._opened.cache_clear()

@@ -225,3 +225,31 @@ def test_rows_that_are_not_as_many_and_large_numbers_are_refused():
         pack("inputs", {"a": ids, "b": ids[1:]})
     with pytest.raises(InputError, match="whole numbers below 2\\^24 beside real ones"):
         pack("inputs", {"a": ids + (1 << 24), "b": ids.astype(float)})
+
+
+def test_whole_numbers_of_any_kind_keep_their_values_or_are_refused():
+    large, small = np.array([2**62 + 7], np.uint64), np.array([-(2**62) - 1])
+    packed, _ = pack("inputs", {"a": large, "b": small, "c": np.array([200], np.uint8)})
+    assert packed.tolist() == [[2**62 + 7, -(2**62) - 1, 200]]
+    for beyond in (np.array([2**63], np.uint64), np.array([-(2**63)])):
+        with pytest.raises(InputError, match=r"inputs.a: expected whole numbers below"):
+            pack("inputs", {"a": beyond, "b": small})
+    with pytest.raises(InputError, match="below 2\\^24 beside real ones, got 9223372"):
+        pack("inputs", {"a": beyond, "b": np.array([0.5])})
+
+
+def test_a_number_for_all_samples_and_a_name_twice_are_refused():
+    with pytest.raises(InputError, match=r"inputs\.a: expected a row for each sample"):
+        pack("inputs", {"a": np.array(3), "b": np.array(3)})
+    params = ArrayParams(path="a.npz", inputs=("age", "age"), targets="y")
+    with pytest.raises(InputError, match="expected each name once, got age, age"):
+        select(params, {"path": arrays()})
+    packed, _ = pack("inputs", {"a": np.empty((0, 2)), "b": np.empty((0, 3))})
+    assert packed.shape == (0, 5)
+
+
+def test_none_of_them_is_augmented():
+    reader = {"factory": f"{__name__}:Reader"}
+    noisy = train_member(stored(), model=reader, epochs=1, augment={"noise": 0.1})
+    with pytest.raises(InputError, match="augment cannot be combined with several"):
+        train_all([noisy])

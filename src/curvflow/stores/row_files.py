@@ -62,15 +62,19 @@ class RowFiles:
         for start, stop, (number, row) in zip(firsts, bounds[1:], where, strict=True):
             part = content[start * size : stop * size]
             self._fill(part, number, self.offset + row * size)
+        for number in np.unique(file).tolist():  # once more, behind the last byte
+            _check_same(self._opened(number), self.paths[number], self.stamps[number])
         return read
 
+    def _opened(self, number: int) -> _Open:
+        return _opened(self.paths[number], self.stamps[number])
+
     def _fill(self, part: memoryview, number: int, place: int) -> None:
-        path = self.paths[number]
-        opened = _opened(path, self.stamps[number])
+        opened = self._opened(number)
         while part:
             count = os.preadv(opened.number, [part], place)
             if not count:
-                raise _changed(path)
+                raise _changed(self.paths[number])
             part, place = part[count:], place + count
 
 
@@ -91,9 +95,13 @@ def _opened(path: str, stamp: tuple[int, int]) -> _Open:
         opened = _Open(path)
     except OSError as error:
         raise _changed(path) from error
+    _check_same(opened, path, stamp)
+    return opened
+
+
+def _check_same(opened: _Open, path: str, stamp: tuple[int, int]) -> None:
     if stamp_of(os.fstat(opened.number)) != stamp:
         raise _changed(path)
-    return opened
 
 
 def _changed(path: str) -> InputError:

@@ -88,6 +88,10 @@ def test_what_is_not_in_the_cache_is_refused_with_what_is(cache):
         snapshot("lab/nets", "main")
     with pytest.raises(InputError, match=r"got mains, .* Did you mean 'main'\?"):
         snapshot("lab/net", "mains")
+    with pytest.raises(
+        InputError, match=r"got refs/pr/1, which is not there\. (It|Did|Known)"
+    ):
+        snapshot("lab/net", "refs/pr/1")
     with pytest.raises(InputError, match=f"Did you mean '{commit}'"):
         snapshot("lab/net", commit[:-3])
 

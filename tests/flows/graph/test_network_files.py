@@ -96,6 +96,9 @@ def shards(folder, name="model.safetensors", parts=2):
         ("step_1e3.pt", None),
         ("step1_000.pt", None),
         ("step10kept.pt", 10),
+        ("epoch_10_0.91.pth", 10),
+        ("epoch_2_2024-01-01.pt", 2),
+        ("step_1000_20.pt", 1000),
     ],
 )
 def test_the_step_is_the_number_behind_its_word(tmp_path, name, step):

@@ -8,6 +8,8 @@ from pydantic import ValidationError
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds import find_kind
+from curvflow.tasks.datasets.images import shuffled
+from curvflow.tasks.datasets.splits import parts_by_group
 from tests.tasks.toys import assert_declared, compute, member
 
 X = np.arange(20.0).reshape(10, 2)
@@ -112,6 +114,23 @@ def test_a_split_that_cannot_be_is_refused(more, params, message):
     with pytest.raises(InputError) as caught:
         checked(file, test_fraction=0.3, **params)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("by", ["group", "time"])
+def test_a_share_that_holds_out_nothing_is_refused(by):
+    file = {"path": {"inputs": X, "targets": Y, "who": np.arange(len(X)) // 2}}
+    with pytest.raises(InputError, match=f"sample to hold out, .* or remove {by}"):
+        checked(file, test_fraction=0.04, **{by: "who"})
+
+
+def test_groups_that_leave_one_sample_to_train_on_are_refused():
+    by = np.arange(10) == 0
+    # A seed draws the group of one, or that of nine.
+    held_out = np.array([shuffled(2, seed)[0] for seed in range(8)])
+    train, test = parts_by_group(by, 3, int(np.argmax(held_out)))
+    assert (len(train), len(test)) == (9, 1)
+    with pytest.raises(InputError, match="2 samples left for training, got 1"):
+        parts_by_group(by, 3, int(np.argmin(held_out)))
 
 
 def test_a_npy_file_has_no_groups():

@@ -195,6 +195,14 @@ def test_times_whose_texts_may_not_be_in_order_are_refused(second):
         find_kind(KIND).check(planned.params, planned.files)
 
 
+def test_times_of_two_forms_of_one_length_are_refused():
+    days = ["2024-01-31 10:00", "2024-01-31T09:00", "2024-01-31 11:00"]
+    text = "x,t,y\n" + "".join(f"{n},{day},{n}.5\n" for n, day in enumerate(days))
+    planned = node(text, target="y", time="t")
+    with pytest.raises(InputError, match="got '2024-01-31T09:00' in line 3"):
+        find_kind(KIND).check(planned.params, planned.files)
+
+
 def test_times_that_are_numbers_are_compared_as_numbers():
     text = "t,x,y\n9,0.5,a\n10,1.5,b\n8,2.5,a\n11,3.5,b\n"
     arrays = made(text, target="y", time="t", test_fraction=0.5, scaling="none")

@@ -9,6 +9,7 @@ from pathlib import Path
 from curvflow.errors import InputError, nearest
 
 MODELS = "models--"
+COMMIT = re.compile(r"\w[\w.-]*")
 FEW = 6  # repositories that a message lists
 
 
@@ -52,13 +53,13 @@ def snapshot(repo: str, revision: str) -> Path:
     commit = revision
     if reference.is_file():
         commit = reference.read_text(encoding="utf-8").strip()
-    if not re.fullmatch(r"\w[\w.-]*", commit):
-        raise InputError(
-            f"expected the name of a commit in {reference}, got '{commit}'. "
-            f"`{command}` brings it anew."
-        )
+        if not COMMIT.fullmatch(commit):
+            raise InputError(
+                f"expected the name of a commit in {reference}, got '{commit}'. "
+                f"`{command}` brings it anew."
+            )
     files = folder / "snapshots" / commit
-    if not files.is_dir():
+    if not (COMMIT.fullmatch(commit) and files.is_dir()):
         references = (folder / "refs").rglob("*")
         names = [
             path.relative_to(folder / "refs").as_posix()

@@ -27,7 +27,8 @@ BESIDE = re.compile(r"(optimizer|scheduler|scaler|rng_state|training_args)([._-]
 WORDS = (r"steps?", r"iter(?:ation)?s?", r"checkpoint|ckpt", r"epochs?")
 STEP_PATTERNS = tuple(
     re.compile(
-        rf"(?<![a-z])(?:{word})[ =_-]?(\d+)(?![.,_]?\d|[km]\b|e\d)", re.IGNORECASE
+        rf"(?<![a-z])(?:{word})[ =_-]?(\d+)(?![.,]?\d|_\d{{3}}(?!\d)|[km]\b|e\d)",
+        re.IGNORECASE,
     )
     for word in WORDS
 )

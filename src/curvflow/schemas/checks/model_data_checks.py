@@ -240,6 +240,9 @@ def _model_problems(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
 
 def _augment_problems(augment: Any, data: _Dataset) -> Iterator[ParamProblem]:
     """Yield what cannot be done to the inputs of the data in training."""
+    if augment is not None and data.several:
+        message = f"augment cannot be combined with the several inputs of {data.name}"
+        yield ("augment",), message, "Remove it, or draw in the module."
     if augment is None or not augment.takes_images:
         return
     shape = data.samples.shape

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import latest
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.datasets.images import shuffled
@@ -36,10 +37,18 @@ def parts_by_group(by: Array, count: int, seed: int) -> tuple[Array, Array]:
     Returns:
         Numbers of the samples that are trained on, and held out, each in their order.
         At least one group is in either part.
+
+    Raises:
+        InputError: a single sample is left to train on.
     """
     groups, number, sizes = np.unique(by, return_inverse=True, return_counts=True)
     order = shuffled(len(groups), seed)
     reached = np.cumsum(sizes[order])[:-1]
     drawn = order[: np.argmin(abs(reached - count)) + 1]
     held_out = np.isin(number, drawn)
+    if len(by) - held_out.sum() < 2:
+        raise InputError(
+            "group: expected at least 2 samples left for training, got 1: the others "
+            f"are one group. Take another seed than {seed}, or a smaller test_fraction."
+        )
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)

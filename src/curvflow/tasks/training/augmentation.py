@@ -81,10 +81,16 @@ def augmenter(params: Augmentation | None, problem: Problem) -> Augmenter | None
         problem: whose inputs they are.
 
     Raises:
-        InputError: the inputs are tokens, or no images where such are changed.
+        InputError: the inputs are tokens or several, or no images where such are
+            changed.
     """
     if params is None:
         return None
+    if names := problem.several:
+        raise InputError(
+            f"augment cannot be combined with several inputs, {', '.join(names)}. "
+            "Remove it, or draw in the module."
+        )
     if problem.takes_integers:
         raise InputError(
             "augment cannot be combined with inputs that are tokens. Remove it."

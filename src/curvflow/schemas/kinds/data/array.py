@@ -185,6 +185,11 @@ def check(params: ArrayParams, files: Mapping[str, Mapping[str, Array]]) -> None
     """
     arrays = dataset_as(params, select(params, files))
     by, held_out = split_by(params, files), num_test(params, arrays["inputs"])
+    if by is not None and not held_out:
+        raise InputError(
+            f"test_fraction: expected a sample to hold out, got {params.test_fraction} "
+            f"of {len(by)}. Raise it, or remove {'group' if params.group else 'time'}."
+        )
     if by is not None and params.time is not None:
         held_out = int(latest(by, held_out).sum())
     if len(arrays["inputs"]) - held_out < 2:

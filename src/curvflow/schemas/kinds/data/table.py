@@ -257,8 +257,9 @@ def _check_times(table: Table, rows: Array, column: Column) -> None:
     if column.numbers is not None:
         return
     texts = column.as_texts()
+    form = re.sub(r"\d", "0", texts[0]) if len(texts) else ""
     for number, text in enumerate(texts):
-        if not ISO_TIME.fullmatch(text) or len(text) != len(texts[0]):
+        if not ISO_TIME.fullmatch(text) or re.sub(r"\d", "0", text) != form:
             raise InputError(
                 f"time: expected numbers, or dates such as 2024-01-31 of one form, got "
                 f"'{text}' in {table.place(rows[number])}. Write them so, or split by "

@@ -71,6 +71,8 @@ def array_names(spec: InputArrays, names: tuple[str, ...]) -> dict[str, str]:
     Raises:
         InputError: the test set has other inputs.
     """
+    if len(set(names)) < len(names):
+        raise InputError(f"inputs: expected each name once, got {', '.join(names)}")
     arrays = dict(spec) if isinstance(spec, Mapping) else {}
     if not isinstance(spec, str | Mapping) and len(spec) == len(names):
         arrays = dict(zip(names, spec, strict=True))
@@ -94,9 +96,14 @@ def pack(role: str, arrays: Mapping[str, Array]) -> tuple[Array, str]:
 
     Raises:
         InputError: they are of other lengths, are no numbers, or hold whole numbers
-            that single precision does not.
+            that int64, or single precision, does not.
     """
-    counts = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
+    for name, array in arrays.items():
+        if not array.ndim:
+            raise InputError(
+                f"{role}.{name}: expected a row for each sample, got a number"
+            )
+    counts = {name: len(array) for name, array in arrays.items()}
     if len(set(counts.values())) != 1:
         listed = ", ".join(f"{count} of {name}" for name, count in counts.items())
         raise InputError(f"{role}: expected as many rows in each, got {listed}")
@@ -109,17 +116,29 @@ def pack(role: str, arrays: Mapping[str, Array]) -> tuple[Array, str]:
         kind = "i" if array.dtype.kind == "u" else array.dtype.kind
         parts.append(InputPart(name, array.shape[1:], kind))
     is_real = any(part.kind == "f" for part in parts)
-    for part in parts if is_real else ():
-        most = np.abs(arrays[part.name]).max(initial=0) if part.kind == "i" else 0
-        if most >= LARGEST_BESIDE_REAL:
+    bound = LARGEST_BESIDE_REAL if is_real else 1 << 63
+    for part in parts:
+        most = _largest(arrays[part.name]) if part.kind == "i" else 0
+        if most >= bound:
+            what = "2^24 beside real ones" if is_real else "2^63"
             raise InputError(
-                f"{role}.{part.name}: expected whole numbers below 2^24 beside real "
-                f"ones, got {most}. Number them anew."
+                f"{role}.{part.name}: expected whole numbers below {what}, got {most}. "
+                "Number them anew."
             )
-    rows = [array.reshape(len(array), -1) for array in arrays.values()]
     dtype = np.float64 if is_real else np.int64
+    rows = [
+        arrays[part.name].reshape(-1, part.size).astype(dtype)
+        if part.size
+        else np.empty((len(arrays[part.name]), 0), dtype)
+        for part in parts
+    ]
     text = json.dumps([list(part) for part in parts], separators=(",", ":"))
-    return np.concatenate(rows, axis=1).astype(dtype), text
+    return np.concatenate(rows, axis=1), text
+
+
+def _largest(array: Array) -> int:
+    """Return the largest magnitude of whole numbers, which int64 may not hold."""
+    return max(0, *(abs(int(end(initial=0))) for end in (array.min, array.max)))
 
 
 def input_parts(text: str) -> tuple[InputPart, ...]:
