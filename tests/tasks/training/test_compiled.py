@@ -33,7 +33,9 @@ def tile(**settings):
 @needs_compiler
 @pytest.mark.processes  # the compiler
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
-def test_compiled_training_ends_where_the_other_does(mode):
+def test_compiled_training_ends_where_the_other_does(mode, monkeypatch):
+    # PyTorch 2.13 writes code for vectors where this says that there are none.
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
     compiled = find("train").compute(tile(), Machine(compiler=mode))
     plain = find("train").compute(tile(), Machine())
     for first, other in zip(compiled, plain, strict=True):
