@@ -124,3 +124,24 @@ def test_kernels_are_as_they_were_afterwards():
     model = {"factory": "tests.tasks.toys:make_recurrent", "kwargs": {"layer": "LSTM"}}
     pose(parse_model(model), "auto", blobs(seed=5))
     assert (torch.backends.mkldnn.enabled, torch.backends.cudnn.enabled) == before
+
+
+class Shared(nn.Module):
+    """A weight that is a buffer of another layer, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.other = nn.Linear(3, 3), nn.Module()
+        self.other.register_buffer("weight", self.layer.weight)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def test_a_parameter_that_is_a_buffer_too_is_trained_alone_as_among_others():
+    model = {"factory": f"{__name__}:Shared"}
+    (alone,) = fits(model, seeds=[0], checkpoints={"every": 3})
+    together, _ = fits(model, checkpoints={"every": 3})
+    start, end = alone.arrays["weights"]
+    np.testing.assert_allclose(end, together.arrays["weights"][-1], rtol=1e-12)
+    assert (end != start)[:12].all()  # behind them is the buffer

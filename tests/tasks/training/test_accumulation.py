@@ -16,6 +16,7 @@ from curvflow.tasks.training.gradients import (
     Noise,
     gradient_at,
     gradients,
+    parts_of,
 )
 from tests.tasks.toys import TANH_NET, blobs, train_all, train_member, waves
 from tests.tasks.training.test_convolutional_training import DROPOUT, NORM, images
@@ -113,3 +114,15 @@ def test_parts_need_the_memory_of_their_samples():
 def test_more_parts_than_samples_are_refused():
     with pytest.raises(ValidationError, match="at most the 8 samples of a batch"):
         members(accumulation=9)
+
+
+@pytest.mark.parametrize("length", [3, 5, 10])
+def test_parts_of_sequences_that_come_first_draw_what_the_whole_does(length):
+    def drawn(shape):
+        return Noise([0, 1], 0, "dropout", torch.zeros(1)).uniform()(shape)
+
+    whole = drawn((length, 10, 2))
+    for part in parts_of(10, 2):
+        own = part.draw(lambda shape: drawn(shape))((length, 5, 2))
+        # Where both axes count five, the first is taken for the samples.
+        assert torch.equal(own, whole[:, :, part.rows]) == (length != 5)

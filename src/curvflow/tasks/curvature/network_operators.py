@@ -153,7 +153,8 @@ def _source(
     columns: int,
     names: tuple[str, ...] | None = None,
 ) -> _OperatorSource:
-    problem = problem_of(members[0])
+    # A pass takes as many samples as of the whole, so that sums keep their order.
+    problem = whole = problem_of(members[0])
     weights_MW = stacked_weights(members, machine, dtype=dtype)
     if names is not None and names != problem.network.layout.names:
         weights_MW = weights_MW[:, problem.network.places(names)]
@@ -162,13 +163,13 @@ def _source(
     data = [member.one("data") for member in members]
     samples = load_samples(problem, data, "", machine.device, weights_MD.dtype)
     on_cpu = weights_MD.device.type == "cpu"
-    most = problem.models_per_pass(samples.count, columns) if on_cpu else len(members)
+    most = whole.models_per_pass(samples.count, columns) if on_cpu else len(members)
     inputs = OperatorInputs(
         weights_MD=weights_MD,
         inputs=samples.inputs,
         targets=samples.targets,
         fixed_MS=statistics_MS,
-        batch_size=problem.rows_per_pass(columns),
+        batch_size=whole.rows_per_pass(columns),
         models_per_pass=max(2, most),
     )
     return _OperatorSource(problem, inputs, machine.partial.record)

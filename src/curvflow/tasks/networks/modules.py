@@ -321,9 +321,9 @@ class StackedModule:
                     functional_call(self._module, held, args, named, tie_weights=False)
                 )
                 return output
-            for home in homes:
-                home.tensors[home.key] = held[home.name]
             try:
+                for home in homes:
+                    home.tensors[home.key] = held[home.name]
                 output = tensor_of(self._module(*args, **named))
             finally:
                 for home in homes:
@@ -354,7 +354,8 @@ class StackedModule:
             type(layer).__setattr__ is not nn.Module.__setattr__ for layer in layers
         ):
             return None
-        named = dict(self._module.named_parameters()) | self._buffers
+        # Of a parameter that is a buffer, too, its own name.
+        named = self._buffers | dict(self._module.named_parameters())
         names = {id(tensor): name for name, tensor in named.items()}
         held: list[dict[str, Any]] = [layer._parameters for layer in layers]
         held += [layer._buffers for layer in layers]
@@ -398,7 +399,8 @@ class StackedModule:
                 raise
             raise InputError(
                 "model: expected more than one sample in every batch for its batch "
-                "norm, got 1. Set drop_last, or another batch_size."
+                "norm, got 1. Set drop_last, or another batch_size; of a probe "
+                "train_batch_size."
             ) from error
         finally:
             for backend, enabled in zip(backends, before, strict=True):

@@ -147,6 +147,11 @@ class Problem:
         """Return the loss that is minimised, (M,): the sum for sse, else the mean."""
         return losses_MN.sum(1) if self.criterion.is_sum else losses_MN.mean(1)
 
+    @property
+    def several(self) -> tuple[str, ...]:
+        """Names of several inputs of a sample; none of one."""
+        return tuple(part[0] for part in json.loads(self.text).get(INPUT_PARTS, []))
+
     def rows_per_pass(self, columns: int) -> int:
         """Return how many samples fit into one pass of one model.
 
@@ -158,7 +163,7 @@ class Problem:
         """
         most, size = self.network.pass_bytes or PASS_BYTES, self.network.num_parameters
         each = 8 * PASS_COPIES * self.network.width * columns
-        if most < each and size >= MANY_PARAMETERS:
+        if most < 2 * each and size >= MANY_PARAMETERS:
             most = 8 * PASS_VECTORS * size * columns
         return max(1, most // each)
 

@@ -206,19 +206,20 @@ class Part:
         """Return a source of this part's numbers among those of the whole batch.
 
         Args:
-            uniform: source of numbers (M, N, ...) for all N samples. The first axis may
-                count several for each, such as heads, or the second the samples. Of a
-                shape without samples, such as that of weights, all parts draw the same.
+            uniform: source of numbers (M, N, ...) for all N samples. The second axis
+                may count the samples, or else the first several for each, such as
+                heads. Of a shape without samples, such as that of weights, all parts
+                draw the same.
         """
         samples = len(range(self.count)[self.rows])
 
         def drawn(shape: tuple[int, ...]) -> Tensor:
             each, rest = divmod(shape[0], samples) if shape else (0, 1)
+            if each != 1 and shape[1:2] == (samples,):
+                return uniform((shape[0], self.count, *shape[2:]))[:, :, self.rows]
             if each and not rest:
                 rows = slice(self.rows.start * each, self.rows.stop * each)
                 return uniform((self.count * each, *shape[1:]))[:, rows]
-            if shape[1:2] == (samples,):
-                return uniform((shape[0], self.count, *shape[2:]))[:, :, self.rows]
             return uniform(shape)
 
         return drawn
@@ -371,7 +372,8 @@ def gradient_at(
         The gradients, (M, D).
     """
     models = len(weights_MD)
-    if models == 1:  # no pass is of a single model: see decision 0003
+    is_copied = models == 1 and not problem.network.takes_leaves
+    if is_copied:  # no pass is of a single model: see decision 0003
         weights_MD, statistics_MS = weights_MD.repeat(2, 1), statistics_MS.repeat(2, 1)
         noise = replace(noise, seeds=[*noise.seeds] * 2)
     several = gradients(
