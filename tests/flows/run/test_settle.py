@@ -106,8 +106,31 @@ def test_last_bits_may_differ_and_are_reported(lab, store):
     )
 
 
+SINGLE = {
+    "a type": ('"values", ("sample",))', '"values", ("sample",), dtype="float32")'),
+    "a setting": ("seed: int = 0", 'seed: int = 0\n    dtype: str = "float32"'),
+}
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_last_bits_of_single_precision_are_coarser(lab, store, name):
+    many = '"value": many.sum(), "many": many}'
+    kept = 'many.astype("float32")' if name == "a type" else "many"
+    lab.edit(many, f'"value": 1.0, "many": {kept}}}', "lab_kinds.py")
+    lab.edit(*SINGLE[name], "lab_kinds.py")
+    lab.run()
+    lab.edit("FACTOR * x", "FACTOR * x * (1 + 4e-7)")
+    lab.run(answer=accept("lab.measure", verify=1.0))
+    evidence = store.index().settlements[0].evidence
+    assert 1e-7 < evidence["largest_relative_difference"] < 1e-6
+    lab.edit("4e-7", "4e-6")
+    with pytest.raises(RequestError, match=r"relative difference \d\.\de-06"):
+        lab.run(answer=accept("lab.measure", verify=1.0))
+
+
 DIFFERENCES = {
     "a number": ("many * 1.0", "many * 1.5", "relative difference 5.0e-01"),
+    "a digit": ("many * 1.0", "many * (1 + 1e-7)", "relative difference 1.0e-07"),
     "a number among zeros": ("0 * many", "0 * many + 1e-3", "difference 1.0e+00"),
     "NaN for a number": ("many", "many * np.nan", "NaN or infinity at other"),
     "a number for NaN": ("many * np.nan", "many", "NaN or infinity at other"),

@@ -23,8 +23,10 @@ from curvflow.schemas.records.receipts import Receipt, part_digests, result_dige
 from curvflow.stores.base import Store
 from curvflow.tasks.registry import Machine
 
-# Another tile may change the last bits, and no more.
+# Another tile or processor may change the last bits, and no more: of a variable's
+# largest number, in double precision and, as 8 roundings, in single.
 TOLERANCE = 1e-9
+SINGLE_TOLERANCE = 8 * float(np.finfo(np.float32).eps)
 
 Result = Outcome | BaseException
 
@@ -34,11 +36,13 @@ class Difference:
     """The difference of a result from what is stored.
 
     Attributes:
+        is_beyond: whether it is more than last bits.
         relative: to the largest number of the variable; infinite for anything else
             that differs; 0 for equal digests.
         text: the difference in words.
     """
 
+    is_beyond: bool = False
     relative: float = 0.0
     text: str = ""
 
@@ -65,7 +69,7 @@ class Evidence:
     @property
     def is_good(self) -> bool:
         """Return whether all results came out the same but for their last bits."""
-        return self.worst.relative <= TOLERANCE
+        return not self.worst.is_beyond
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain data, for the log."""
@@ -167,24 +171,25 @@ class Recheck:
         receipt, name = node.receipt, node_name(node)
         assert receipt is not None
         if isinstance(result, BaseException):
-            return Difference(math.inf, f"{name}: {failure(result).error}")
+            return Difference(True, math.inf, f"{name}: {failure(result).error}")
         parts = part_digests(node.kind.outputs, result)
         if result_digest(parts, result.status, result.reason) == receipt.digest:
             return Difference()
         before, after = _status(receipt), _status(result)
         if before != after:
-            return Difference(math.inf, f"{name}: {after} where it was {before}")
+            return Difference(True, math.inf, f"{name}: {after} where it was {before}")
         changed = parts.items() ^ receipt.parts.items()
         variables = sorted({part.partition("@")[0] for part, _ in changed})
         there = {part.partition("@")[0] for part in receipt.parts}
         if lacking := [v for v in variables if v not in result.arrays.keys() & there]:
-            return Difference(math.inf, f"{name}: {lacking[0]} on one side only")
+            return Difference(True, math.inf, f"{name}: {lacking[0]} on one side only")
         return max(
             _apart(
                 result.arrays[v],
                 self._stored(node, v),
                 self._size(node, v),
                 f"{v} of {name}",
+                _allowed(node, result.arrays[v]),
             )
             for v in variables
         )
@@ -215,16 +220,26 @@ def _status(result: Outcome | Receipt) -> str:
     return f"{result.status} ({result.reason})" if result.reason else result.status
 
 
-def _apart(new: Array, old: Array, size: float, name: str) -> Difference:
+def _allowed(node: Node, values: Array) -> float:
+    """Return the difference that last bits make of numbers in a node's precision."""
+    computed = getattr(node.params, "dtype", None)
+    is_single = values.dtype == np.float32 or computed == "float32"
+    return SINGLE_TOLERANCE if is_single else TOLERANCE
+
+
+def _apart(
+    new: Array, old: Array, size: float, name: str, allowed: float
+) -> Difference:
     if new.shape != old.shape:
         text = f"{name} of shape {new.shape} where it was {old.shape}"
-        return Difference(math.inf, text)
+        return Difference(True, math.inf, text)
     if not (new.dtype.kind in "fiuc" and old.dtype.kind in "fiuc"):
-        relative = 0.0 if np.array_equal(new, old) else math.inf
-        return Difference(relative, f"{name} is not what it was")
+        is_other = not np.array_equal(new, old)
+        relative = math.inf if is_other else 0.0
+        return Difference(is_other, relative, f"{name} is not what it was")
     relative = _relative(new, old, size)
     where = "" if math.isfinite(relative) else " has NaN or infinity at other places"
-    return Difference(relative, f"{name}{where}")
+    return Difference(relative > allowed, relative, f"{name}{where}")
 
 
 def _relative(new: Array, old: Array, size: float) -> float:
