@@ -76,7 +76,7 @@ def every_kind(name):
             params["rel_sem"] = 0.3  # a few doublings, as of a smaller one
         if "num_steps_bw_draws" in fields[stage]:
             params["num_steps_bw_draws"] = 2  # equal at each step, or soon nowhere
-            params["num_draws"] = min(params.get("num_draws", 50), 50)
+            params |= {"num_draws": 20, "num_burnin_steps": 40}
     if "axes" not in study and not find_kind(name).reduces:
         target = next(s for s, stage in stages.items() if stage["use"] == name)
         study["stages"] = {s: stages[s] for s in stages if s in needed(stages, target)}

@@ -157,9 +157,13 @@ def test_labels_drawn_for_each_token_give_the_fisher_matrix_in_the_mean(trained)
         ("probe.spectrum", {"num_runs": 2, "num_steps": 10}),
         ("probe.norms", {}),
         ("probe.gradient_variance", {}),
-        ("probe.llc", {"num_chains": 2, "num_draws": 20, "num_steps_bw_draws": 2}),
+        (
+            "probe.llc",
+            {"num_chains": 2, "num_draws": 20, "num_steps_bw_draws": 2,
+             "num_burnin_steps": 20},
+        ),
     ],
-)
+)  # fmt: skip
 def test_probes_take_a_language_model(trained, kind, params):
     data, outcome = trained
     (found,) = compute(

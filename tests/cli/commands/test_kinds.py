@@ -124,12 +124,17 @@ def test_train_lists_its_rules_and_models_and_how_to_see_one(curvflow):
     assert "{every: integer >= 1}: Checkpoints that are kept" in out
 
 
+@pytest.fixture(scope="module")
+def train_page():
+    return re.sub(r"\s+", " ", kind_page(all_kinds()["train"], whole=True))
+
+
 @for_each("name", [*all_rules(), "preset"])
-def test_one_rule_is_shown_with_its_parameters(name):
+def test_one_rule_is_shown_with_its_parameters(name, train_page):
     kind = all_kinds()["train"]
     first, *rest = parameter_page(kind, f"rule.{name}").splitlines()
     assert first.startswith(("{preset: text, ...}", f"{{rule: {name}, ...}}: "))
-    assert first in re.sub(r"\s+", " ", kind_page(kind, whole=True))
+    assert first in train_page
     assert any(re.match(r"  \w+: ", line) for line in rest)
 
 
