@@ -23,12 +23,12 @@ from curvflow.tasks.monitor.measures import (
     critical,
     gradient_of_all,
     mean_loss,
-    noise,
     operator_of,
     sharpness,
     trace,
     update_ratio,
 )
+from curvflow.tasks.monitor.noise import noise
 from curvflow.tasks.monitor.settings import (
     CriticalSettings,
     Measure,
