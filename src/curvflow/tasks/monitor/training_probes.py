@@ -125,7 +125,7 @@ class TrainingProbes:
         tensors = [t for t in tree_leaves(self._batches) if isinstance(t, Tensor)]
         return {
             "probes": {n: s.model_dump() for n, s in self._settings.items()},
-            "loss": _loss_name(self._loss),
+            "loss": loss_name(self._loss),
             "calls": [
                 name for name in ("forward", "size_of") if self._called.get(name)
             ],
@@ -399,10 +399,27 @@ def held(data: Any, num_batches: int | None) -> tuple[list[Batch], int | None]:
     return batches, len(whole) if is_part and isinstance(whole, Sized) else None
 
 
-def _loss_name(loss: Any) -> str:
-    """Return what a loss is called; of functions of one name it tells no more."""
+def loss_name(loss: Any) -> str:
+    """Return what a loss is called, the same in every program.
+
+    Args:
+        loss: a name, a module or a callable; of functions of one name no more is told,
+            and of other callables only the class.
+    """
     if isinstance(loss, str):
         return loss
     if isinstance(loss, nn.Module):
         return repr(loss)
-    return f"{getattr(loss, '__module__', '')}.{getattr(loss, '__qualname__', loss)}"
+    if isinstance(loss, partial):
+        given = [_plain(value) for value in loss.args]
+        given += [f"{name}={_plain(v)}" for name, v in sorted(loss.keywords.items())]
+        return f"{loss_name(loss.func)}({', '.join(given)})"
+    called = loss if hasattr(loss, "__qualname__") else type(loss)
+    return f"{called.__module__}.{called.__qualname__}"
+
+
+def _plain(value: Any) -> str:
+    """Return a value as text that holds no address in memory."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    return loss_name(value) if callable(value) else type(value).__qualname__
