@@ -1,6 +1,8 @@
 """Learning coefficients of a loop that does not wait for them."""
 
 import pickle
+import sys
+from functools import partial
 
 import pytest
 import torch
@@ -131,3 +133,24 @@ def test_what_no_process_can_be_given_is_refused_at_once():
         )
     with pytest.raises(InputError, match="llc_in: expected loop or process"):
         monitored(small(), llc_in="thread")
+
+
+class Scripted(torch.nn.Linear):
+    """A module as a script would define it."""
+
+
+def scripted(outputs, targets):
+    return torch.nn.functional.cross_entropy(outputs, targets)
+
+
+@pytest.mark.parametrize("name", ["Scripted", "scripted"])
+def test_functions_of_a_script_are_taken_along_or_refused_at_once(name, monkeypatch):
+    thing = globals()[name]
+    monkeypatch.setattr(thing, "__module__", "__main__")
+    monkeypatch.setattr(sys.modules["__main__"], name, thing, raising=False)
+    net = Scripted(4, 3).double() if name == "Scripted" else small()
+    loss = partial(scripted) if name == "scripted" else "cross_entropy"
+    curvflow.Monitor(net, loss, problem(), **SETTINGS)
+    monkeypatch.setattr(background, "find_spec", lambda _: None)
+    with pytest.raises(InputError, match=f"got {name} of a script. Install cloudpick"):
+        curvflow.Monitor(net, loss, problem(), **SETTINGS)

@@ -7,6 +7,7 @@ neither the loop's random streams nor its device are touched.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
@@ -21,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import FunctionType
 from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
@@ -165,15 +167,45 @@ def packed(request: CoefficientRequest) -> bytes:
     Raises:
         InputError: something in it cannot be taken along.
     """
-    by = import_module("cloudpickle" if find_spec("cloudpickle") else "pickle")
+    buffer = io.BytesIO()
+    takes_scripts = find_spec("cloudpickle") is not None
+    by = import_module("cloudpickle").Pickler if takes_scripts else _Importable
     try:
-        return bytes(by.dumps(request))
+        by(buffer).dump(request)
+        return buffer.getvalue()
+    except InputError:
+        raise
     except Exception as error:  # whatever an object of the user's raises
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise InputError(
             "llc_in: expected a module, loss and data that another process can be "
             f"given, got {reason}. Take llc_in loop."
         ) from error
+
+
+class _Importable(pickle.Pickler):
+    """Pickles what is imported by name, and refuses names that only a script has."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Refuse functions and classes of a script.
+
+        Args:
+            obj: met on the way.
+
+        Returns:
+            NotImplemented: the others are pickled as ever.
+
+        Raises:
+            InputError: the process would look for it in a script of its own.
+        """
+        is_named = isinstance(obj, type | FunctionType)
+        if is_named and obj.__module__ in ("__main__", "__mp_main__"):
+            raise InputError(
+                "llc_in: expected a module, loss and data from modules that can be "
+                f"imported, got {obj.__qualname__} of a script. Install cloudpickle, "
+                "move it to a module, or take llc_in loop."
+            )
+        return NotImplemented
 
 
 def main() -> None:
