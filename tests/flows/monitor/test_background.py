@@ -98,6 +98,15 @@ def test_steps_taken_again_are_estimated_again(monkeypatch, tmp_path):
     assert not [*tmp_path.glob("llc-*")]
 
 
+def test_a_checkpoint_keeps_what_is_answered_behind_it(monkeypatch):
+    monkeypatch.setattr(background.subprocess, "Popen", Answered)
+    monitor = monitored(small(), **SETTINGS)
+    Loop(monitor._probes.module).run(3, monitor)
+    state = monitor.state_dict()
+    monitor.wait()
+    assert [*state["llc_weights"]] == [3]
+
+
 def test_a_checkpoint_asks_again_for_what_is_not_answered(monkeypatch):
     given = []
 

@@ -284,7 +284,7 @@ class Monitor:
             "last_seconds": self._last_seconds,
             "rows": self._records.plain(),
             "llc_rows": self._coefficients.plain(),
-            "llc_weights": self._background.weights if self._background else {},
+            "llc_weights": dict(self._background.weights) if self._background else {},
             "state": self._probes.tensors(),
         }
 
