@@ -80,6 +80,19 @@ def test_answers_come_at_the_next_step_and_a_crash_is_a_failed_estimate(
         assert "exit code -9" in str(dataset.llc_reason[0].values)
 
 
+@pytest.mark.processes
+def test_files_of_the_folder_it_is_started_in_are_no_modules(monkeypatch, tmp_path):
+    (tmp_path / "json.py").write_text("raise ValueError('not the one meant')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    program = "import json; print(json.dumps({'llc_mean': 1.0, 'llc_sem': 0.5}))"
+    monkeypatch.setattr(background, "PROGRAM", program)
+    monitor = monitored(small(), **SETTINGS)
+    Loop(monitor._probes.module).run(2, monitor)
+    monitor.wait()
+    assert monitor.to_xarray().llc_mean.values.tolist() == [1.0]
+
+
 def test_steps_taken_again_are_estimated_again(monkeypatch, tmp_path):
     class AtWork(Answered):
         def poll(self):

@@ -123,7 +123,8 @@ class Background:
             given.write(request)
             given.seek(0)
             process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, str(os.getpid())],
+                # Without the folder it is started in, where any name may stand.
+                [sys.executable, "-P", "-c", PROGRAM, str(os.getpid())],
                 stdin=given,
                 stdout=answer,
                 stderr=errors,
