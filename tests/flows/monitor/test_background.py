@@ -10,6 +10,7 @@ import torch
 import curvflow
 from curvflow.errors import InputError
 from curvflow.flows.monitor import background
+from curvflow.flows.monitor import monitor as monitors
 from tests.flows.monitor.loops import FEW, Loop, monitored, problem, small
 
 SETTINGS = {
@@ -64,6 +65,15 @@ class Crashed(Answered):
     returncode = -9
 
 
+class AtWork(Answered):
+    """A process that does not end."""
+
+    def poll(self):
+        return None
+
+    wait = kill = poll
+
+
 @pytest.mark.parametrize("process", [Answered, Crashed])
 def test_answers_come_at_the_next_step_and_a_crash_is_a_failed_estimate(
     process, monkeypatch
@@ -93,13 +103,49 @@ def test_files_of_the_folder_it_is_started_in_are_no_modules(monkeypatch, tmp_pa
     assert monitor.to_xarray().llc_mean.values.tolist() == [1.0]
 
 
-def test_steps_taken_again_are_estimated_again(monkeypatch, tmp_path):
-    class AtWork(Answered):
+def test_requests_are_made_when_it_is_their_turn(monkeypatch):
+    """For each of them holds all data."""
+    given, ended, made = [], [], []
+
+    class Long(Answered):
+        def __init__(self, command, **files):
+            super().__init__(command, **files)
+            given.append(self.given)
+
         def poll(self):
-            return None
+            return 0 if ended else None
 
         wait = kill = poll
 
+    def packed(request):
+        made.append(request)
+        return background.packed(request)
+
+    monkeypatch.setattr(background.subprocess, "Popen", Long)
+    monkeypatch.setattr(monitors, "packed", packed)
+    net = small()
+    monitor = monitored(net, **SETTINGS)
+    loop = Loop(net).run(3, monitor)
+    then = net[0].weight.detach().clone()
+    loop.run(2, monitor)
+    assert len(made) == 2  # the first was tried when the monitor was made
+    ended.append(True)
+    monitor.wait()
+    assert len(made) == 3
+    assert torch.equal(given[1].weights["0.weight"], then)
+
+
+def test_what_a_loop_takes_again_is_not_started_when_it_goes_on(monkeypatch, tmp_path):
+    monkeypatch.setattr(background.subprocess, "Popen", AtWork)
+    settings = SETTINGS | {"llc_at": [3], "store": tmp_path}
+    monitor = monitored(small(), **settings)
+    Loop(monitor._probes.module).run(3, monitor)
+    monkeypatch.setattr(background.subprocess, "Popen", None)
+    assert monitored(small(), **settings).num_steps == 2
+    assert not [*tmp_path.glob("llc-*")]
+
+
+def test_steps_taken_again_are_estimated_again(monkeypatch, tmp_path):
     monkeypatch.setattr(background.subprocess, "Popen", AtWork)
     monitor = monitored(small(), store=tmp_path, **SETTINGS)
     Loop(monitor._probes.module).run(3, monitor)
@@ -123,17 +169,17 @@ def test_a_checkpoint_keeps_what_is_answered_behind_it(monkeypatch):
 def test_a_checkpoint_asks_again_for_what_is_not_answered(monkeypatch):
     given = []
 
-    class AtWork(Answered):
+    class Second(Answered):
         def __init__(self, command, **files):
             super().__init__(command, **files)
-            given.append(self.given.module[0].weight.detach())
+            given.append(self.given.weights["0.weight"])
 
         def poll(self):
             return None if len(given) == 1 else 0
 
         wait = kill = poll
 
-    monkeypatch.setattr(background.subprocess, "Popen", AtWork)
+    monkeypatch.setattr(background.subprocess, "Popen", Second)
     net = small()
     monitor = monitored(net, **SETTINGS)
     Loop(net).run(4, monitor)

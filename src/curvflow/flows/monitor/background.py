@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,6 +34,9 @@ from curvflow.tasks.monitor.coefficients import CoefficientRequest, nothing
 # Seconds from one look at whether the loop is still there to the next.
 WATCH = 1.0
 PROGRAM = "from curvflow.flows.monitor.background import main; main()"
+
+
+Request = Callable[[Mapping[str, Any]], bytes]
 
 
 class Estimate(NamedTuple):
@@ -59,20 +62,25 @@ class Background:
         weights: of the requests that are not answered, by step.
     """
 
-    def __init__(self, folder: Path | None) -> None:
-        """Take no requests yet; a folder keeps the weights of those to come."""
+    def __init__(self, request: Request, folder: Path | None) -> None:
+        """Take no requests yet.
+
+        Args:
+            request: from weights to what the process is given, as `packed` returns it;
+                made when it is its turn, for it holds all data.
+            folder: keeps the weights.
+        """
         self.weights: dict[int, Mapping[str, Any]] = {}
-        self._folder = folder
-        self._waiting: deque[tuple[int, bytes]] = deque()
+        self._request, self._folder = request, folder
+        self._waiting: deque[int] = deque()
         self._running: _Running | None = None
 
-    def add(self, step: int, weights: Mapping[str, Any], request: bytes) -> None:
-        """Take a request behind the others, as `packed` returns it.
+    def add(self, step: int, weights: Mapping[str, Any]) -> None:
+        """Take a request behind the others.
 
         Args:
             step: of the loop.
-            weights: tensors on the CPU, by name, to ask again with after a kill.
-            request: for the process.
+            weights: tensors on the CPU, by name.
 
         Raises:
             StoreError: the weights cannot be written.
@@ -81,14 +89,14 @@ class Background:
         if self._folder is not None:
             arrays = {name: np.asarray(tensor) for name, tensor in weights.items()}
             files.write(self._folder / kept_as(step), arrays)
-        self._waiting.append((step, request))
+        self._waiting.append(step)
         self._start_next()
 
     def cut(self, step: int) -> None:
         """Give up the requests from a step on."""
         if self._running and self._running.step >= step:
             self._stop()
-        self._waiting = deque(each for each in self._waiting if each[0] < step)
+        self._waiting = deque(each for each in self._waiting if each < step)
         for late in [each for each in self.weights if each >= step]:
             self.forget(late)
         self._start_next()
@@ -114,7 +122,9 @@ class Background:
     def _start_next(self) -> None:
         if self._running is not None or not self._waiting:
             return
-        step, request = self._waiting.popleft()
+        step = self._waiting[0]
+        request = self._request(self.weights[step])
+        self._waiting.popleft()
         answer, errors = (
             cast("IO[bytes]", tempfile.TemporaryFile())  # noqa: SIM115  kept open
             for _ in range(2)
@@ -146,16 +156,19 @@ def kept_as(step: int) -> str:
     return f"llc-{step}.npz"
 
 
-def kept_in(folder: Path) -> dict[int, Mapping[str, Any]]:
+def kept_in(folder: Path, last: int) -> dict[int, Mapping[str, Any]]:
     """Return the weights of requests that a program did not live to answer.
 
     Args:
         folder: the store of a monitor.
+        last: step that it goes on from; requests behind it are given up.
 
     Raises:
         StoreError: a file is none of a monitor.
     """
     paths = {int(path.stem[4:]): path for path in folder.glob("llc-*.npz")}
+    for step in [each for each in paths if each > last]:
+        paths.pop(step).unlink()
     return {step: files.read(path) for step, path in sorted(paths.items())}
 
 

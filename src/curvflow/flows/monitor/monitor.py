@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
@@ -127,12 +128,13 @@ class Monitor:
         self._folder = None if store is None else Path(store).expanduser()
         self._background: Background | None = None
         if llc_in == "process" and self._llc_at:
-            self._background = Background(self._folder)
-            self._probes.packed_request(self._llc, packed)  # refused now, if at all
+            request = partial(self._probes.packed_request, self._llc, packed)
+            request()  # refused now, if at all
+            self._background = Background(request, self._folder)
         if self._folder is not None and (self._folder / files.NUMBERS).exists():
             self._go_on(self._folder)
         if self._background is not None and self._folder is not None:
-            self._ask_again(kept_in(self._folder))
+            self._ask_again(kept_in(self._folder, self.num_steps))
 
     def _begin(self) -> None:
         """Count from here on: steps, measurements and time."""
@@ -378,9 +380,7 @@ class Monitor:
             seconds = perf_counter() - began
             self._have(self.num_steps, {**numbers, "llc_seconds": seconds})
         elif self.num_steps not in self._background.weights:
-            request = self._probes.packed_request(self._llc, packed)
-            weights = self._probes.snapshot()
-            self._background.add(self.num_steps, weights, request)
+            self._background.add(self.num_steps, self._probes.snapshot())
         if self._began is not None:
             self._outside += perf_counter() - began
 
@@ -398,13 +398,11 @@ class Monitor:
                 self._background.forget(step)
 
     def _ask_again(self, weights: Mapping[int, Mapping[str, Any]]) -> None:
-        """Estimate what a program did not live to have, up to where it goes on."""
+        """Estimate what a program did not live to have."""
         if self._background is None:
             return
         for step, each in weights.items():
-            request = self._probes.packed_request(self._llc, packed, each)
-            self._background.add(step, each, request)
-        self._background.cut(self.num_steps + 1)
+            self._background.add(step, each)
 
     def _tell(self, row: Mapping[str, Any], step: int) -> None:
         numbers = scalars(row, self._probes.layers)

@@ -25,20 +25,28 @@ class CoefficientRequest:
         loss: of outputs and targets.
         batches: the data.
         arguments: the others, by name.
+        weights: tensors or arrays by name, to be put in place of those of the module;
+            None leaves them.
     """
 
     module: nn.Module
     loss: Loss | str
     batches: list[Batch]
     arguments: Mapping[str, Any]
+    weights: Mapping[str, Any] | None = None
 
     def estimate(self) -> dict[str, Any]:
         """Estimate the local learning coefficient in one thread, and take the time.
+
+        The module is the caller's own: it gets the weights.
 
         Returns:
             Numbers by name.
         """
         began, before = perf_counter(), torch.get_num_threads()
+        if self.weights is not None:
+            tensors = {n: torch.as_tensor(value) for n, value in self.weights.items()}
+            self.module.load_state_dict(tensors, strict=False)
         torch.set_num_threads(1)
         try:
             numbers = coefficient(self)

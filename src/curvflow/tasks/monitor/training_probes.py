@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sized
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -191,13 +190,9 @@ class TrainingProbes:
             pack: from a request to bytes.
             weights: as `snapshot` returned them, or as arrays; None for those of now.
         """
-        module = self.module
-        if weights is not None:
-            module = copy.deepcopy(module)
-            tensors = {name: torch.as_tensor(value) for name, value in weights.items()}
-            module.load_state_dict(tensors, strict=False)
-        with undisturbed(module):
-            return pack(self._request(module, options))
+        with undisturbed(self.module):
+            request = self._request(self.module, options)
+            return pack(replace(request, weights=weights))
 
     def snapshot(self) -> dict[str, Tensor]:
         """Return a copy of all parameters and buffers, on the CPU."""
