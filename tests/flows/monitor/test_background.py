@@ -32,8 +32,7 @@ def test_a_process_estimates_what_the_library_does_and_a_kill_loses_nothing(tmp_
     Loop(net).run(4, monitor)
     kept = bare.net.state_dict()
     assert all(torch.equal(kept[name], here) for name, here in net.state_dict().items())
-    assert monitor._background is not None
-    monitor._background._stop()  # as when the loop is killed
+    monitor._requests._stop()  # as when the loop is killed
     assert (tmp_path / "llc-2.npz").exists()
     # A program that goes on, as yet at other weights.
     again = monitored(small(1), store=tmp_path, **settings)
@@ -145,15 +144,48 @@ def test_what_a_loop_takes_again_is_not_started_when_it_goes_on(monkeypatch, tmp
     assert not [*tmp_path.glob("llc-*")]
 
 
+def test_a_loop_that_waits_estimates_what_a_process_did_not(monkeypatch, tmp_path):
+    monkeypatch.setattr(background.subprocess, "Popen", AtWork)
+    net = small()
+    loop = Loop(net)
+    monitor = monitored(net, store=tmp_path, **SETTINGS)
+    loop.run(2, monitor)
+    fit = curvflow.llc(net, "cross_entropy", problem(), **FEW)
+    loop.run(2, monitor)
+    state = monitor.state_dict()
+    before = net[0].weight.detach().clone()
+    settings = SETTINGS | {"llc_in": "loop"}
+    from_state = monitored(net, **settings)
+    from_state.load_state_dict(state)
+    from_state.wait()
+    for again in (from_state, monitored(net, store=tmp_path, **settings)):
+        dataset = again.to_xarray()
+        assert dataset.llc_step.values.tolist() == [2, 3]
+        assert float(dataset.llc_mean[0]) == fit.llc_mean
+        assert not again.state_dict()["llc_weights"]
+    assert torch.equal(net[0].weight, before)
+    assert not [*tmp_path.glob("llc-*")]
+
+
+def test_weights_of_a_store_are_kept_in_a_checkpoint(monkeypatch, tmp_path):
+    monkeypatch.setattr(background.subprocess, "Popen", AtWork)
+    monitor = monitored(small(), store=tmp_path, **SETTINGS)
+    Loop(monitor._probes.module).run(2, monitor)
+    again = monitored(small(), store=tmp_path, **SETTINGS)
+    torch.save(again.state_dict(), tmp_path / "kept.pt")
+    kept = torch.load(tmp_path / "kept.pt", weights_only=True)
+    assert [*kept["llc_weights"]] == [2]
+
+
 def test_steps_taken_again_are_estimated_again(monkeypatch, tmp_path):
     monkeypatch.setattr(background.subprocess, "Popen", AtWork)
     monitor = monitored(small(), store=tmp_path, **SETTINGS)
     Loop(monitor._probes.module).run(3, monitor)
-    assert [*monitor._background.weights] == [2, 3]
+    assert [*monitor._requests.weights] == [2, 3]
     monitor.step(step=3)
-    assert [*monitor._background.weights] == [2, 3]
+    assert [*monitor._requests.weights] == [2, 3]
     monitor.step(step=1)
-    assert not monitor._background.weights
+    assert not monitor._requests.weights
     assert not [*tmp_path.glob("llc-*")]
 
 

@@ -25,25 +25,13 @@ from pathlib import Path
 from types import FunctionType
 from typing import IO, Any, NamedTuple, cast
 
-import numpy as np
-
 from curvflow.errors import InputError
-from curvflow.flows.monitor import files
+from curvflow.flows.monitor.requests import Estimate, Requests, Weights
 from curvflow.tasks.monitor.coefficients import CoefficientRequest, nothing
 
 # Seconds from one look at whether the loop is still there to the next.
 WATCH = 1.0
 PROGRAM = "from curvflow.flows.monitor.background import main; main()"
-
-
-Request = Callable[[Mapping[str, Any]], bytes]
-
-
-class Estimate(NamedTuple):
-    """Numbers by name, of a step of the loop."""
-
-    step: int
-    numbers: Mapping[str, Any]
 
 
 class _Running(NamedTuple):
@@ -55,40 +43,27 @@ class _Running(NamedTuple):
     errors: IO[bytes]
 
 
-class Background:
-    """Requests in order, the first of them in a process.
+class Background(Requests):
+    """Requests of which the first is answered in a process."""
 
-    Attributes:
-        weights: of the requests that are not answered, by step.
-    """
-
-    def __init__(self, request: Request, folder: Path | None) -> None:
+    def __init__(
+        self, request: Callable[[Weights], bytes], folder: Path | None
+    ) -> None:
         """Take no requests yet.
 
         Args:
             request: from weights to what the process is given, as `packed` returns it;
                 made when it is its turn, for it holds all data.
-            folder: keeps the weights.
+            folder: keeps the weights; None keeps none.
         """
-        self.weights: dict[int, Mapping[str, Any]] = {}
-        self._request, self._folder = request, folder
+        super().__init__(folder)
+        self._request = request
         self._waiting: deque[int] = deque()
         self._running: _Running | None = None
 
-    def add(self, step: int, weights: Mapping[str, Any]) -> None:
-        """Take a request behind the others.
-
-        Args:
-            step: of the loop.
-            weights: tensors on the CPU, by name.
-
-        Raises:
-            StoreError: the weights cannot be written.
-        """
-        self.weights[step] = weights
-        if self._folder is not None:
-            arrays = {name: np.asarray(tensor) for name, tensor in weights.items()}
-            files.write(self._folder / kept_as(step), arrays)
+    def add(self, step: int, weights: Weights) -> None:
+        """Take a request behind the others."""
+        super().add(step, weights)
         self._waiting.append(step)
         self._start_next()
 
@@ -97,15 +72,8 @@ class Background:
         if self._running and self._running.step >= step:
             self._stop()
         self._waiting = deque(each for each in self._waiting if each < step)
-        for late in [each for each in self.weights if each >= step]:
-            self.forget(late)
+        super().cut(step)
         self._start_next()
-
-    def forget(self, step: int) -> None:
-        """Remove the weights of a request, whose numbers are kept."""
-        del self.weights[step]
-        if self._folder is not None:
-            (self._folder / kept_as(step)).unlink(missing_ok=True)
 
     def answers(self, *, wait: bool = False) -> Iterator[Estimate]:
         """Yield the estimates that are there, or wait for all."""
@@ -149,27 +117,6 @@ class Background:
         if self._running is not None:
             self._end()
             self._running = None
-
-
-def kept_as(step: int) -> str:
-    """Return the name of the file with the weights of a request."""
-    return f"llc-{step}.npz"
-
-
-def kept_in(folder: Path, last: int) -> dict[int, Mapping[str, Any]]:
-    """Return the weights of requests that a program did not live to answer.
-
-    Args:
-        folder: the store of a monitor.
-        last: step that it goes on from; requests behind it are given up.
-
-    Raises:
-        StoreError: a file is none of a monitor.
-    """
-    paths = {int(path.stem[4:]): path for path in folder.glob("llc-*.npz")}
-    for step in [each for each in paths if each > last]:
-        paths.pop(step).unlink()
-    return {step: files.read(path) for step, path in sorted(paths.items())}
 
 
 def packed(request: CoefficientRequest) -> bytes:

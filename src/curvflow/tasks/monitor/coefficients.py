@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from curvflow.errors import InputError
 from curvflow.tasks.llc.library import llc
@@ -45,14 +45,23 @@ class CoefficientRequest:
         """
         began, before = perf_counter(), torch.get_num_threads()
         if self.weights is not None:
-            tensors = {n: torch.as_tensor(value) for n, value in self.weights.items()}
-            self.module.load_state_dict(tensors, strict=False)
+            place(self.module, self.weights)
         torch.set_num_threads(1)
         try:
             numbers = coefficient(self)
         finally:
             torch.set_num_threads(before)
         return {**numbers, "llc_seconds": perf_counter() - began}
+
+
+def as_tensors(weights: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return weights as tensors, which may have been read as arrays."""
+    return {name: torch.as_tensor(value) for name, value in weights.items()}
+
+
+def place(module: nn.Module, weights: Mapping[str, Any]) -> None:
+    """Put weights, tensors or arrays by name, in place of those of a module."""
+    module.load_state_dict(as_tensors(weights), strict=False)
 
 
 def coefficient(request: CoefficientRequest) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sized
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from time import perf_counter
 from typing import Any, cast
 
 import torch
@@ -16,7 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from curvflow.errors import InputError
 from curvflow.schemas.keys import array_digest, sha256
 from curvflow.schemas.nodes import Array
-from curvflow.tasks.monitor.coefficients import CoefficientRequest, coefficient
+from curvflow.tasks.monitor.coefficients import CoefficientRequest, coefficient, place
 from curvflow.tasks.monitor.measures import (
     Numbers,
     critical,
@@ -165,17 +167,25 @@ class TrainingProbes:
         """Gradients that take about as long as a first measurement."""
         return sum(settings.gradients for settings in self._settings.values())
 
-    def coefficient(self, options: Mapping[str, Any]) -> Numbers:
+    def coefficient(
+        self, options: Mapping[str, Any], weights: Mapping[str, Any] | None = None
+    ) -> Numbers:
         """Estimate the local learning coefficient, as `curvflow.llc` does.
 
         Args:
             options: further arguments of it.
+            weights: as `snapshot` returned them, or as arrays; None for those of now.
 
         Returns:
-            Numbers by name.
+            Numbers by name, with the time taken.
         """
-        with undisturbed(self.module):
-            return coefficient(self._request(self.module, options))
+        began, module = perf_counter(), self.module
+        if weights is not None:
+            module = copy.deepcopy(module)
+            place(module, weights)
+        with undisturbed(module):
+            numbers = coefficient(self._request(module, options))
+        return {**numbers, "llc_seconds": perf_counter() - began}
 
     def packed_request(
         self,
