@@ -1,6 +1,8 @@
 """Learning coefficients of a loop that does not wait for them."""
 
+import os
 import pickle
+import signal
 import sys
 from functools import partial
 
@@ -20,6 +22,8 @@ SETTINGS = {
     "llc": FEW,
     "llc_in": "process",
 }
+# What a process runs that knows the answer.
+ANSWER = "import json; print(json.dumps({'llc_mean': 1.0, 'llc_sem': 0.5}))"
 
 
 @pytest.mark.processes
@@ -49,8 +53,8 @@ class Answered:
 
     returncode = 0
 
-    def __init__(self, command, *, stdin, stdout, stderr, env):
-        del command, stderr, env
+    def __init__(self, command, *, stdin, stdout, **others):
+        del command, others
         self.given = pickle.loads(stdin.read())
         stdout.write(b'{"llc_mean": 1.0, "llc_sem": 0.5}')
 
@@ -61,7 +65,7 @@ class Answered:
 
 
 class Crashed(Answered):
-    returncode = -9
+    returncode = 3
 
 
 class AtWork(Answered):
@@ -86,7 +90,32 @@ def test_answers_come_at_the_next_step_and_a_crash_is_a_failed_estimate(
         assert dataset.llc_mean.values.tolist() == [1.0, 1.0]
     else:
         assert dataset.llc_verdict.values.tolist() == ["failed"] * 2
-        assert "exit code -9" in str(dataset.llc_reason[0].values)
+        assert "exit code 3" in str(dataset.llc_reason[0].values)
+
+
+@pytest.mark.processes
+def test_what_a_signal_ends_is_estimated_when_all_are_waited_for(
+    monkeypatch, tmp_path, caplog
+):
+    monkeypatch.setattr(background, "PROGRAM", "import time; time.sleep(60)")
+    monitor = monitored(small(), store=tmp_path, **SETTINGS)
+    loop = Loop(monitor._probes.module).run(3, monitor)
+    process = monitor._requests._running.process
+    assert os.getpgid(process.pid) == process.pid  # not that of this program
+    process.send_signal(signal.SIGTERM)
+    process.wait()
+    monkeypatch.setattr(background, "PROGRAM", ANSWER)
+    loop.run(1, monitor)
+    monitor._requests._running.process.wait()
+    assert monitor.to_xarray().llc_step.values.tolist() == [3]
+    assert "step 2: its process was ended by SIGTERM" in caplog.text
+    assert (tmp_path / "llc-2.npz").exists()
+    assert [*monitor.state_dict()["llc_weights"]] == [2]
+    monitor.wait()
+    dataset = monitor.to_xarray()
+    assert dataset.llc_step.values.tolist() == [2, 3]
+    assert dataset.llc_mean.values.tolist() == [1.0, 1.0]
+    assert not [*tmp_path.glob("llc-*")]
 
 
 @pytest.mark.processes
@@ -94,8 +123,7 @@ def test_files_of_the_folder_it_is_started_in_are_no_modules(monkeypatch, tmp_pa
     (tmp_path / "json.py").write_text("raise ValueError('not the one meant')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
-    program = "import json; print(json.dumps({'llc_mean': 1.0, 'llc_sem': 0.5}))"
-    monkeypatch.setattr(background, "PROGRAM", program)
+    monkeypatch.setattr(background, "PROGRAM", ANSWER)
     monitor = monitored(small(), **SETTINGS)
     Loop(monitor._probes.module).run(2, monitor)
     monitor.wait()

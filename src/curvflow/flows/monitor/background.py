@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,6 +34,7 @@ from curvflow.tasks.monitor.coefficients import CoefficientRequest, nothing
 # Seconds from one look at whether the loop is still there to the next.
 WATCH = 1.0
 PROGRAM = "from curvflow.flows.monitor.background import main; main()"
+_logger = logging.getLogger("curvflow")
 
 
 class _Running(NamedTuple):
@@ -76,16 +79,31 @@ class Background(Requests):
         self._start_next()
 
     def answers(self, *, wait: bool = False) -> Iterator[Estimate]:
-        """Yield the estimates that are there, or wait for all."""
+        """Yield the estimates that are there, or wait for all.
+
+        A process that a signal ends has said nothing about its request, whose weights
+        are kept: it is made again when all are waited for, or by the next program.
+        """
+        if wait:
+            self._ask_again()
         while (running := self._running) is not None:
             if wait:
                 running.process.wait()
-            if running.process.poll() is None:
+            if (code := running.process.poll()) is None:
                 return
-            numbers = _numbers(running)
+            estimate = None if code < 0 else Estimate(running.step, _numbers(running))
             self._stop()
             self._start_next()
-            yield Estimate(running.step, numbers)
+            if estimate is None:
+                _logger.warning(_lost(running.step, -code))
+            else:
+                yield estimate
+
+    def _ask_again(self) -> None:
+        """Put requests whose process was ended behind the others."""
+        asked = {*self._waiting, self._running.step if self._running else None}
+        self._waiting.extend(sorted(self.weights.keys() - asked))
+        self._start_next()
 
     def _start_next(self) -> None:
         if self._running is not None or not self._waiting:
@@ -107,6 +125,8 @@ class Background(Requests):
                 stdout=answer,
                 stderr=errors,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(_paths())},
+                # Signals to the loop's group, as of Ctrl-C, are for the loop.
+                start_new_session=True,
             )
         self._running = _Running(step, process, answer, errors)
         # Also when the monitor is given up, or the program ends.
@@ -195,6 +215,14 @@ def _end_with(parent: int) -> None:
 def _paths() -> list[str]:
     """Return where this program finds its modules."""
     return [path or os.getcwd() for path in sys.path]  # noqa: PTH109  no path of ours
+
+
+def _lost(step: int, number: int) -> str:
+    known = {each.value: each.name for each in signal.Signals}
+    return (
+        f"llc at step {step}: its process was ended by {known.get(number, number)}. "
+        "Its weights are kept: wait() estimates it again."
+    )
 
 
 def _numbers(running: _Running) -> Mapping[str, Any]:
