@@ -7,9 +7,12 @@ neither the loop's random streams nor its device are touched.
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,28 +20,21 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import FunctionType
 from typing import IO, Any, NamedTuple, cast
 
-import numpy as np
-
 from curvflow.errors import InputError
-from curvflow.flows.monitor import files
+from curvflow.flows.monitor.requests import Estimate, Requests, Weights
 from curvflow.tasks.monitor.coefficients import CoefficientRequest, nothing
 
 # Seconds from one look at whether the loop is still there to the next.
 WATCH = 1.0
 PROGRAM = "from curvflow.flows.monitor.background import main; main()"
-
-
-class Estimate(NamedTuple):
-    """Numbers by name, of a step of the loop."""
-
-    step: int
-    numbers: Mapping[str, Any]
+_logger = logging.getLogger("curvflow")
 
 
 class _Running(NamedTuple):
@@ -50,69 +46,71 @@ class _Running(NamedTuple):
     errors: IO[bytes]
 
 
-class Background:
-    """Requests in order, the first of them in a process.
+class Background(Requests):
+    """Requests of which the first is answered in a process."""
 
-    Attributes:
-        weights: of the requests that are not answered, by step.
-    """
-
-    def __init__(self, folder: Path | None) -> None:
-        """Take no requests yet; a folder keeps the weights of those to come."""
-        self.weights: dict[int, Mapping[str, Any]] = {}
-        self._folder = folder
-        self._waiting: deque[tuple[int, bytes]] = deque()
-        self._running: _Running | None = None
-
-    def add(self, step: int, weights: Mapping[str, Any], request: bytes) -> None:
-        """Take a request behind the others, as `packed` returns it.
+    def __init__(
+        self, request: Callable[[Weights], bytes], folder: Path | None
+    ) -> None:
+        """Take no requests yet.
 
         Args:
-            step: of the loop.
-            weights: tensors on the CPU, by name, to ask again with after a kill.
-            request: for the process.
-
-        Raises:
-            StoreError: the weights cannot be written.
+            request: from weights to what the process is given, as `packed` returns it;
+                made when it is its turn, for it holds all data.
+            folder: keeps the weights; None keeps none.
         """
-        self.weights[step] = weights
-        if self._folder is not None:
-            arrays = {name: np.asarray(tensor) for name, tensor in weights.items()}
-            files.write(self._folder / kept_as(step), arrays)
-        self._waiting.append((step, request))
+        super().__init__(folder)
+        self._request = request
+        self._waiting: deque[int] = deque()
+        self._running: _Running | None = None
+
+    def add(self, step: int, weights: Weights) -> None:
+        """Take a request behind the others."""
+        super().add(step, weights)
+        self._waiting.append(step)
         self._start_next()
 
     def cut(self, step: int) -> None:
         """Give up the requests from a step on."""
         if self._running and self._running.step >= step:
             self._stop()
-        self._waiting = deque(each for each in self._waiting if each[0] < step)
-        for late in [each for each in self.weights if each >= step]:
-            self.forget(late)
+        self._waiting = deque(each for each in self._waiting if each < step)
+        super().cut(step)
         self._start_next()
 
-    def forget(self, step: int) -> None:
-        """Remove the weights of a request, whose numbers are kept."""
-        del self.weights[step]
-        if self._folder is not None:
-            (self._folder / kept_as(step)).unlink(missing_ok=True)
-
     def answers(self, *, wait: bool = False) -> Iterator[Estimate]:
-        """Yield the estimates that are there, or wait for all."""
+        """Yield the estimates that are there, or wait for all.
+
+        A process that a signal ends has said nothing about its request, whose weights
+        are kept: it is made again when all are waited for, or by the next program.
+        """
+        if wait:
+            self._ask_again()
         while (running := self._running) is not None:
             if wait:
                 running.process.wait()
-            if running.process.poll() is None:
+            if (code := running.process.poll()) is None:
                 return
-            numbers = _numbers(running)
+            estimate = None if code < 0 else Estimate(running.step, _numbers(running))
             self._stop()
             self._start_next()
-            yield Estimate(running.step, numbers)
+            if estimate is None:
+                _logger.warning(_lost(running.step, -code))
+            else:
+                yield estimate
+
+    def _ask_again(self) -> None:
+        """Put requests whose process was ended behind the others."""
+        asked = {*self._waiting, self._running.step if self._running else None}
+        self._waiting.extend(sorted(self.weights.keys() - asked))
+        self._start_next()
 
     def _start_next(self) -> None:
         if self._running is not None or not self._waiting:
             return
-        step, request = self._waiting.popleft()
+        step = self._waiting[0]
+        request = self._request(self.weights[step])
+        self._waiting.popleft()
         answer, errors = (
             cast("IO[bytes]", tempfile.TemporaryFile())  # noqa: SIM115  kept open
             for _ in range(2)
@@ -121,11 +119,14 @@ class Background:
             given.write(request)
             given.seek(0)
             process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, str(os.getpid())],
+                # Without the folder it is started in, where any name may stand.
+                [sys.executable, "-P", "-c", PROGRAM, str(os.getpid())],
                 stdin=given,
                 stdout=answer,
                 stderr=errors,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(_paths())},
+                # Signals to the loop's group, as of Ctrl-C, are for the loop.
+                start_new_session=True,
             )
         self._running = _Running(step, process, answer, errors)
         # Also when the monitor is given up, or the program ends.
@@ -138,24 +139,6 @@ class Background:
             self._running = None
 
 
-def kept_as(step: int) -> str:
-    """Return the name of the file with the weights of a request."""
-    return f"llc-{step}.npz"
-
-
-def kept_in(folder: Path) -> dict[int, Mapping[str, Any]]:
-    """Return the weights of requests that a program did not live to answer.
-
-    Args:
-        folder: the store of a monitor.
-
-    Raises:
-        StoreError: a file is none of a monitor.
-    """
-    paths = {int(path.stem[4:]): path for path in folder.glob("llc-*.npz")}
-    return {step: files.read(path) for step, path in sorted(paths.items())}
-
-
 def packed(request: CoefficientRequest) -> bytes:
     """Return a request as a process can be given it.
 
@@ -165,15 +148,45 @@ def packed(request: CoefficientRequest) -> bytes:
     Raises:
         InputError: something in it cannot be taken along.
     """
-    by = import_module("cloudpickle" if find_spec("cloudpickle") else "pickle")
+    buffer = io.BytesIO()
+    takes_scripts = find_spec("cloudpickle") is not None
+    by = import_module("cloudpickle").Pickler if takes_scripts else _Importable
     try:
-        return bytes(by.dumps(request))
+        by(buffer).dump(request)
+        return buffer.getvalue()
+    except InputError:
+        raise
     except Exception as error:  # whatever an object of the user's raises
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise InputError(
             "llc_in: expected a module, loss and data that another process can be "
             f"given, got {reason}. Take llc_in loop."
         ) from error
+
+
+class _Importable(pickle.Pickler):
+    """Pickles what is imported by name, and refuses names that only a script has."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Refuse functions and classes of a script.
+
+        Args:
+            obj: met on the way.
+
+        Returns:
+            NotImplemented: the others are pickled as ever.
+
+        Raises:
+            InputError: the process would look for it in a script of its own.
+        """
+        is_named = isinstance(obj, type | FunctionType)
+        if is_named and obj.__module__ in ("__main__", "__mp_main__"):
+            raise InputError(
+                "llc_in: expected a module, loss and data from modules that can be "
+                f"imported, got {obj.__qualname__} of a script. Install cloudpickle, "
+                "move it to a module, or take llc_in loop."
+            )
+        return NotImplemented
 
 
 def main() -> None:
@@ -202,6 +215,14 @@ def _end_with(parent: int) -> None:
 def _paths() -> list[str]:
     """Return where this program finds its modules."""
     return [path or os.getcwd() for path in sys.path]  # noqa: PTH109  no path of ours
+
+
+def _lost(step: int, number: int) -> str:
+    known = {each.value: each.name for each in signal.Signals}
+    return (
+        f"llc at step {step}: its process was ended by {known.get(number, number)}. "
+        "Its weights are kept: wait() estimates it again."
+    )
 
 
 def _numbers(running: _Running) -> Mapping[str, Any]:

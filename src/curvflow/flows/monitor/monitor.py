@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,12 +13,14 @@ import numpy as np
 
 from curvflow.errors import InputError, RequestError
 from curvflow.flows.monitor import files
-from curvflow.flows.monitor.background import Background, kept_in, packed
+from curvflow.flows.monitor.background import Background, packed
 from curvflow.flows.monitor.callbacks import hf_callback, lightning_callback
 from curvflow.flows.monitor.forwarding import scalars, senders
 from curvflow.flows.monitor.records import Records
+from curvflow.flows.monitor.requests import InLoop, Requests, kept_in
 from curvflow.schemas.kinds.monitor.read import IDENTITY
 from curvflow.schemas.nodes import Array
+from curvflow.tasks.monitor.coefficients import as_tensors
 from curvflow.tasks.monitor.datasets import dataset_of
 from curvflow.tasks.monitor.settings import SETTINGS
 from curvflow.tasks.monitor.training_probes import Module, TrainingProbes
@@ -125,14 +128,22 @@ class Monitor:
             self._identity["llc"] = self._llc
         self._begin()
         self._folder = None if store is None else Path(store).expanduser()
-        self._background: Background | None = None
-        if llc_in == "process" and self._llc_at:
-            self._background = Background(self._folder)
-            self._probes.packed_request(self._llc, packed)  # refused now, if at all
+        self._is_in_loop = llc_in == "loop"
+        self._requests = self._no_requests()
         if self._folder is not None and (self._folder / files.NUMBERS).exists():
             self._go_on(self._folder)
-        if self._background is not None and self._folder is not None:
-            self._ask_again(kept_in(self._folder))
+        if self._llc_at and self._folder is not None:
+            self._ask_again(kept_in(self._folder, self.num_steps))
+
+    def _no_requests(self) -> Requests:
+        """Return what takes requests for coefficients."""
+        if self._is_in_loop:
+            estimate = partial(self._probes.coefficient, self._llc)
+            return InLoop(estimate, self._folder)
+        request = partial(self._probes.packed_request, self._llc, packed)
+        if self._llc_at:
+            request()  # refused now, if at all
+        return Background(request, self._folder)
 
     def _begin(self) -> None:
         """Count from here on: steps, measurements and time."""
@@ -171,7 +182,7 @@ class Monitor:
             self._began = perf_counter()
         self.num_steps = self.num_steps + 1 if step is None else step
         lasts = [self._records.last, self._coefficients.last]
-        lasts += list(self._background.weights) if self._background else []
+        lasts += list(self._requests.weights)
         if any(last is not None and self.num_steps < last for last in lasts):
             self._begin_again()
         self._take_answers()
@@ -227,10 +238,7 @@ class Monitor:
         Raises:
             StoreError: the store cannot be written.
         """
-        began = perf_counter()
         self._take_answers(wait=True)
-        if self._began is not None:
-            self._outside += perf_counter() - began
 
     def to_xarray(self) -> Dataset:
         """Return all measurements over `step`, with units and descriptions.
@@ -284,7 +292,7 @@ class Monitor:
             "last_seconds": self._last_seconds,
             "rows": self._records.plain(),
             "llc_rows": self._coefficients.plain(),
-            "llc_weights": self._background.weights if self._background else {},
+            "llc_weights": dict(self._requests.weights),
             "state": self._probes.tensors(),
         }
 
@@ -301,9 +309,8 @@ class Monitor:
         self._records = Records("step", state["rows"])
         self._coefficients = Records("llc_step", state["llc_rows"])
         self._resume_at(int(state["step"]))
-        if self._background is not None:
-            self._background.cut(0)
-            self._ask_again(state.get("llc_weights", {}))
+        self._requests.cut(0)
+        self._ask_again(state.get("llc_weights", {}))
         self._since, self._postponed = int(state["since"]), int(state["postponed"])
         self._is_pending = bool(state["pending"])
         self._loop_before, self._spent = float(state["loop_seconds"]), state["spent"]
@@ -373,14 +380,10 @@ class Monitor:
         if self._coefficients.last == self.num_steps:
             return
         began = perf_counter()
-        if self._background is None:
-            numbers = self._probes.coefficient(self._llc)
-            seconds = perf_counter() - began
-            self._have(self.num_steps, {**numbers, "llc_seconds": seconds})
-        elif self.num_steps not in self._background.weights:
-            request = self._probes.packed_request(self._llc, packed)
-            weights = self._probes.snapshot()
-            self._background.add(self.num_steps, weights, request)
+        if self._is_in_loop:
+            self._have(self.num_steps, self._probes.coefficient(self._llc))
+        elif self.num_steps not in self._requests.weights:
+            self._requests.add(self.num_steps, self._probes.snapshot())
         if self._began is not None:
             self._outside += perf_counter() - began
 
@@ -392,19 +395,17 @@ class Monitor:
         self._tell(row, step)
 
     def _take_answers(self, *, wait: bool = False) -> None:
-        if self._background is not None:
-            for step, numbers in self._background.answers(wait=wait):
-                self._have(step, numbers)
-                self._background.forget(step)
+        began = perf_counter()
+        for step, numbers in self._requests.answers(wait=wait):
+            self._have(step, numbers)
+            self._requests.forget(step)
+        if self._began is not None:
+            self._outside += perf_counter() - began
 
     def _ask_again(self, weights: Mapping[int, Mapping[str, Any]]) -> None:
-        """Estimate what a program did not live to have, up to where it goes on."""
-        if self._background is None:
-            return
+        """Estimate what a program did not live to have."""
         for step, each in weights.items():
-            request = self._probes.packed_request(self._llc, packed, each)
-            self._background.add(step, each, request)
-        self._background.cut(self.num_steps + 1)
+            self._requests.add(step, as_tensors(each))
 
     def _tell(self, row: Mapping[str, Any], step: int) -> None:
         numbers = scalars(row, self._probes.layers)
@@ -446,8 +447,7 @@ class Monitor:
 
     def _begin_again(self) -> None:
         """Give up what was measured at this step and later."""
-        if self._background is not None:
-            self._background.cut(self.num_steps)
+        self._requests.cut(self.num_steps)
         for records in (self._records, self._coefficients):
             records.cut(self.num_steps)
         self._since = self.num_steps - 1

@@ -34,9 +34,11 @@ class Records:
         return int(self.rows[-1][self.along]) if self.rows else None
 
     def add(self, row: Row) -> None:
-        """Put a row behind those of earlier steps, in place of the others."""
-        self.cut(int(row[self.along]))
-        self.rows.append(row)
+        """Put a row between those of earlier and of later steps."""
+        step = int(row[self.along])
+        earlier = [each for each in self.rows if each[self.along] < step]
+        later = [each for each in self.rows if each[self.along] > step]
+        self.rows = [*earlier, row, *later]
 
     def cut(self, step: int) -> None:
         """Remove the rows from a step on."""

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from curvflow.errors import InputError
 from curvflow.tasks.llc.library import llc
@@ -25,26 +25,43 @@ class CoefficientRequest:
         loss: of outputs and targets.
         batches: the data.
         arguments: the others, by name.
+        weights: tensors or arrays by name, to be put in place of those of the module;
+            None leaves them.
     """
 
     module: nn.Module
     loss: Loss | str
     batches: list[Batch]
     arguments: Mapping[str, Any]
+    weights: Mapping[str, Any] | None = None
 
     def estimate(self) -> dict[str, Any]:
         """Estimate the local learning coefficient in one thread, and take the time.
+
+        The module is the caller's own: it gets the weights.
 
         Returns:
             Numbers by name.
         """
         began, before = perf_counter(), torch.get_num_threads()
+        if self.weights is not None:
+            place(self.module, self.weights)
         torch.set_num_threads(1)
         try:
             numbers = coefficient(self)
         finally:
             torch.set_num_threads(before)
         return {**numbers, "llc_seconds": perf_counter() - began}
+
+
+def as_tensors(weights: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return weights as tensors, which may have been read as arrays."""
+    return {name: torch.as_tensor(value) for name, value in weights.items()}
+
+
+def place(module: nn.Module, weights: Mapping[str, Any]) -> None:
+    """Put weights, tensors or arrays by name, in place of those of a module."""
+    module.load_state_dict(as_tensors(weights), strict=False)
 
 
 def coefficient(request: CoefficientRequest) -> dict[str, Any]:

@@ -1,14 +1,12 @@
 """Measures of a module in training: each from the operators and estimators of a probe.
 
-Letters of the shape suffixes: D parameters, K random parts of the data, L parameter
-tensors, M models, of which there is one.
+Letters of the shape suffixes: D parameters, L parameter tensors, M models, of which
+there is one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,19 +26,16 @@ from curvflow.tasks.library.arguments import checked
 from curvflow.tasks.library.operators import SymmetricOperator, of_curvature
 from curvflow.tasks.monitor.settings import (
     CriticalSettings,
-    NoiseSettings,
     SharpnessSettings,
     TraceSettings,
 )
-from curvflow.tasks.numerics.derivatives.batches import Batch, num_samples, targets_of
+from curvflow.tasks.numerics.derivatives.batches import Batch, targets_of
 from curvflow.tasks.numerics.derivatives.differentiation_modes import Order
 from curvflow.tasks.numerics.derivatives.modules import hessian_at
-from curvflow.tasks.numerics.derivatives.over_batches import taken
 from curvflow.tasks.numerics.derivatives.precision import differentiable
 from curvflow.tasks.numerics.derivatives.subjects import Subject
 from curvflow.tasks.numerics.estimators.learning_rates import critical_rate
 from curvflow.tasks.numerics.operators.algebra import Copies
-from curvflow.tasks.numerics.streams import stream
 
 Numbers = dict[str, Any]
 
@@ -153,98 +148,6 @@ def gradient_of_all(of: Subject) -> Tensor:
         total_D += of.size_of(batch) * gradient(of, batch)
         weight += of.size_of(batch)
     return total_D / weight
-
-
-@dataclass
-class _Spread:
-    """Mean of gradients seen, (D,), and their weighted squares about it.
-
-    Reference:
-        Chan, Golub and LeVeque (1983), doi:10.1080/00031305.1983.10483115, Eq. (1.5).
-    """
-
-    mean: Tensor
-    weight: float = 0.0
-    squares: float = 0.0
-
-    def add(self, slope_D: Tensor, count: int) -> None:
-        step_D = slope_D - self.mean
-        share = count / (self.weight + count)
-        self.squares += float(step_D.square().sum()) * self.weight * share
-        self.mean += step_D * share
-        self.weight += count
-
-
-def noise(of: Subject, settings: NoiseSettings, *, seed: int) -> tuple[Numbers, Tensor]:
-    """Estimate the noise scale from gradients of random parts of the data.
-
-    The mean gradients g_k of K disjoint parts of n_k samples, g their mean over all n,
-    give S^2 = sum n_k |g_k - g|^2 / (K - 1), the variance between samples summed over
-    parameters, without bias, and |g|^2 - (1/n - 1/N) S^2 the squared norm of the
-    gradient over the population of N. With K = n these are the numbers of
-    `probe.gradient_variance`.
-
-    Args:
-        of: the module, its loss and data, samples of which can be taken apart.
-        settings: K and N.
-        seed: of the parts, the same at every step.
-
-    Returns:
-        Numbers by name, and the gradient over all data, (D,), float64.
-
-    Reference:
-        McCandlish et al. (2018), arXiv:1812.06162, Eq. 2.8 and appendix A.1, with two
-        sizes of batches: a part and all data. There the parts are independent.
-    """
-    parts = list(_parts(of, settings.num_batches, seed))
-    spread = _Spread(torch.zeros_like(of.weights, dtype=torch.float64))
-    apart: list[float] = []
-    last: tuple[Tensor, int] | None = None
-    for number, batch in enumerate(parts):
-        slope_D, count = gradient(of, batch).double(), num_samples(batch)
-        spread.add(slope_D, count)
-        if number % 2 and last is not None:
-            weight = count * last[1] / (count + last[1])
-            apart.append(float((slope_D - last[0]).square().sum()) * weight)
-        last = slope_D, count
-    return _noise_numbers(spread, apart, len(parts), settings.population), spread.mean
-
-
-def _noise_numbers(
-    spread: _Spread, apart: list[float], parts: int, population: int | None
-) -> Numbers:
-    """Return variance, squared norm and their ratio; each pair estimates S^2, too.
-
-    All three vary with the parts drawn by S^2 alone, so that an error of it is carried
-    over to first order.
-    """
-    variance, count = spread.squares / (parts - 1), spread.weight
-    rest = 1 / count - 1 / (population or count)
-    squared = float(spread.mean.square().sum()) - rest * variance
-    sem = 0.0
-    if parts < count:
-        # A pair has one degree of freedom for each direction, all parts together K - 1.
-        few = len(apart) < 2
-        sem = math.nan if few else float(np.std(apart, ddof=1)) / math.sqrt(parts - 1)
-    # Lost in the noise if not above 0.
-    scale, per_sem = math.nan, math.nan
-    if squared > 0:
-        scale, per_sem = variance / squared, (1 + rest * variance / squared) / squared
-    return {
-        "gradient_variance": variance,
-        "gradient_variance_sem": sem,
-        "gradient_squared_norm": squared,
-        "gradient_squared_norm_sem": abs(rest) * sem,
-        "noise_scale": scale,
-        "noise_scale_sem": per_sem * sem,
-    }
-
-
-def _parts(of: Subject, num_batches: int, seed: int) -> Iterator[Batch]:
-    count = sum(num_samples(batch) for batch in of.data)
-    order = torch.randperm(count, generator=stream(seed, "samples"))
-    for rows in torch.tensor_split(order, min(num_batches, count)):
-        yield taken(of.data, rows)
 
 
 def critical(

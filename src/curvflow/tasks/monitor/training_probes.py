@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from time import perf_counter
 from typing import Any, cast
 
 import torch
@@ -17,18 +18,18 @@ from torch.utils._pytree import tree_leaves, tree_map
 from curvflow.errors import InputError
 from curvflow.schemas.keys import array_digest, sha256
 from curvflow.schemas.nodes import Array
-from curvflow.tasks.monitor.coefficients import CoefficientRequest, coefficient
+from curvflow.tasks.monitor.coefficients import CoefficientRequest, coefficient, place
 from curvflow.tasks.monitor.measures import (
     Numbers,
     critical,
     gradient_of_all,
     mean_loss,
-    noise,
     operator_of,
     sharpness,
     trace,
     update_ratio,
 )
+from curvflow.tasks.monitor.noise import noise
 from curvflow.tasks.monitor.settings import (
     CriticalSettings,
     Measure,
@@ -125,7 +126,7 @@ class TrainingProbes:
         tensors = [t for t in tree_leaves(self._batches) if isinstance(t, Tensor)]
         return {
             "probes": {n: s.model_dump() for n, s in self._settings.items()},
-            "loss": _loss_name(self._loss),
+            "loss": loss_name(self._loss),
             "calls": [
                 name for name in ("forward", "size_of") if self._called.get(name)
             ],
@@ -166,17 +167,25 @@ class TrainingProbes:
         """Gradients that take about as long as a first measurement."""
         return sum(settings.gradients for settings in self._settings.values())
 
-    def coefficient(self, options: Mapping[str, Any]) -> Numbers:
+    def coefficient(
+        self, options: Mapping[str, Any], weights: Mapping[str, Any] | None = None
+    ) -> Numbers:
         """Estimate the local learning coefficient, as `curvflow.llc` does.
 
         Args:
             options: further arguments of it.
+            weights: as `snapshot` returned them, or as arrays; None for those of now.
 
         Returns:
-            Numbers by name.
+            Numbers by name, with the time taken.
         """
-        with undisturbed(self.module):
-            return coefficient(self._request(self.module, options))
+        began, module = perf_counter(), self.module
+        if weights is not None:
+            module = copy.deepcopy(module)
+            place(module, weights)
+        with undisturbed(module):
+            numbers = coefficient(self._request(module, options))
+        return {**numbers, "llc_seconds": perf_counter() - began}
 
     def packed_request(
         self,
@@ -191,13 +200,9 @@ class TrainingProbes:
             pack: from a request to bytes.
             weights: as `snapshot` returned them, or as arrays; None for those of now.
         """
-        module = self.module
-        if weights is not None:
-            module = copy.deepcopy(module)
-            tensors = {name: torch.as_tensor(value) for name, value in weights.items()}
-            module.load_state_dict(tensors, strict=False)
-        with undisturbed(module):
-            return pack(self._request(module, options))
+        with undisturbed(self.module):
+            request = self._request(self.module, options)
+            return pack(replace(request, weights=weights))
 
     def snapshot(self) -> dict[str, Tensor]:
         """Return a copy of all parameters and buffers, on the CPU."""
@@ -399,10 +404,27 @@ def held(data: Any, num_batches: int | None) -> tuple[list[Batch], int | None]:
     return batches, len(whole) if is_part and isinstance(whole, Sized) else None
 
 
-def _loss_name(loss: Any) -> str:
-    """Return what a loss is called; of functions of one name it tells no more."""
+def loss_name(loss: Any) -> str:
+    """Return what a loss is called, the same in every program.
+
+    Args:
+        loss: a name, a module or a callable; of functions of one name no more is told,
+            and of other callables only the class.
+    """
     if isinstance(loss, str):
         return loss
     if isinstance(loss, nn.Module):
         return repr(loss)
-    return f"{getattr(loss, '__module__', '')}.{getattr(loss, '__qualname__', loss)}"
+    if isinstance(loss, partial):
+        given = [_plain(value) for value in loss.args]
+        given += [f"{name}={_plain(v)}" for name, v in sorted(loss.keywords.items())]
+        return f"{loss_name(loss.func)}({', '.join(given)})"
+    called = loss if hasattr(loss, "__qualname__") else type(loss)
+    return f"{called.__module__}.{called.__qualname__}"
+
+
+def _plain(value: Any) -> str:
+    """Return a value as text that holds no address in memory."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    return loss_name(value) if callable(value) else type(value).__qualname__

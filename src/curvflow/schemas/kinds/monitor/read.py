@@ -105,7 +105,8 @@ KIND = Kind(
         ),
         _along(
             "gradient_variance_sem",
-            "its standard error over parts drawn; 0 where each sample was taken alone",
+            "its standard error over parts drawn, and data drawn from a larger "
+            "population; 0 where each sample of all was taken alone",
             SQUARED,
             error_of="gradient_variance",
         ),
@@ -114,7 +115,7 @@ KIND = Kind(
         ),
         _along(
             "gradient_squared_norm_sem",
-            "its standard error for that of S^2; 0 where the data are the population",
+            "its standard error over data drawn; 0 where they are the population",
             SQUARED,
             error_of="gradient_squared_norm",
         ),
@@ -126,7 +127,7 @@ KIND = Kind(
         ),
         _along(
             "noise_scale_sem",
-            "its standard error for that of S^2; 0 where each sample was taken alone",
+            "its standard error, of what that of S^2 is",
             "samples",
             error_of="noise_scale",
         ),
