@@ -454,6 +454,10 @@ def test_finite_numbers_are_sent_wherever_they_are_wanted():
         ({"log_to": 3}, "log_to: expected wandb, mlflow"),
         ({"log_to": "tensorboard"}, "log_to: expected wandb or mlflow"),
         ({"params": ["nothing"]}, "params: expected names of parameters"),
+        (
+            {"probes": {"noise_scale": {"population": 40}}},
+            "noise_scale: population: expected at least the 48 samples of data, got 40",
+        ),
         ({"size_of": len}, "probes.noise_scale: .* or leave noise_scale out"),
     ],
 )

@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from curvflow.errors import InputError
 from curvflow.schemas.keys import array_digest, sha256
 from curvflow.schemas.nodes import Array
+from curvflow.schemas.words import counted
 from curvflow.tasks.monitor.coefficients import CoefficientRequest, coefficient, place
 from curvflow.tasks.monitor.measures import (
     Numbers,
@@ -259,16 +260,23 @@ class TrainingProbes:
                 f"{str(dtype).removeprefix('torch.')}. Train with autocast, which "
                 "keeps them in float32, or measure a copy."
             )
-        if "noise_scale" not in self._settings:
+        noise_settings = self._settings.get("noise_scale")
+        if not isinstance(noise_settings, NoiseSettings):
             return
         try:
-            _ = as_sample_mean(
+            count = as_sample_mean(
                 operator_of(self._subject, self._order).batched
             ).num_samples
         except InputError as error:
             text = str(error).replace("take probes_per data", "leave noise_scale out")
             text = text.replace("Take probes_per data", "Leave noise_scale out")
             raise InputError(f"probes.noise_scale: {text}") from None
+        if (noise_settings.population or count) < count:
+            raise InputError(
+                "probes.noise_scale: population: expected at least the "
+                f"{counted(count, 'sample')} of data, got {noise_settings.population}. "
+                "It is how many the data were drawn from; leave it out if they are all."
+            )
 
     def _drawn_from(self, whole: int | None) -> None:
         """Note the size of a loader of which only some batches were read."""
