@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from curvflow.schemas.models.transformer import Transformer
 
 # The first chapter of Lewis Carroll's book of 1865.
-BOOK = Path(__file__).with_name("alice.txt")
+BOOK = Path(__file__).parents[1] / "studies" / "language" / "alice.txt"
 LENGTH, WIDTH, HEADS, LAYERS = 16, 32, 4, 2
 
 
