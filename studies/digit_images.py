@@ -5,7 +5,7 @@ from sklearn.datasets import load_digits
 
 
 def images(num_train: int, num_test: int, seed: int = 0):
-    """Return images of one channel and 8 by 8 pixels, their labels, and those for tests."""
+    """Return images (n, 1, 8, 8) and their labels, then those of the test part."""
     digits = load_digits()
     order = np.random.default_rng(seed).permutation(len(digits.target))
     inputs = (digits.images[order, None] / 16).astype("float32")
