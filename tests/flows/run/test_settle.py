@@ -128,6 +128,21 @@ def test_last_bits_of_single_precision_are_coarser(lab, store, name):
         lab.run(answer=accept("lab.measure", verify=1.0))
 
 
+def test_counts_of_single_precision_are_no_coarser(lab):
+    lab.edit(
+        '"values", ("sample",))',
+        '"counts", ("sample",), dtype="int64")',
+        "lab_kinds.py",
+    )
+    lab.edit(*SINGLE["a setting"], "lab_kinds.py")
+    counts = '{"value": 1.0, "many": (0 * many).astype("int64") + 4_000_000}'
+    lab.edit('{"value": many.sum(), "many": many}', counts, "lab_kinds.py")
+    lab.run()
+    lab.edit("4_000_000", "4_000_001", "lab_kinds.py")
+    with pytest.raises(RequestError, match=r"relative difference 2\.5e-07"):
+        lab.run(answer=accept("lab.measure", verify=1.0))
+
+
 DIFFERENCES = {
     "a number": ("many * 1.0", "many * 1.5", "relative difference 5.0e-01"),
     "a digit": ("many * 1.0", "many * (1 + 1e-7)", "relative difference 1.0e-07"),
