@@ -19,8 +19,9 @@ from curvflow.tasks.numerics.graphs.rows import symmetric_rows
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes
 
-BYTES_PER_EDGE = 64  # at the peak, measured: ends, their rows, and both sorted
-BYTES_PER_NODE = 64
+# At the peak, while rows are made of edges; most of what draws edges takes less.
+BYTES_PER_EDGE = 50
+BYTES_PER_NODE = 12
 
 
 def member_bytes(member: Member) -> int:

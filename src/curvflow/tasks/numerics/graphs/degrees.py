@@ -9,10 +9,11 @@ from curvflow.schemas.nodes import Array
 from curvflow.tasks.numerics.graphs.known import complete
 from curvflow.tasks.numerics.graphs.pairs import (
     Edges,
+    Keys,
     below,
     edges,
+    once,
     pair_keys,
-    repeats,
     uniform,
 )
 
@@ -33,9 +34,10 @@ def random_regular(n: int, d: int, generator: torch.Generator) -> Edges:
     """
     if 2 * d > n - 1:  # where most pairs are joined, those that are not are drawn
         apart = random_regular(n, n - 1 - d, generator)
-        keys = pair_keys(apart.sources, apart.targets, n)
+        drawn = np.zeros((n, n), dtype=bool)  # of as many entries as edges, nearly
+        drawn[apart.sources, apart.targets] = drawn[apart.targets, apart.sources] = True
         every = complete(n)
-        left = ~np.isin(pair_keys(every.sources, every.targets, n), keys)
+        left = ~drawn[every.sources, every.targets]
         return Edges(every.sources[left], every.targets[left])
     found = None
     while found is None:
@@ -65,7 +67,7 @@ def erased(given: Edges, size: int) -> Edges:
     """Return edges without loops, and repeated ones once."""
     apart = given.sources != given.targets
     sources, targets = given.sources[apart], given.targets[apart]
-    keys = np.unique(pair_keys(sources, targets, size))
+    keys = once(pair_keys(sources, targets, size))
     return edges(keys // size, keys % size)
 
 
@@ -107,8 +109,8 @@ def switched(given: Edges, size: int, generator: torch.Generator) -> Edges | Non
     """
     u, v = given.sources.copy(), given.targets.copy()
     for _ in range(ROUNDS):
-        keys = pair_keys(u, v, size)
-        bad = np.union1d(np.flatnonzero(u == v), repeats(keys))
+        keys = Keys(pair_keys(u, v, size))
+        bad = once(np.concatenate([np.flatnonzero(u == v), keys.repeats]))
         if not len(bad):
             return Edges(u, v)
         _switch(u, v, bad, keys, size, generator)
@@ -119,7 +121,7 @@ def _switch(
     u: Array,
     v: Array,
     bad: Array,
-    keys: Array,
+    keys: Keys,
     size: int,
     generator: torch.Generator,
 ) -> None:
@@ -129,12 +131,11 @@ def _switch(
     x = np.where(turned, v[partner], u[partner])
     y = np.where(turned, u[partner], v[partner])
     new = np.stack([pair_keys(u[bad], x, size), pair_keys(v[bad], y, size)])
-    fits = (u[bad] != x) & (v[bad] != y) & ~np.isin(new, keys).any(axis=0)
+    fits = (u[bad] != x) & (v[bad] != y) & ~keys.have(new).any(axis=0)
     fits &= ~np.isin(partner, bad)
     # Of switches at the same time no two may take one edge, nor make one.
-    fits[repeats(partner)] = False
-    both = repeats(new.T.ravel()) // 2
-    fits[both] = False
+    fits[Keys(partner).repeats] = False
+    fits[Keys(new.T.ravel()).repeats // 2] = False
     u[partner[fits]], v[partner[fits]] = v[bad[fits]], y[fits]
     v[bad[fits]] = x[fits]
 

@@ -94,8 +94,17 @@ def distinct(count: int, total: int, generator: torch.Generator) -> Array:
     while len(taken) < count:
         # As many as are lacking, so that none is ever to be thrown away again.
         lacking = torch.randint(total, (count - len(taken),), generator=generator)
-        taken = np.union1d(taken, lacking.numpy())
+        taken = once(np.concatenate([taken, lacking.numpy()]))
     return taken
+
+
+def once(numbers: Array) -> Array:
+    """Return the numbers that occur, in rising order; `np.unique`, but by sorting."""
+    ordered = np.sort(numbers)
+    is_first = np.ones(len(ordered), dtype=bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    found: Array = ordered[is_first]
+    return found
 
 
 def pair(numbers: Array) -> Edges:
@@ -125,9 +134,21 @@ def pair_keys(one: Array, other: Array, size: int) -> Array:
     return keys
 
 
-def repeats(keys: Array) -> Array:
-    """Return the places of keys that occur before, in no particular order."""
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    places: Array = order[1:][ordered[1:] == ordered[:-1]]
-    return places
+class Keys:
+    """Keys of edges in rising order, to be looked up.
+
+    Attributes:
+        repeats: places of those that occur before.
+    """
+
+    def __init__(self, keys: Array) -> None:
+        order = np.argsort(keys, kind="stable")
+        self._ordered = keys[order]
+        self.repeats = order[1:][self._ordered[1:] == self._ordered[:-1]]
+
+    def have(self, others: Array) -> Array:
+        """Return which of other keys are among these."""
+        places = np.searchsorted(self._ordered, others)
+        nearest = self._ordered[np.minimum(places, len(self._ordered) - 1)]
+        there: Array = nearest == others
+        return there

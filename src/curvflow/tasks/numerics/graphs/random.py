@@ -9,7 +9,9 @@ import torch
 
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.numerics.graphs.pairs import (
+    CHUNK,
     Edges,
+    Keys,
     below,
     chosen_by_chance,
     distinct,
@@ -18,7 +20,6 @@ from curvflow.tasks.numerics.graphs.pairs import (
     num_pairs,
     pair,
     pair_keys,
-    repeats,
     uniform,
 )
 
@@ -91,15 +92,14 @@ def watts_strogatz(n: int, k: int, p: float, generator: torch.Generator) -> Edge
     Reference:
         Watts and Strogatz (1998), doi:10.1038/30918.
     """
-    slots = np.arange(n * (k // 2))
-    sources, distances = slots % n, slots // n + 1
-    targets = (sources + distances) % n
-    led = np.flatnonzero(uniform(len(slots), generator) < p)
+    ring = np.arange(n, dtype=np.int32)
+    targets = np.concatenate([np.roll(ring, -ahead) for ahead in range(1, k // 2 + 1)])
+    led = np.flatnonzero(uniform(len(targets), generator) < p)
     # Where few nodes are free, a draw of all of them would hardly ever hit one.
     in_turn = n < 64 or 4 * k > n
     lead = _led_in_turn if in_turn else _led_at_once
     targets[led] = lead(n, k, led, targets, generator)
-    return edges(sources, targets)
+    return Edges(np.tile(ring, k // 2), targets)
 
 
 def _led_in_turn(
@@ -137,12 +137,13 @@ def _led_at_once(
     new = np.empty(len(led), dtype=np.int64)
     drawn = np.arange(len(led))
     while len(drawn):
-        open_ = drawn
-        while len(open_):
-            new[open_] = below(np.full(len(open_), n), generator)
-            stays = _in_ring(n, k, sources[open_], new[open_], led[open_], is_led)
-            open_ = open_[stays]
-        drawn = repeats(pair_keys(sources, new, n))
+        for start in range(0, len(drawn), CHUNK):
+            part = drawn[start : start + CHUNK]
+            while len(part):
+                new[part] = below(np.full(len(part), n), generator)
+                refused = _in_ring(n, k, sources[part], new[part], led[part], is_led)
+                part = part[refused]
+        drawn = Keys(pair_keys(sources, new, n)).repeats
     return new
 
 
@@ -156,16 +157,14 @@ def _in_ring(
     distance = np.where(forward, ahead, n - ahead)
     slot = np.where((forward | backward) & (ahead > 0), (distance - 1) * n + owner, 0)
     there = ~is_led[slot] | (slot >= turns)
-    stays: Array = (ahead == 0) | ((forward | backward) & there)
-    return stays
+    joined_to: Array = (ahead == 0) | ((forward | backward) & there)
+    return joined_to
 
 
 def barabasi_albert(n: int, m: int, generator: torch.Generator) -> Edges:
     """Draw a graph grown node by node, each joined to m others by their degrees.
 
-    It begins as a star of m + 1 nodes. An end of an edge drawn evenly is a node drawn
-    by its degree; nodes come in blocks, and those of a block wait for the ones that
-    their draws lead to. A node drawn twice is drawn again.
+    It begins as a star of m + 1 nodes.
 
     Args:
         n: nodes.
@@ -181,7 +180,8 @@ def barabasi_albert(n: int, m: int, generator: torch.Generator) -> Edges:
     """
     targets = np.full((n - m, m), -1, dtype=np.int32)  # a row for each node from m on
     targets[0] = 0
-    first = m + 1
+    first = min(n, 8 * m)
+    _race(targets, first, generator)
     while first < n:
         # Longer blocks have more nodes that wait; shorter ones are more calls.
         last = min(n, first + max(16, first // 8))
@@ -192,8 +192,30 @@ def barabasi_albert(n: int, m: int, generator: torch.Generator) -> Edges:
     return Edges(sources, targets.ravel())
 
 
+def _race(targets: Array, last: int, generator: torch.Generator) -> None:
+    """Draw what nodes before the last are joined to, one by one.
+
+    The m least of exponential times with the degrees as rates are m nodes drawn one
+    after the other by their degrees: exact, where most nodes would be drawn repeatedly.
+    """
+    m = targets.shape[1]
+    degrees = np.zeros(max(last, m + 1))
+    degrees[: m + 1] = 1
+    degrees[0] = m
+    for node in range(m + 1, last):
+        times = -np.log1p(-uniform(node, generator)) / degrees[:node]
+        chosen = np.argpartition(times, m - 1)[:m]
+        targets[node - m] = chosen
+        degrees[chosen] += 1
+        degrees[node] = m
+
+
 def _attach(targets: Array, first: int, last: int, generator: torch.Generator) -> None:
-    """Draw the nodes that those from first to last are joined to."""
+    """Draw what nodes from first to last are joined to.
+
+    An end of an edge drawn evenly is a node drawn by its degree. Nodes wait for those
+    that their draws lead to; of a node drawn twice one is drawn again.
+    """
     m = targets.shape[1]
     waiting = np.arange(first, last)
     # Ends of all edges of earlier nodes, each twice its edge's number, or one more.

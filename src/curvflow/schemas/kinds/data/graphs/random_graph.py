@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Annotated, Any, Literal
@@ -307,34 +307,40 @@ def _block_edges(params: Any, n: int) -> float:
     return float(sizes @ table @ sizes - sizes @ table.diagonal()) / 2
 
 
+def _bounds(clusters: Sequence[Cluster]) -> tuple[int, int]:
+    """Return how many nodes clusters have together at least and at most."""
+    bounds = np.array([[c.count * size for size in c.sizes] for c in clusters])
+    least, most = bounds.sum(axis=0).tolist()
+    return least, most
+
+
 def _planted_rows(params: RandomGraphParams) -> int | None:
     planted = params.planted
-    sizes = [(c.count, *c.sizes) for c in planted.clusters or ()]
-    if planted.n is None and any(least < most for _, least, most in sizes):
-        return None
-    return planted.n or sum(count * least for count, least, _ in sizes)
+    least, most = _bounds(planted.clusters or ())
+    return least if least == most else planted.n
 
 
 def _clusters(params: Any, n: int) -> Problems:
     if params.preset is not None:
         return
-    sizes = [(c.count, *c.sizes) for c in params.clusters]
-    least = sum(count * low for count, low, _ in sizes)
-    most = sum(count * high for count, _, high in sizes)
+    least, most = _bounds(params.clusters)
     if params.n is not None and not least <= params.n <= most:
         yield f"n from {least} to {most}, as the clusters allow", params.n
-    pairs = num_pairs(least) - sum(count * num_pairs(low) for count, low, _ in sizes)
-    if params.links > pairs:
-        yield f"at most {pairs} links, the pairs between clusters", params.links
+    inside = sum(c.count * num_pairs(c.sizes[0]) for c in params.clusters)
+    if params.links > num_pairs(least) - inside:
+        pairs = num_pairs(least) - inside
+        yield f"links up to the {pairs} pairs between clusters", params.links
 
 
 def _planted_edges(params: Any, n: int) -> float:
     clusters, links = params.planted.clusters, params.planted.links
-    inside = [
-        c.count * MODELS[c.model].edges(c, (c.sizes[0] + c.sizes[1]) // 2)
-        for c in clusters
-    ]
-    return float(sum(inside) + links)
+    least, most = _bounds(clusters)
+    share = (n - least) / (most - least) if n and most > least else 0.5
+    edges = links
+    for c in clusters:
+        size = round(c.sizes[0] + share * (c.sizes[1] - c.sizes[0]))
+        edges += c.count * MODELS[c.model].edges(c, size)
+    return float(edges)
 
 
 def _ring_of_three(params: Any, n: int) -> Problems:
