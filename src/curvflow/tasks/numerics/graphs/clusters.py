@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from curvflow.schemas.nodes import Array
 from curvflow.tasks.numerics.graphs.pairs import (
     Edges,
     distinct,
@@ -16,6 +15,7 @@ from curvflow.tasks.numerics.graphs.pairs import (
     uniform,
 )
 from curvflow.tasks.numerics.graphs.random import moved
+from curvflow.tasks.numerics.graphs.rows import Array
 
 Law = Callable[[int, torch.Generator], Edges]
 

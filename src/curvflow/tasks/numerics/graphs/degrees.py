@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from curvflow.schemas.nodes import Array
 from curvflow.tasks.numerics.graphs.known import complete
 from curvflow.tasks.numerics.graphs.pairs import (
     Edges,
@@ -16,6 +15,7 @@ from curvflow.tasks.numerics.graphs.pairs import (
     pair_keys,
     uniform,
 )
+from curvflow.tasks.numerics.graphs.rows import Array
 
 ROUNDS = 200  # of switches, before ends are paired anew
 PAIRINGS = 50  # before degrees count as those of no graph

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from curvflow.schemas.nodes import Array
+from curvflow.tasks.numerics.graphs.rows import Array
 
 CHUNK = 1 << 22  # numbers drawn at once
 

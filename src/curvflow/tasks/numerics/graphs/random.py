@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 
-from curvflow.schemas.nodes import Array
 from curvflow.tasks.numerics.graphs.pairs import (
     CHUNK,
     Edges,
@@ -22,6 +21,7 @@ from curvflow.tasks.numerics.graphs.pairs import (
     pair_keys,
     uniform,
 )
+from curvflow.tasks.numerics.graphs.rows import Array
 
 
 def erdos_renyi(n: int, p: float, generator: torch.Generator) -> Edges:

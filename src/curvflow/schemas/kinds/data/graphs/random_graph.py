@@ -123,7 +123,7 @@ class RandomGraphParams(Params):
         None, description="of an edge, by block and block, symmetric"
     )
     clusters: Annotated[tuple[Cluster, ...], Field(strict=False)] | None = Field(
-        None, min_length=1, description="clusters of planted_clusters"
+        None, description="clusters of planted_clusters"
     )
     links: int | None = Field(
         None, ge=0, description="edges between nodes of different clusters, in all"
@@ -224,14 +224,14 @@ def _refuse(problems: Problems) -> None:
         raise ValueError(f"expected {expected}, got {got}")
 
 
-def num_pairs(n: int) -> int:
+def _num_pairs(n: int) -> int:
     """Return the number of pairs of different nodes."""
     return n * (n - 1) // 2
 
 
 def _gnm(params: Any, n: int) -> Problems:
-    if params.m > num_pairs(n):
-        yield f"m at most the {num_pairs(n)} pairs of {n} nodes", params.m
+    if params.m > _num_pairs(n):
+        yield f"m up to the {_num_pairs(n)} pairs of {n} nodes", params.m
 
 
 def _ring(params: Any, n: int) -> Problems:
@@ -241,7 +241,7 @@ def _ring(params: Any, n: int) -> Problems:
 
 def _growth(params: Any, n: int) -> Problems:
     if not 1 <= params.m < n:
-        yield f"m from 1 to {n - 1}, below the {n} nodes", params.m
+        yield f"m from 1 to {n - 1}", params.m
 
 
 def _regular(params: Any, n: int) -> Problems:
@@ -309,9 +309,8 @@ def _block_edges(params: Any, n: int) -> float:
 
 def _bounds(clusters: Sequence[Cluster]) -> tuple[int, int]:
     """Return how many nodes clusters have together at least and at most."""
-    bounds = np.array([[c.count * size for size in c.sizes] for c in clusters])
-    least, most = bounds.sum(axis=0).tolist()
-    return least, most
+    least = sum(cluster.count * cluster.sizes[0] for cluster in clusters)
+    return least, sum(cluster.count * cluster.sizes[1] for cluster in clusters)
 
 
 def _planted_rows(params: RandomGraphParams) -> int | None:
@@ -323,12 +322,14 @@ def _planted_rows(params: RandomGraphParams) -> int | None:
 def _clusters(params: Any, n: int) -> Problems:
     if params.preset is not None:
         return
+    if not params.clusters:
+        yield "clusters", "none"
     least, most = _bounds(params.clusters)
     if params.n is not None and not least <= params.n <= most:
         yield f"n from {least} to {most}, as the clusters allow", params.n
-    inside = sum(c.count * num_pairs(c.sizes[0]) for c in params.clusters)
-    if params.links > num_pairs(least) - inside:
-        pairs = num_pairs(least) - inside
+    inside = sum(c.count * _num_pairs(c.sizes[0]) for c in params.clusters)
+    if params.links > _num_pairs(least) - inside:
+        pairs = _num_pairs(least) - inside
         yield f"links up to the {pairs} pairs between clusters", params.links
 
 
@@ -350,7 +351,7 @@ def _ring_of_three(params: Any, n: int) -> Problems:
 
 def _dimensions(params: Any, n: int) -> Problems:
     if params.d > 30:
-        yield "d at most 30, which is 2^30 nodes", params.d
+        yield "d up to 30, of 2^30 nodes", params.d
 
 
 def _lengths(params: Any, n: int) -> Problems:
@@ -359,7 +360,7 @@ def _lengths(params: Any, n: int) -> Problems:
 
 
 MODELS: Mapping[str, Model] = {
-    "erdos_renyi": Model(("n p",), lambda params, n: params.p * num_pairs(n)),
+    "erdos_renyi": Model(("n p",), lambda params, n: params.p * _num_pairs(n)),
     "gnm": Model(("n m",), lambda params, n: params.m, problems=_gnm),
     "watts_strogatz": Model(
         ("n k p",), lambda params, n: n * params.k / 2, problems=_ring
@@ -385,14 +386,14 @@ MODELS: Mapping[str, Model] = {
     "planted_clusters": Model(
         ("clusters links ?n", "preset"), _planted_edges, _planted_rows, _clusters
     ),
-    "complete": Model(("n",), lambda params, n: num_pairs(n)),
+    "complete": Model(("n",), lambda params, n: _num_pairs(n)),
     "cycle": Model(("n",), lambda params, n: n, problems=_ring_of_three),
     "path": Model(("n",), lambda params, n: n - 1),
     "star": Model(("n",), lambda params, n: n - 1),
     "hypercube": Model(
         ("d",),
         lambda params, n: n * params.d / 2,
-        lambda params: 2**params.d,
+        lambda params: 2 ** min(params.d, 31),
         _dimensions,
     ),
     "grid": Model(
@@ -408,7 +409,7 @@ MODELS: Mapping[str, Model] = {
     ),
     "ring_of_cliques": Model(
         ("num_cliques clique_size",),
-        lambda params, n: params.num_cliques * (num_pairs(params.clique_size) + 1),
+        lambda params, n: params.num_cliques * (_num_pairs(params.clique_size) + 1),
         lambda params: params.num_cliques * params.clique_size,
     ),
 }
