@@ -52,15 +52,15 @@ def _drawn(params: RandomGraphParams) -> Outcome:
     generator = stream(params.seed, f"data.random_graph:{params.model}")
     labels: dict[str, Array] = {}
     if params.model in KNOWN:
-        found, size = KNOWN[params.model](params), params.rows or 0
+        edges, size = KNOWN[params.model](params), params.rows or 0
     elif params.model in BLOCKS:
-        found, sizes = BLOCKS[params.model](params.planted, generator)
+        edges, sizes = BLOCKS[params.model](params.planted, generator)
         size = int(np.sum(sizes))
         labels["cluster"] = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     else:
         size = params.rows or 0
-        found = LAWS[params.model](params)(size, generator)
-    rows = symmetric_rows(size, found.sources, found.targets)
+        edges = LAWS[params.model](params)(size, generator)
+    rows = symmetric_rows(size, edges.sources, edges.targets)
     return Outcome({**graph(rows.indptr, rows.indices), **labels})
 
 
@@ -74,14 +74,14 @@ def _configuration(params: RandomGraphParams) -> Law:
             wanted = degrees.power_law_degrees(n, exponent, least, most, generator)
         if params.simple == "erase":
             return degrees.erased(degrees.paired(wanted, generator), n)
-        found = degrees.with_degrees(wanted, generator)
-        if found is None:
+        edges = degrees.with_degrees(wanted, generator)
+        if edges is None:
             raise InputError(
                 "simple: expected degrees of a graph that switches find, got degrees "
                 f"up to {wanted.max()} of {n} nodes. Set simple to erase, or lower "
                 "the largest."
             )
-        return found
+        return edges
 
     return law
 

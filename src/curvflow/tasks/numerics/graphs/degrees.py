@@ -39,10 +39,10 @@ def random_regular(n: int, d: int, generator: torch.Generator) -> Edges:
         every = complete(n)
         left = ~drawn[every.sources, every.targets]
         return Edges(every.sources[left], every.targets[left])
-    found = None
-    while found is None:
-        found = switched(paired(np.full(n, d), generator), n, generator)
-    return found
+    simple = None
+    while simple is None:
+        simple = switched(paired(np.full(n, d), generator), n, generator)
+    return simple
 
 
 def paired(degrees: Array, generator: torch.Generator) -> Edges:
@@ -82,9 +82,9 @@ def with_degrees(degrees: Array, generator: torch.Generator) -> Edges | None:
         The edges; None where switches come to no such graph.
     """
     for _ in range(PAIRINGS):
-        found = switched(paired(degrees, generator), len(degrees), generator)
-        if found is not None:
-            return found
+        simple = switched(paired(degrees, generator), len(degrees), generator)
+        if simple is not None:
+            return simple
     return None
 
 
@@ -159,6 +159,6 @@ def power_law_degrees(
     degrees = np.arange(least, most + 1)
     heights = np.cumsum(degrees ** -float(exponent))
     drawn = np.searchsorted(heights, uniform(n, generator) * heights[-1], side="right")
-    found: Array = degrees[drawn]
-    found[np.argmin(found)] += found.sum() % 2
-    return found
+    values: Array = degrees[drawn]
+    values[np.argmin(values)] += values.sum() % 2
+    return values

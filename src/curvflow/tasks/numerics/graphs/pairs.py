@@ -103,8 +103,8 @@ def once(numbers: Array) -> Array:
     ordered = np.sort(numbers)
     is_first = np.ones(len(ordered), dtype=bool)
     is_first[1:] = ordered[1:] != ordered[:-1]
-    found: Array = ordered[is_first]
-    return found
+    unrepeated: Array = ordered[is_first]
+    return unrepeated
 
 
 def pair(numbers: Array) -> Edges:
@@ -127,10 +127,10 @@ def num_pairs(size: int) -> int:
     return size * (size - 1) // 2
 
 
-def pair_keys(one: Array, other: Array, size: int) -> Array:
+def pair_keys(sources: Array, targets: Array, size: int) -> Array:
     """Return a number for each pair of nodes, the same for either order of the two."""
-    keys: Array = np.minimum(one, other).astype(np.int64) * size
-    keys += np.maximum(one, other)
+    keys: Array = np.minimum(sources, targets).astype(np.int64) * size
+    keys += np.maximum(sources, targets)
     return keys
 
 

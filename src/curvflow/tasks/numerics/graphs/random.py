@@ -57,8 +57,8 @@ def stochastic_block(
 
     def parts() -> Iterator[Edges]:
         for i, rows in enumerate(sizes):
-            for found in _by_chance(rows, probabilities[i][i], generator):
-                yield moved(found, int(starts[i]))
+            for part in _by_chance(rows, probabilities[i][i], generator):
+                yield moved(part, int(starts[i]))
             for j in range(i):
                 columns, p = sizes[j], probabilities[i][j]
                 for numbers in chosen_by_chance(rows * columns, p, generator):
