@@ -12,7 +12,7 @@ GRAPH_OUTPUTS = (
     Variable(
         "indices", "neighbours of each node", ("entry",), dtype="int32", bulk=True
     ),
-    Variable("weights", "of the entries; none if all are 1", ("entry",), bulk=True),
+    Variable("weights", "of the entries; none if all are 1", ("weight",), bulk=True),
     Variable("size", "nodes, D", dtype="int64"),
     Variable("num_edges", "edges, each counted once", dtype="int64"),
 )
