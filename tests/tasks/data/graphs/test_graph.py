@@ -12,9 +12,11 @@ from pydantic import ValidationError
 from scipy import sparse
 from scipy.sparse import csgraph
 
-import curvflow
 from curvflow.errors import InputError, StudyError
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.run.run import run_study
 from curvflow.schemas.kinds.data.graphs.graph import GraphParams, check
+from curvflow.stores.memory import MemoryStore
 from curvflow.tasks.data.graphs.graph import read
 from tests.tasks.toys import assert_declared, compute, member
 
@@ -426,7 +428,7 @@ def test_a_file_that_is_damaged_anyhow_is_read_or_refused(name):
         else:
             assert (arrays["indices"] < arrays["size"]).all()
     assert refused
-    assert not [message for message in refused if not message.isprintable()]
+    assert not [message for message in refused if "\n" in message]
 
 
 def test_columns_of_what_has_none_are_refused():
@@ -447,7 +449,10 @@ def run(tmp_path, name, content, more=""):
     (tmp_path / name).write_bytes(content)
     path = tmp_path / "study.yaml"
     path.write_text(STUDY.replace("FILE", name + more))
-    return curvflow.run(path, store="memory:")
+    opened = open_study(path, store="memory:")
+    store = MemoryStore()
+    run_study(opened.study, store, opened.files)
+    return [receipt.digest for receipt in store.index().receipts.values()]
 
 
 def test_a_file_of_another_form_is_refused_while_planning(tmp_path):
@@ -458,7 +463,5 @@ def test_a_file_of_another_form_is_refused_while_planning(tmp_path):
 @pytest.mark.parametrize("name", ["a.graph.gz", "rows.npz"])
 def test_a_file_that_stays_on_disk_gives_the_same_graph(tmp_path, name):
     content = FILES[name] if name in FILES else gzip.compress(FILES["a.graph"].encode())
-    whole = run(tmp_path, name, content)
-    on_disk = run(tmp_path, name, content, ", rows_above: 0")
-    (digest,) = {node.receipt.digest for node in whole.nodes}
-    assert [node.receipt.digest for node in on_disk.nodes] == [digest]
+    (digest,) = run(tmp_path, name, content)
+    assert run(tmp_path, name, content, ", rows_above: 0") == [digest]

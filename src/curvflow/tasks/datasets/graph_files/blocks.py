@@ -24,7 +24,7 @@ from curvflow.tasks.datasets.graph_files.entries import (
 )
 
 BLOCK_BYTES = 1 << 20
-NEWLINE, COMMA, QUOTE, MINUS, ZERO = b'\n,"-0'
+NEWLINE, COMMA, QUOTE, MINUS, ZERO, UNDERSCORE = b'\n,"-0_'
 BLANK = 32  # and all below
 COMMENTS = b"#%"
 BOM = b"\xef\xbb\xbf"
@@ -352,8 +352,9 @@ def weights_of(cells: Cells) -> Array:
 
 def _floats(cells: Cells) -> Array:
     found = cells.bytes()
+    convert = number_of if (cells.text == UNDERSCORE).any() else float
     try:
-        return np.array(list(map(number_of, found)))
+        return np.array(list(map(convert, found)))
     except ValueError:
         got = cells.shown(next(n for n, cell in enumerate(found) if _is_none(cell)))
         raise InputError(f"path: expected a number as weight, got {got}") from None

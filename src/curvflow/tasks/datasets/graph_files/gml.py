@@ -120,8 +120,9 @@ class _File:
         return self._text.count("\n", 0, place) + 1
 
     def refuse(self, place: int, expected: str, got: str) -> NoReturn:
+        shown = " ".join(got[:60].split())  # a text may have several lines
         raise InputError(
-            f"path: expected {expected} in line {self.line(place)}, got '{got[:60]}'"
+            f"path: expected {expected} in line {self.line(place)}, got '{shown}'"
         )
 
     def integer(self, record: _Record, key: str, what: str) -> int:

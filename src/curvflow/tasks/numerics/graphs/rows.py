@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from curvflow.schemas.nodes import Array
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
