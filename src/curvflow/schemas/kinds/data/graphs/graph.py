@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt, model_validator
@@ -80,8 +79,9 @@ class GraphParams(Params):
             return values
         if not isinstance(values.get("path"), str):
             return values
-        name = PurePath(values["path"].lower().removesuffix(".gz"))
-        return values | {"format": SUFFIXES.get(name.suffix, "edges")}
+        name = values["path"].lower().removesuffix(".gz")
+        suffix = "." + name.rpartition(".")[2]
+        return values | {"format": SUFFIXES.get(suffix, "edges")}
 
     @model_validator(mode="after")
     def _distinct_columns(self) -> GraphParams:
