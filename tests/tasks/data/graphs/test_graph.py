@@ -279,6 +279,20 @@ def test_columns_are_found_by_their_names_or_numbers():
     assert int(read_graph(with_attributes, columns=[1, 2])["num_edges"]) == 2
 
 
+def test_weights_are_the_numbers_that_python_reads():
+    rng = np.random.default_rng(0)
+    drawn = rng.random(300) * 10.0 ** rng.integers(-9, 12, size=300)
+    forms = ["{:.3f}9", "{!r}", "{:.6g}", "{:.0f}.", "{:e}", "0{:.9f}1"]
+    texts = [forms[n % 6].format(w) for n, w in enumerate(drawn.tolist(), start=1)]
+    texts += ["1", "007", ".5", "5.", "+2", "999999999999.99", "0.00000000000001"]
+    texts = [text for text in texts if float(text) > 0]
+    content = "".join(f"{n} x {text}\n" for n, text in enumerate(texts))
+    params = GraphParams(path="a", columns=(1, 2, 3))
+    entries = read(params, np.frombuffer(content.encode(), np.uint8))
+    assert entries.weights is not None
+    assert entries.weights.tolist() == [float(text) for text in texts]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_largest_component_is_scipy_s(seed):
     rng = np.random.default_rng(seed)
@@ -349,6 +363,8 @@ BROKEN = [
     (HEAD + "2 1 -2.5\n", "a.mtx", "positive weights, got -2.5 in line 3"),
     (HEAD + "2 1 inf\n", "a.mtx", "positive weights, got inf in line 3"),
     (HEAD + "2 1 1_0\n", "a.mtx", "a number as weight, got '1_0' in line 3"),
+    (HEAD + "2 1 .\n", "a.mtx", "a number as weight, got '.' in line 3"),
+    (HEAD + "2 1 1.2.3\n", "a.mtx", "a number as weight, got '1.2.3' in line 3"),
     (HEAD.replace("3 3", "3 4") + "2 1 1\n", "a.mtx", "a square matrix"),
     (HEAD.replace("real", "complex"), "a.mtx", "pattern, real or integer"),
     ("2 2\n0 1 1\n", "a.smat", "rows, columns and entries in line 1"),

@@ -24,12 +24,15 @@ from curvflow.tasks.datasets.graph_files.entries import (
 )
 
 BLOCK_BYTES = 1 << 20
-NEWLINE, COMMA, QUOTE, MINUS, ZERO, UNDERSCORE = b'\n,"-0_'
+NEWLINE, COMMA, QUOTE, MINUS, POINT, ZERO, UNDERSCORE = b'\n,"-.0_'
 BLANK = 32  # and all below
 COMMENTS = b"#%"
 BOM = b"\xef\xbb\xbf"
 # Digits of integers; any of so many fits into 64 bits.
 MOST_DIGITS = 18
+# Of a decimal number, with its point, that stay below 2^53.
+EXACT_DIGITS = 15
+POWERS = np.array([float(f"1e{place}") for place in range(EXACT_DIGITS + 1)])
 # Between cells of a line whose quotation marks have been taken off.
 UNIT_SEPARATOR = 31
 
@@ -338,16 +341,41 @@ def weights_of(cells: Cells) -> Array:
     Raises:
         InputError: one is no number, or no weight that an edge can have.
     """
-    values, sound = integers(cells)
-    weights = values.astype(np.float64)
+    weights, sound = _decimals(cells)
     if not sound.all():
-        weights = _floats(cells)
+        weights[~sound] = _floats(cells.chosen(~sound))
     wrong = first_wrong_weight(weights)
     if wrong is not None:
         line = np.repeat(cells.lines, cells.counts)[wrong]
         got = f"{weights[wrong]:g} in line {line}"
         raise InputError(WRONG_WEIGHT.format(got))
     return weights
+
+
+def _decimals(cells: Cells) -> tuple[Array, Array]:
+    """Return cells such as `12.5` as numbers, and which of them are such, (T,) each.
+
+    So many digits make an exact integer, and its quotient by a power of ten is rounded
+    once, as `float` rounds it.
+    """
+    text, lengths = cells.text, cells.ends - cells.starts
+    sound = (lengths > 0) & (lengths <= EXACT_DIGITS)
+    lengths = np.where(sound, lengths, 0)
+    values = np.zeros(len(lengths), np.int64)
+    places = np.zeros(len(lengths), np.int64)
+    num_points = np.zeros(len(lengths), np.int64)
+    for place in range(int(lengths.max(initial=0))):
+        is_within = place < lengths
+        byte = text[np.minimum(cells.starts + place, len(text) - 1)]
+        is_point = is_within & (byte == POINT)
+        is_digit = is_within & ~is_point
+        digits = byte - np.uint8(ZERO)
+        sound &= ~is_digit | (digits <= 9)
+        values = np.where(is_digit, values * 10 + digits, values)
+        places += is_digit & (num_points > 0)
+        num_points += is_point
+    sound &= (num_points <= 1) & (num_points < lengths)
+    return values / POWERS[places], sound
 
 
 def _floats(cells: Cells) -> Array:
