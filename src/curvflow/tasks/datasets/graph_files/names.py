@@ -107,13 +107,14 @@ def compressed(ends: Array) -> tuple[Array, Array]:
     least, span = int(ends.min()), int(ends.max()) - int(ends.min()) + 1
     if span > max(1 << 16, 8 * ends.size):
         numbers, places = np.unique(ends, return_inverse=True)
-        return numbers.astype(np.int64), places.reshape(ends.shape)
+        return numbers.astype(np.int64), places.astype(np.int32).reshape(ends.shape)
     occurs = np.zeros(span, bool)
     occurs[ends - least] = True
     numbers = np.flatnonzero(occurs) + least
     if len(numbers) == span:
-        return numbers, ends - least
-    return numbers, (np.cumsum(occurs) - 1)[ends - least]
+        return numbers, (ends - least).astype(np.int32)
+    positions = np.cumsum(occurs, dtype=np.int32) - np.int32(1)
+    return numbers, positions[ends - least]
 
 
 def _small(values: Array) -> Array:
