@@ -37,7 +37,7 @@ def test_a_graph_is_enough(line):
     [
         (
             "probe.spectrum, graph: graph, operator: ggn",
-            "operator: expected an operator of the graph 'graph', got ggn. Known: norma",
+            "operator: expected an operator of the graph 'graph', got ggn. Known: nor",
         ),
         (
             "probe.spectrum, graph: graph, operator: hessian",
@@ -73,7 +73,7 @@ def test_a_graph_is_enough(line):
         ),
         (
             "probe.spectrum, graph: graph, weights: fit",
-            "'graph' cannot be combined",
+            "'weights' cannot be combined with 'graph'. Remove one of them.",
         ),
     ],
 )

@@ -1,5 +1,7 @@
 """Probes of graphs give what the dense matrix of the graph has."""
 
+from itertools import pairwise
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -37,7 +39,7 @@ def graphs(results):
         node = results["graph"].sel(seed=seed)
         size, indptr = int(node["size"]), node["indptr"].values
         W = np.zeros((size, size))
-        for row, (start, end) in enumerate(zip(indptr, indptr[1:], strict=False)):
+        for row, (start, end) in enumerate(pairwise(indptr)):
             W[row, node["indices"].values[start:end].astype(int)] = 1
         yield seed, W
 

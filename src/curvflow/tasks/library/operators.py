@@ -25,7 +25,7 @@ from curvflow.schemas.kinds.probes.spectrum import KIND as SPECTRUM
 from curvflow.schemas.kinds.probes.squared_norm import KIND as SQUARED_NORM
 from curvflow.schemas.kinds.probes.trace import KIND as TRACE
 from curvflow.schemas.kinds.shared.operators import (
-    GraphOperatorName,
+    AnyOperatorName,
     OperatorName,
     OperatorParams,
 )
@@ -110,7 +110,7 @@ class SymmetricOperator(Curvature):
         batched: BatchedOperator,
         sizes: dict[str, int],
         *,
-        name: OperatorName | GraphOperatorName = "hessian",
+        name: AnyOperatorName = "hessian",
         entries: Matrix | None = None,
         memory: Memory = _at_once,
     ) -> None:

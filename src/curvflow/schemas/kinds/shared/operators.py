@@ -34,6 +34,7 @@ GraphOperatorName = Literal[
     "modularity",
     "bethe_hessian",
 ]
+AnyOperatorName = Literal[OperatorName, GraphOperatorName]
 GRAPH_OPERATORS: tuple[GraphOperatorName, ...] = get_args(GraphOperatorName)
 NORMALIZED = ("normalized_laplacian", "normalized_adjacency")
 OrderName = Literal[
@@ -55,7 +56,7 @@ class OperatorParams(Params):
     A matrix that is data itself is taken as it is; of a graph one is made.
     """
 
-    operator: Annotated[OperatorName | GraphOperatorName, Neutral("hessian")] = Field(
+    operator: Annotated[AnyOperatorName, Neutral("hessian")] = Field(
         "hessian",
         description="of the mean training loss: hessian; ggn, generalised "
         "Gauss-Newton; fisher_type2, over the model's own labels; fisher_mc, over "
