@@ -50,8 +50,8 @@ def test_one_of_the_alternatives_is_enough(line, inputs):
         ),
         (
             "probe.spectrum, num_runs: 2",
-            "study.yaml:16:3: stages.asked: expected one of 'weights', 'matrix', 'graph', "
-            "got none. Add 'weights: fit' or 'matrix: wigner'.",
+            "study.yaml:16:3: stages.asked: expected one of 'weights', 'matrix', "
+            "'graph', got none. Add 'weights: fit' or 'matrix: wigner'.",
         ),
         (
             "probe.eigenvalues, data: xor",
