@@ -22,6 +22,8 @@ def write(folder):
     for step in (10, 20):
         tensors = {name: step * array for name, array in (layers | biases).items()}
         np.savez(folder / "runs" / "net" / f"step_{step}.npz", **tensors)
+    friends = ["from,to,weight", "ann,ben,2", "ben,cleo,1", "dan,eve,1", "cleo,ann,0.5"]
+    (folder / "friends.csv").write_text("\n".join(friends), encoding="utf-8")
     (folder / "story.txt").write_text(STORY * 20, encoding="utf-8")
     wines = [
         f"{n}.5,{'red' if n % 3 else 'white'},{n % 2},0.{n},{n}" for n in range(20)

@@ -75,7 +75,7 @@ EXAMPLES = list(examples())
 def test_every_study_shown_can_be_planned(study, folder):
     (folder / "shapes").mkdir()
     steps = [f"imported/{run}/step_10.pt" for run in ("small", "large")]
-    texts = ("sums.txt", "wine.csv")
+    texts = ("sums.txt", "wine.csv", "friends.csv")
     arrays = ("measured.npz", "patients.npz", "inputs.npy", "targets.npy")
     networks = ("monitor.npz", "net.npz", "net.pt")
     for name in (*arrays, *networks, *texts, *steps):

@@ -37,7 +37,7 @@ MOST = {
 # The epochs that a page's stages name.
 EPOCHS = {"docs/study": 30}
 # Pages whose code writes the files that their studies read.
-WRITING = ("own-data", "checkpoints", "monitor")
+WRITING = ("how-to/own-data", "how-to/checkpoints", "how-to/monitor", "graphs")
 
 
 def shown() -> dict[str, list[Any]]:
@@ -71,7 +71,7 @@ def place(folder, monkeypatch):
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv(find.VARIABLE, str(folder / "images"))
     for name in WRITING:
-        for code in pythons(ROOT / "docs" / "how-to" / f"{name}.md"):
+        for code in pythons(ROOT / "docs" / f"{name}.md"):
             if not code.startswith("# "):
                 exec(code, {})
     with mock.patch.dict(CATALOGUE, fakes.write_all(folder / "images")):

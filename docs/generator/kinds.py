@@ -187,7 +187,7 @@ class _Rows(TypeNames):
         if name in LINKS:
             meaning += f"; see [operators](../../{LINKS[name]})"
         form, unit = code(self.type(schema)), units(self.units.get(name, "-"))
-        if name in PAGES:
+        if name in PAGES and "enum" not in schema:  # a graph's model is none of these
             unit = "-"
             form = PAGES[name]
         need = "required" if required else default or "none"

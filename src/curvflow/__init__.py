@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from curvflow.flows.api import run as run
     from curvflow.flows.graph.python_study import Study as Study
     from curvflow.flows.library import fisher as fisher
+    from curvflow.flows.library import from_graph as from_graph
     from curvflow.flows.library import from_matrix as from_matrix
     from curvflow.flows.library import ggn as ggn
     from curvflow.flows.library import gradient_covariance as gradient_covariance
@@ -58,6 +59,7 @@ _HOMES = {
     "fisher": "curvflow.flows.library",
     "gradient_covariance": "curvflow.flows.library",
     "from_matrix": "curvflow.flows.library",
+    "from_graph": "curvflow.flows.library",
     "SymmetricOperator": "curvflow.tasks.library.operators",
     "llc": "curvflow.tasks.llc.library",
     "wbic": "curvflow.tasks.llc.library",

@@ -50,13 +50,14 @@ def test_one_of_the_alternatives_is_enough(line, inputs):
         ),
         (
             "probe.spectrum, num_runs: 2",
-            "study.yaml:16:3: stages.asked: expected one of 'weights', 'matrix', got "
-            "none. Add 'weights: fit' or 'matrix: wigner'.",
+            "study.yaml:16:3: stages.asked: expected one of 'weights', 'matrix', "
+            "'graph', got none. Add 'weights: fit' or 'matrix: wigner'.",
         ),
         (
             "probe.eigenvalues, data: xor",
             "study.yaml:16:3: stages.asked: expected one of 'weights', 'matrix', "
-            "'ritz', got none. Add 'weights: fit' or 'matrix: wigner' or 'ritz: runs'.",
+            "'graph', 'ritz', got none. Add 'weights: fit' or 'matrix: wigner' or "
+            "'ritz: runs'.",
         ),
         (
             "probe.spectrum, matrix: wigner, data: xor",
@@ -83,8 +84,8 @@ def test_what_no_stage_returns_is_not_suggested():
             "study: bare\nstages:\n  runs: {use: probe.spectrum}\n", file="study.yaml"
         )
     assert str(caught.value) == (
-        "study.yaml:3:3: stages.runs: expected one of 'weights', 'matrix', got none. "
-        "No stage returns what fits."
+        "study.yaml:3:3: stages.runs: expected one of 'weights', 'matrix', 'graph', "
+        "got none. No stage returns what fits."
     )
 
 

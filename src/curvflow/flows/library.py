@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
+from curvflow.schemas.kinds.shared.operators import GraphOperatorName
 from curvflow.tasks.library import matrices
 from curvflow.tasks.library.operators import Module, SymmetricOperator, of_curvature
 from curvflow.tasks.numerics.derivatives import modules
@@ -219,6 +220,47 @@ def from_matrix(
     return operator.remembered(matrix_memory(store, entries))
 
 
+def from_graph(
+    adjacency: Any,
+    operator: GraphOperatorName = "normalized_laplacian",
+    *,
+    isolated: Literal["zero", "one", "drop"] = "zero",
+    r: float | Literal["auto"] = "auto",
+    dtype: Any = None,
+) -> SymmetricOperator:
+    """Return a matrix of an undirected graph as an operator.
+
+    Only the rows of the graph are held: the matrix is multiplied by them and the
+    degrees.
+
+    Args:
+        adjacency: its weights, a SciPy sparse matrix or an array, (D, D); not negative.
+        operator: which matrix; `probe.spectrum` explains them.
+        isolated: eigenvalue of nodes without edges in the normalized ones; drop leaves
+            these nodes out.
+        r: of the Bethe Hessian; auto takes the root of <d^2> / <d> - 1.
+        dtype: of the products; None takes float64.
+
+    Returns:
+        The operator.
+
+    Raises:
+        InputError: the adjacency is not square, symmetric, real, finite and without
+            negative weights, has no edge, or has no such operator; or the settings
+            do not fit the operator.
+
+    Examples:
+        >>> import curvflow, numpy
+        >>> triangle = 1 - numpy.eye(3)
+        >>> L = curvflow.from_graph(triangle)
+        >>> L
+        SymmetricOperator(normalized_laplacian, 3 by 3, float64, cpu)
+        >>> L.eigenvalues(k=2).value.round(9).tolist()
+        [1.5, 1.5]
+    """
+    return matrices.from_graph(adjacency, operator, isolated=isolated, r=r, dtype=dtype)
+
+
 def _stored(
     operator: SymmetricOperator,
     store: str | Path | None,
@@ -239,4 +281,11 @@ def _stored(
     )
 
 
-__all__ = ["fisher", "from_matrix", "ggn", "gradient_covariance", "hessian"]
+__all__ = [
+    "fisher",
+    "from_graph",
+    "from_matrix",
+    "ggn",
+    "gradient_covariance",
+    "hessian",
+]

@@ -59,6 +59,7 @@ UNITS = {
     "k": "eigenvalue",
     "max_passes": "pass",
     "mc_samples": "label",
+    "r": "1",
     "num_classes": "class",
     "num_batches": "batch",
     "num_blocks": "block",

@@ -167,6 +167,17 @@ class Matrix(NodeData):
     )
 
 
+class Graph(NodeData):
+    """An undirected graph of `size` nodes as the compressed rows of its adjacency.
+
+    `indptr` (size + 1,) int64 and `indices` int32, the neighbours of each node in
+    rising order: every edge stands in the rows of both its ends, a loop once in its
+    own. `weights` of these entries, positive, has no elements where all are 1.
+    """
+
+    takes: ClassVar[tuple[str, ...] | None] = ("indptr", "indices", "weights", "size")
+
+
 class Ritz(NodeData):
     """Ritz data of Lanczos runs on an operator of `size` D.
 

@@ -26,8 +26,8 @@ class SourceFile:
 
     Attributes:
         raw: the file arrives as its `bytes`, whatever its form.
-        rows_above: the field with the bytes of a `.npy` file above which its array
-            stays on disk; empty if it is always read.
+        rows_above: the field with the bytes of a `.npy` file, or of any raw one, above
+            which its array stays on disk; empty if it is always read.
     """
 
     raw: bool = False

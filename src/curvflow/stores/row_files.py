@@ -162,6 +162,16 @@ def npy_rows(path: Path) -> DiskArray | None:
     return rows_in([path], shape, dtype, rows_per_file=shape[0], offset=offset)
 
 
+def byte_rows(path: Path) -> DiskArray:
+    """Return the bytes of a file, none of them read.
+
+    Raises:
+        OSError: it cannot be found.
+    """
+    size = path.stat().st_size
+    return rows_in([path], (size,), np.dtype(np.uint8), rows_per_file=max(1, size))
+
+
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,

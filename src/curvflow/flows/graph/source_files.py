@@ -31,7 +31,7 @@ from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import Params, SourceFile, SourceFolder
 from curvflow.schemas.study.study import Stage
 from curvflow.stores.files import NO_ARRAYS
-from curvflow.stores.row_files import npy_rows
+from curvflow.stores.row_files import byte_rows, npy_rows
 
 FORMS = ".npy, .npz, .pt, .pth, .ckpt, .bin or .safetensors"
 
@@ -105,8 +105,10 @@ class SourceFiles:
         files = self._files(params, name, planned)
         if not isinstance(params, CheckpointsParams):
             limit = getattr(params, mark.rows_above) if mark.rows_above else None
-            if array := _on_disk(name, files[""][0], planned["sha256"], limit):
-                yield name, {"array": as_array(array)}
+            if array := _on_disk(
+                name, files[""][0], planned["sha256"], limit, raw=mark.raw
+            ):
+                yield name, {"bytes" if mark.raw else "array": as_array(array)}
                 return
             read = partial(_array_of, raw=mark.raw)
             yield name, _all_arrays(name, files[""], planned["sha256"], read)
@@ -193,15 +195,23 @@ def _folder(name: str, path: Path, digest: str, mark: SourceFolder) -> FolderFil
     return files
 
 
-def _on_disk(name: str, path: Path, digest: str, limit: int | None) -> DiskArray | None:
+def _on_disk(
+    name: str, path: Path, digest: str, limit: int | None, *, raw: bool
+) -> DiskArray | None:
     """Return the array of a `.npy` file above a limit of bytes, its rows not read.
+
+    Of a raw field it is that of the bytes of any file.
 
     Raises:
         InputError: the file is not as it was planned with, or has no rows in order.
     """
     try:
         is_large = limit is not None and path.stat().st_size > limit
-        array = npy_rows(path) if is_large and path.suffix == ".npy" else None
+        array = None
+        if is_large and raw:
+            array = byte_rows(path)
+        elif is_large and path.suffix == ".npy":
+            array = npy_rows(path)
         is_same = array is None or files_digest([path]) == digest
     except InputError as error:
         raise InputError(f"{name}: {error}") from error

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.operators import (
-    OperatorName,
     OperatorParams,
     OrderName,
 )
@@ -257,7 +256,7 @@ def _gauss_newton(
 
 
 _BUILDERS: dict[
-    OperatorName, Callable[[_OperatorSource, Sequence[OperatorParams]], BatchedOperator]
+    str, Callable[[_OperatorSource, Sequence[OperatorParams]], BatchedOperator]
 ] = {
     "hessian": lambda source, params: _hessian(source, params[0].order),
     "residual": _residual,

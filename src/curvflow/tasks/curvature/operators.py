@@ -1,4 +1,4 @@
-"""Operators of the members of a tile: curvature of networks, or matrices as data."""
+"""Operators of the members of a tile: curvature of networks, matrices, graphs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,10 +29,24 @@ from curvflow.tasks.numerics.operators.base import (
     no_sample_mean,
     product,
 )
+from curvflow.tasks.numerics.operators.graphs import Adjacency, graph_operator
 from curvflow.tasks.numerics.operators.matrices import KernelMatrix, Sparse
 from curvflow.tasks.registry import Machine
 
-MATRIX = "matrix"
+MATRIX, GRAPH = "matrix", "graph"
+# Operators of networks and graphs without negative eigenvalues: of networks, as each
+# loss that is named is convex in the outputs; of graphs, as weights are positive.
+SEMIDEFINITE = (
+    "ggn",
+    "fisher_type2",
+    "fisher_mc",
+    "fisher_empirical",
+    "gradient_covariance",
+    "normalized_laplacian",
+    "laplacian",
+    "signless_laplacian",
+)
+
 # Columns of the identity multiplied in one pass.
 DENSE_BLOCK = 64
 
@@ -62,7 +77,7 @@ class TileOperator:
     Attributes:
         operator: symmetric maps of all members, (M, D, D).
         names: names of the consecutive blocks of the dimension D: parameter tensors,
-            or `matrix`.
+            or `matrix` or `graph`.
         sizes: sizes of these blocks.
     """
 
@@ -75,18 +90,39 @@ def _params(member: Member) -> OperatorParams:
     return cast("OperatorParams", member.params)
 
 
+def as_data(member: Member) -> NodeData | None:
+    """Return the matrix or graph that a member's operator is, or is of, or None."""
+    for name in (MATRIX, GRAPH):
+        if name in member.inputs:
+            return member.one(name)
+    return None
+
+
+def operator_name(member: Member) -> str:
+    """Return which operator a member has; a matrix that is data is called hessian."""
+    name = _params(member).operator
+    if GRAPH in member.inputs and name == "hessian":  # as none is written down
+        return "normalized_laplacian"
+    return name
+
+
+def is_semidefinite(member: Member) -> bool:
+    """Return whether a member's operator has no negative eigenvalue, by its name."""
+    return operator_name(member) in SEMIDEFINITE
+
+
 def batch_key(member: Member) -> object:
     """Return the key that members of one batched operator share."""
-    if MATRIX in member.inputs:
-        return int(member.one(MATRIX)["size"])
+    if as_data(member) is not None:
+        return size_of(member)
     return network_operators.problem_key(member)
 
 
 def block_sizes(member: Member) -> dict[str, int]:
-    """Return the sizes of the selected parameter tensors, or of a matrix.
+    """Return the sizes of the selected parameter tensors, or of a matrix or graph.
 
     Args:
-        member: with `weights` and `data`, or with `matrix`.
+        member: with `weights` and `data`, with `matrix` or with `graph`.
 
     Returns:
         Sizes by name, in the order of the dimension D.
@@ -95,6 +131,8 @@ def block_sizes(member: Member) -> dict[str, int]:
         InputError: `layers` names no tensor, or is combined with a matrix.
     """
     params = _params(member)
+    if GRAPH in member.inputs:
+        return {GRAPH: _nodes_of(member.one(GRAPH), params)}
     if MATRIX in member.inputs:
         matrix = member.one(MATRIX)
         if isinstance(matrix, OperatorNode):
@@ -122,6 +160,12 @@ def block_sizes(member: Member) -> dict[str, int]:
     }
 
 
+def _nodes_of(graph: NodeData, params: OperatorParams) -> int:
+    if params.isolated == "drop":
+        return int(np.count_nonzero(np.diff(graph["indptr"])))
+    return int(graph["size"])
+
+
 def size_of(member: Member) -> int:
     """Return the dimension D of a member's operator."""
     return sum(block_sizes(member).values())
@@ -131,13 +175,13 @@ def block_of(member: Member, most: int) -> int:
     """Return how many random vectors are multiplied at once.
 
     Args:
-        member: with `weights` and `data`, or with `matrix`.
+        member: with `weights` and `data`, with `matrix` or with `graph`.
         most: vectors that there are.
 
     Returns:
         At most `BLOCK`, and fewer where a network has many parameters.
     """
-    if MATRIX in member.inputs:
+    if as_data(member) is not None:
         return min(BLOCK, most)
     size = network_operators.problem_of(member).network.num_parameters
     return max(1, min(BLOCK, most, BLOCK_BYTES // (8 * size)))
@@ -145,20 +189,24 @@ def block_of(member: Member, most: int) -> int:
 
 def product_bytes(member: Member, columns: int) -> int:
     """Return the estimated peak bytes of one member's products with columns."""
-    if MATRIX in member.inputs:
-        return _matrix_bytes(member) + 4 * 8 * size_of(member) * columns
+    if (given := as_data(member)) is not None:
+        return _bytes_of(given) + 4 * 8 * size_of(member) * columns
     names = tuple(block_sizes(member))
     return network_operators.product_bytes(member, _params(member), columns, names)
 
 
 def shared_bytes(member: Member) -> int:
     """Return the part of `product_bytes` that members with the same data share."""
-    return _matrix_bytes(member) if MATRIX in member.inputs else probed_bytes(member)
+    given = as_data(member)
+    return probed_bytes(member) if given is None else _bytes_of(given)
 
 
-def _matrix_bytes(member: Member) -> int:
-    arrays = member.one(MATRIX).arrays.values()
-    return 2 * sum(array.nbytes for array in arrays)
+def _bytes_of(given: NodeData) -> int:
+    stored = sum(array.nbytes for array in given.arrays.values())
+    if "indptr" in given and "form" not in given:
+        # Rows once more, with a value for each entry; while these are made, its row.
+        return stored + 20 * len(given["indices"]) + 64 * len(given["indptr"])
+    return 2 * stored
 
 
 def tile_operator(
@@ -180,8 +228,8 @@ def tile_operator(
     """
     sizes = block_sizes(members[0])
     operator: BatchedOperator
-    if MATRIX in members[0].inputs:
-        operator = _of_matrices(members, machine)
+    if as_data(members[0]) is not None:
+        operator = _of_data(members, machine)
     else:
         operator = network_operators.batched_operator(
             members,
@@ -207,9 +255,9 @@ def sample_means(members: Sequence[Member], machine: Machine) -> TileOperator:
         InputError: as for `tile_operator`, or entries of a matrix are no mean over
             samples.
     """
-    if MATRIX not in members[0].inputs:
+    sizes, matrix = block_sizes(members[0]), as_data(members[0])
+    if matrix is None:
         return tile_operator(members, machine, columns=1)
-    sizes, matrix = block_sizes(members[0]), members[0].one(MATRIX)
     if not isinstance(matrix, OperatorNode):
         raise InputError(no_sample_mean("entries of a matrix"))
     as_sample_mean(matrix.operator)
@@ -227,7 +275,7 @@ def batches_at_once(member: Member) -> int:
     Args:
         member: as for `sample_means`.
     """
-    if MATRIX in member.inputs:
+    if as_data(member) is not None:
         return batches_per_pass(size_of(member))
     problem = network_operators.problem_of(member)
     return batches_per_pass(problem.network.num_parameters)
@@ -244,8 +292,8 @@ def sample_means_bytes(
         columns: vectors of each batch.
         passes: whether batches multiplied at once are of one pass over the data.
     """
-    if MATRIX in member.inputs:
-        return _matrix_bytes(member)
+    if (given := as_data(member)) is not None:
+        return _bytes_of(given)
     network = network_operators.problem_of(member).network
     count = len(member.one("data")["inputs"])
     rows = min(batch_size, count)
@@ -275,16 +323,56 @@ def dense_matrices(operator: BatchedOperator) -> Tensor:
     return torch.cat(blocks, dim=2)
 
 
-def _of_matrices(members: Sequence[Member], machine: Machine) -> BatchedOperator:
-    first = members[0].one(MATRIX)
-    if isinstance(first, OperatorNode):
-        return Copies(first.operator, len(members))
-    dtype = getattr(torch, _params(members[0]).dtype)
-    matrices = {member.one(MATRIX).digest: member.one(MATRIX) for member in members}
-    number = {digest: count for count, digest in enumerate(matrices)}
+def _of_data(members: Sequence[Member], machine: Machine) -> BatchedOperator:
+    given = [as_data(member) for member in members]
+    if isinstance(given[0], OperatorNode):
+        return Copies(given[0].operator, len(members))
+    digests = [node.digest for node in given if node is not None]
+    distinct = dict(zip(digests, members, strict=True))
+    number = {digest: count for count, digest in enumerate(distinct)}
     return Repeated(
-        [matrix_operator(matrix, machine, dtype) for matrix in matrices.values()],
-        [number[member.one(MATRIX).digest] for member in members],
+        [data_operator(member, machine) for member in distinct.values()],
+        [number[digest] for digest in digests],
+    )
+
+
+def data_operator(
+    member: Member, machine: Machine, dtype: torch.dtype | None = None
+) -> Operator:
+    """Return the operator of a member that takes a matrix or a graph.
+
+    Args:
+        member: with `matrix` or with `graph`.
+        machine: the device to compute on.
+        dtype: precision of the products; None takes that of the parameters.
+
+    Returns:
+        The operator, shape (D, D).
+
+    Raises:
+        InputError: the form of a matrix is unknown, or the graph has no such operator.
+    """
+    params = _params(member)
+    dtype = dtype or getattr(torch, params.dtype)
+    if MATRIX in member.inputs:
+        return matrix_operator(member.one(MATRIX), machine, dtype)
+    graph = member.one(GRAPH)
+    indptr, indices, weights = (
+        torch.as_tensor(graph[name]).to(machine.device)
+        for name in ("indptr", "indices", "weights")
+    )
+    adjacency = Adjacency.of(
+        indptr,
+        indices,
+        weights if len(weights) else None,
+        dtype=dtype,
+        drop_isolated=params.isolated == "drop",
+    )
+    return graph_operator(
+        adjacency,
+        operator_name(member),
+        isolated=params.isolated,
+        r=None if params.r == "auto" else params.r,
     )
 
 

@@ -14,7 +14,8 @@ from curvflow.schemas.kinds.probes.logdet import LogdetParams
 from curvflow.schemas.nodes import Member
 from curvflow.tasks.curvature.operators import (
     MATRIX,
-    matrix_operator,
+    data_operator,
+    is_semidefinite,
     size_of,
     tile_operator,
 )
@@ -137,29 +138,28 @@ def preconditioner_of_model(preconditioner: LowRank, number: int) -> LowRank:
     )
 
 
-def lower_bound(params: LogdetParams) -> float | None:
+def lower_bound(member: Member) -> float | None:
     """Return a known lower bound of the damped operator's eigenvalues, if there is one.
 
     Args:
-        params: operator, damping and floor.
+        member: with the parameters operator, damping and floor.
     """
+    params = _params(member)
     if params.floor is not None:
         return params.floor
-    indefinite = params.operator in ("hessian", "residual")
-    return params.damping if params.damping and not indefinite else None
+    return params.damping if params.damping and is_semidefinite(member) else None
 
 
 def _entries(member: Member, machine: Machine) -> Explicit | None:
     if MATRIX not in member.inputs:
         return None
-    matrix = member.one(MATRIX)
-    return explicit(matrix_operator(matrix, machine, torch.float64))
+    return explicit(data_operator(member, machine, torch.float64))
 
 
 def _from_columns(members: Sequence[Member], entries: Sequence[Explicit]) -> LowRank:
     """Split the matrix into L L^T and a remainder of constant diagonal."""
     params = _params(members[0])
-    least = lower_bound(params) or 0.0
+    least = lower_bound(members[0]) or 0.0
     parts_of_matrix: dict[int, tuple[Tensor, Tensor, float]] = {}
     for matrix, member in zip(entries, members, strict=True):
         node = id(member.one(MATRIX))
@@ -188,7 +188,7 @@ def _from_products(members: Sequence[Member], operator: BatchedOperator) -> LowR
     columns = max(1, min(size, params.rank) // params.num_blocks)
     start_MDb = torch.stack([_block(_params(m).seed, size, columns) for m in members])
     vectors, values = nystrom(operator, start_MDb, num_blocks=params.num_blocks)
-    least = lower_bound(params) or 1e-15 * float(values.max())
+    least = lower_bound(members[0]) or 1e-15 * float(values.max())
     return LowRank(vectors, values, values.amin(1).clamp_min(least))
 
 

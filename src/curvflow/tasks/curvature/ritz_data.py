@@ -192,16 +192,6 @@ def num_products(member: Member, ritz: RitzData, number: int) -> Array:
     return np.array(count, dtype=np.int64)
 
 
-# Matrices without negative eigenvalues, as each named loss is convex in the outputs.
-SEMIDEFINITE = (
-    "ggn",
-    "fisher_type2",
-    "fisher_mc",
-    "fisher_empirical",
-    "gradient_covariance",
-)
-
-
 def floor_of(member: Member) -> float | None:
     """Return what the eigenvalues of a member's operator cannot be below, if known.
 
@@ -210,7 +200,7 @@ def floor_of(member: Member) -> float | None:
     """
     if has_stored(member) or operators.MATRIX in member.inputs:
         return None
-    return 0.0 if _params(member).operator in SEMIDEFINITE else None
+    return 0.0 if operators.is_semidefinite(member) else None
 
 
 def until_resolved(

@@ -1,9 +1,9 @@
-"""Matrices, and maps known by their products, as operators that can be measured."""
+"""Matrices, graphs and maps known by their products, to be measured."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -11,8 +11,10 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import matrix as matrix_variables
+from curvflow.schemas.kinds.shared.operators import GraphOperatorName, OperatorParams
 from curvflow.schemas.nodes import Array, Matrix
-from curvflow.tasks.curvature.operators import MATRIX, matrix_operator
+from curvflow.tasks.curvature.operators import GRAPH, MATRIX, matrix_operator
+from curvflow.tasks.library.arguments import checked
 from curvflow.tasks.library.operators import SymmetricOperator
 from curvflow.tasks.numerics.operators.adapters import Foreign, Single, from_scipy
 from curvflow.tasks.numerics.operators.base import (
@@ -21,6 +23,7 @@ from curvflow.tasks.numerics.operators.base import (
     as_batched,
     product,
 )
+from curvflow.tasks.numerics.operators.graphs import Adjacency, graph_operator
 from curvflow.tasks.numerics.operators.matrices import KernelMatrix
 from curvflow.tasks.registry import Machine
 
@@ -50,7 +53,7 @@ def from_matrix(matrix: Any, *, dtype: torch.dtype | None = None) -> SymmetricOp
     if isinstance(matrix, Tensor | np.ndarray):
         return _dense(torch.as_tensor(matrix), dtype)
     if hasattr(matrix, "tocsr"):
-        return _sparse(matrix.tocsr(), dtype)
+        return _sparse(matrix, dtype)
     if not hasattr(matrix, "shape"):
         raise InputError(
             f"matrix: expected an array or an operator, got {type(matrix).__name__}. "
@@ -70,6 +73,54 @@ def from_matrix(matrix: Any, *, dtype: torch.dtype | None = None) -> SymmetricOp
     if not isinstance(operator, Single):  # which is symmetric as it is made
         _check_products(batched)
     return SymmetricOperator(batched, {MATRIX: batched.shape[1]})
+
+
+def from_graph(
+    adjacency: Any,
+    operator: GraphOperatorName,
+    *,
+    isolated: Literal["zero", "one", "drop"],
+    r: float | Literal["auto"],
+    dtype: torch.dtype | None = None,
+) -> SymmetricOperator:
+    """Return a matrix of an undirected graph as an operator.
+
+    Args:
+        adjacency: its weights, a SciPy sparse matrix or an array, (D, D); not negative.
+        operator: which matrix; see `graph_operator`.
+        isolated: eigenvalue of nodes without edges in the normalized ones; drop leaves
+            these nodes out.
+        r: of the Bethe Hessian.
+        dtype: of the products; None takes float64.
+
+    Returns:
+        The operator; of the size of the graph only its rows are held.
+
+    Raises:
+        InputError: the adjacency is not square, symmetric, real, finite and without
+            negative weights, has no edge, or has no such operator; or the settings
+            do not fit the operator.
+    """
+    checked(OperatorParams, operator=operator, isolated=isolated, r=r)
+    rows = sparse_rows(adjacency)
+    rows.eliminate_zeros()
+    weights = torch.as_tensor(rows.data)
+    if (weights < 0).any():
+        raise InputError(
+            f"adjacency: expected no negative weights, got {float(weights.min()):g}. "
+            "Take their magnitudes, or from_matrix for a matrix of your own."
+        )
+    graph = Adjacency.of(
+        torch.as_tensor(rows.indptr),
+        torch.as_tensor(rows.indices),
+        weights,
+        dtype=dtype or torch.float64,
+        drop_isolated=isolated == "drop",
+    )
+    made = graph_operator(
+        graph, operator, isolated=isolated, r=None if r == "auto" else r
+    )
+    return SymmetricOperator(as_batched(made), {GRAPH: made.shape[0]}, name=operator)
 
 
 def _is_scipy(matrix: Any) -> bool:
@@ -106,8 +157,31 @@ def _dense(matrix: Tensor, dtype: torch.dtype | None) -> SymmetricOperator:
 
 
 def _sparse(matrix: Any, dtype: torch.dtype | None) -> SymmetricOperator:
-    rows, columns = matrix.shape
-    _check_square(rows, columns)
+    dtype = dtype or _precision(matrix)
+    matrix = sparse_rows(matrix)
+    arrays = matrix_variables(
+        "sparse",
+        matrix.shape[0],
+        indptr=matrix.indptr.astype(np.int64),
+        indices=matrix.indices.astype(np.int64),
+        values=matrix.data.astype(np.float64),
+    )
+    return _of_entries(arrays, dtype, "cpu")
+
+
+def sparse_rows(matrix: Any) -> Any:
+    """Return a symmetric matrix as SciPy's compressed rows, their indices sorted.
+
+    Args:
+        matrix: a SciPy sparse matrix, or what SciPy makes one of.
+
+    Raises:
+        InputError: it is not square, not symmetric, not real or not finite.
+    """
+    from scipy import sparse
+
+    matrix = sparse.csr_array(matrix)
+    _check_square(*matrix.shape)
     if np.issubdtype(matrix.dtype, np.complexfloating):
         raise InputError(
             f"matrix: expected real entries, got {matrix.dtype}. Pass its real part."
@@ -115,15 +189,7 @@ def _sparse(matrix: Any, dtype: torch.dtype | None) -> SymmetricOperator:
     matrix = matrix.sorted_indices()
     gap = abs(matrix - matrix.T)
     _check_symmetric(float(gap.max()), float(abs(matrix).max()))
-    dtype = dtype or _precision(matrix)
-    arrays = matrix_variables(
-        "sparse",
-        rows,
-        indptr=matrix.indptr.astype(np.int64),
-        indices=matrix.indices.astype(np.int64),
-        values=matrix.data.astype(np.float64),
-    )
-    return _of_entries(arrays, dtype, "cpu")
+    return matrix
 
 
 def _check_square(rows: int, columns: int) -> None:

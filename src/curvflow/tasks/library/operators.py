@@ -24,7 +24,11 @@ from curvflow.schemas.kinds.probes.moments import KIND as MOMENTS
 from curvflow.schemas.kinds.probes.spectrum import KIND as SPECTRUM
 from curvflow.schemas.kinds.probes.squared_norm import KIND as SQUARED_NORM
 from curvflow.schemas.kinds.probes.trace import KIND as TRACE
-from curvflow.schemas.kinds.shared.operators import OperatorName, OperatorParams
+from curvflow.schemas.kinds.shared.operators import (
+    AnyOperatorName,
+    OperatorName,
+    OperatorParams,
+)
 from curvflow.schemas.nodes import Array, Matrix, Member
 from curvflow.tasks.curvature.operators import MATRIX, OperatorNode
 from curvflow.tasks.library.arguments import checked, precisions
@@ -106,7 +110,7 @@ class SymmetricOperator(Curvature):
         batched: BatchedOperator,
         sizes: dict[str, int],
         *,
-        name: OperatorName = "hessian",
+        name: AnyOperatorName = "hessian",
         entries: Matrix | None = None,
         memory: Memory = _at_once,
     ) -> None:
@@ -115,8 +119,8 @@ class SymmetricOperator(Curvature):
         Args:
             batched: of one model, (1, D, D).
             sizes: of the consecutive blocks of the dimension D, by name.
-            name: which matrix; all but `hessian`, `residual` and
-                `gradient_covariance` have no negative eigenvalues.
+            name: which matrix, from which follows whether it can have negative
+                eigenvalues; `hessian` if unknown.
             entries: the same operator as a matrix that is data.
             memory: runs probes, or returns what they returned before.
         """

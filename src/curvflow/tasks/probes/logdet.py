@@ -18,8 +18,9 @@ from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature import ritz_data
 from curvflow.tasks.curvature.operators import (
     MATRIX,
+    as_data,
+    data_operator,
     dense_matrices,
-    matrix_operator,
     size_of,
     tile_operator,
 )
@@ -184,10 +185,9 @@ def _estimated(
     if method_name == "slq":
         return by_quadrature(runs, floor=ends.floor, relative=params.rel_error)
     orders = params.num_moments or max(params.num_steps, runs.values.shape[2])
-    least = lower_bound(params)
     high = ends.scale or _largest(runs)
     if method_name == "chebyshev":
-        low = float(nodes(runs).min()) / 2 if least is None else least
+        low = float(nodes(runs).min()) / 2 if ends.least is None else ends.least
         return by_chebyshev(
             runs,
             degree=orders,
@@ -199,7 +199,7 @@ def _estimated(
     # On the interval (0, 1), as in the source; on (0, lambda_u) powers overflow.
     unit = replace(runs, values=runs.values / high, residuals=runs.residuals / high)
     law = "flat" if params.prior == "auto" else params.prior
-    low = 0.0 if law != "log" else (least or float(nodes(runs).min()) / 2) / high
+    low = 0.0 if law != "log" else (ends.least or float(nodes(runs).min()) / 2) / high
     fitted = by_entropy(
         unit,
         num_moments=orders,
@@ -352,11 +352,13 @@ class _Ends:
     """What is known of a damped operator's eigenvalues before any product.
 
     Attributes:
+        least: they are not below it, by the operator and the parameters; or None.
         floor: they are above it, so that the operator is positive definite; or None.
         certified: how that is known; empty without.
         scale: Gershgorin's bound of a matrix; None of other operators.
     """
 
+    least: float | None
     floor: float | None
     certified: str
     scale: float | None
@@ -365,21 +367,19 @@ class _Ends:
 def _ends(members: Sequence[Member], machine: Machine) -> list[_Ends]:
     """Return what is known of each member's eigenvalues, matrices read once."""
     read: dict[int, tuple[float, float] | None] = {}
-    for member in members:
-        if MATRIX in member.inputs and id(member.one(MATRIX)) not in read:
-            node = member.one(MATRIX)
-            operator = matrix_operator(node, machine, torch.float64)
-            read[id(node)] = gershgorin_bounds(operator)
     ends = []
     for member in members:
-        params = _params(member)
-        bounds = read[id(member.one(MATRIX))] if MATRIX in member.inputs else None
+        params, given = _params(member), as_data(member)
+        if given is not None and id(given) not in read:
+            operator = data_operator(member, machine, torch.float64)
+            read[id(given)] = gershgorin_bounds(operator)
+        bounds = read.get(id(given))
         floor, certified = None, ""
         if bounds and bounds[0] + params.damping > 0:
             floor, certified = bounds[0] + params.damping, "gershgorin"
-        known = lower_bound(params)
-        if known is not None and (floor is None or known > floor):
-            floor, certified = known, "floor" if params.floor else "damping"
+        least = lower_bound(member)
+        if least is not None and (floor is None or least > floor):
+            floor, certified = least, "floor" if params.floor else "damping"
         scale = bounds and bounds[1] + params.damping
-        ends.append(_Ends(floor, certified, scale or None))
+        ends.append(_Ends(least, floor, certified, scale or None))
     return ends

@@ -16,12 +16,12 @@ from curvflow.schemas.kinds.probes.moments import MomentsParams
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.operators import (
     batch_key,
+    is_semidefinite,
     product_bytes,
     shared_bytes,
     size_of,
     tile_operator,
 )
-from curvflow.tasks.curvature.ritz_data import SEMIDEFINITE
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.estimators.moments import (
     MomentDraws,
@@ -110,6 +110,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
             support_2,
             size=size,
             products=products,
+            is_positive=is_semidefinite(members[0]),
         )
         for draws, spreads, support_2 in zip(
             found.draws, found.spreads, support_M2, strict=True
@@ -197,6 +198,7 @@ def _outcome(
     *,
     size: int,
     products: int,
+    is_positive: bool = False,
     is_exact: bool = False,
 ) -> Outcome:
     count, orders = found.draws.shape
@@ -210,7 +212,7 @@ def _outcome(
             found,
             size=size,
             basis=params.basis,
-            is_positive=params.operator in SEMIDEFINITE,
+            is_positive=is_positive,
         )
     shift, scale = _of_order_one(params, support_2, size)
     return Outcome(

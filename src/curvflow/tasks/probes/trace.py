@@ -11,6 +11,7 @@ import numpy as np
 from curvflow.schemas.kinds.probes.trace import TraceParams
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature.operators import (
+    SEMIDEFINITE,
     TileOperator,
     batch_key,
     batches_at_once,
@@ -23,7 +24,6 @@ from curvflow.tasks.curvature.operators import (
     size_of,
     tile_operator,
 )
-from curvflow.tasks.curvature.ritz_data import SEMIDEFINITE
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.estimators.batch_traces import (
     PAIR,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
-from curvflow.schemas.kind import Kind, Variable
+from curvflow.schemas.kind import Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.shared.operators import (
     OPERATOR_OR_RITZ_INPUTS,
     UNITS,
     OperatorParams,
     more_than_rows,
+    no_operator_of_graphs,
     ritz_inputs,
 )
 from curvflow.schemas.nodes import Numbers
@@ -66,6 +68,11 @@ class EigenvaluesParams(OperatorParams):
         return self
 
 
+def _lacks_of_graphs(params: Any, name: str, graph: Any) -> Iterator[ParamProblem]:
+    yield from no_operator_of_graphs(params, name, graph)
+    yield from more_than_rows(params, name, graph)
+
+
 KIND = Kind(
     name="probe.eigenvalues",
     version=1,
@@ -106,6 +113,7 @@ KIND = Kind(
     inputs={
         **ritz_inputs("oversampling", "block", "max_iterations", "eigenvectors"),
         "matrix": replace(OPERATOR_OR_RITZ_INPUTS["matrix"], lacking=more_than_rows),
+        "graph": replace(OPERATOR_OR_RITZ_INPUTS["graph"], lacking=_lacks_of_graphs),
     },
     varying=("seed",),
 )

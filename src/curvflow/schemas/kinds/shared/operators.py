@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
 from curvflow.errors import nearest
 from curvflow.schemas.kind import Input, ParamProblem, Shares, Variable
-from curvflow.schemas.nodes import Data, Matrix, Ritz, Weights
+from curvflow.schemas.nodes import Data, Graph, Matrix, Ritz, Weights
 from curvflow.schemas.params import Names, Neutral, Params
 
 UNITS = "loss / parameter^2"
@@ -25,6 +25,18 @@ OperatorName = Literal[
     "residual",
     "gradient_covariance",
 ]
+GraphOperatorName = Literal[
+    "normalized_laplacian",
+    "laplacian",
+    "adjacency",
+    "normalized_adjacency",
+    "signless_laplacian",
+    "modularity",
+    "bethe_hessian",
+]
+AnyOperatorName = Literal[OperatorName, GraphOperatorName]
+GRAPH_OPERATORS: tuple[GraphOperatorName, ...] = get_args(GraphOperatorName)
+NORMALIZED = ("normalized_laplacian", "normalized_adjacency")
 OrderName = Literal[
     "forward_over_reverse",
     "reverse_over_reverse",
@@ -41,16 +53,28 @@ OF_SAMPLES = ("fisher_empirical", "gradient_covariance")
 class OperatorParams(Params):
     """Matrix of the mean loss over the data, whole or the block of some layers.
 
-    A matrix that is data itself is taken as it is.
+    A matrix that is data itself is taken as it is; of a graph one is made.
     """
 
-    operator: Annotated[OperatorName, Neutral("hessian")] = Field(
+    operator: Annotated[AnyOperatorName, Neutral("hessian")] = Field(
         "hessian",
         description="of the mean training loss: hessian; ggn, generalised "
         "Gauss-Newton; fisher_type2, over the model's own labels; fisher_mc, over "
         "labels drawn from it; fisher_empirical, over the labels given; residual, "
         "hessian minus ggn; "
-        "gradient_covariance, of the samples' gradients about their mean",
+        "gradient_covariance, of the samples' gradients about their mean; of a graph "
+        "normalized_laplacian, if none is named, or laplacian, adjacency, "
+        "normalized_adjacency, signless_laplacian, modularity, bethe_hessian",
+    )
+    isolated: Annotated[Literal["zero", "one", "drop"], Neutral("zero")] = Field(
+        "zero",
+        description="eigenvalue of a node without edges in the normalized operators of "
+        "a graph; drop leaves such nodes out, of any operator",
+    )
+    r: Annotated[float | Literal["auto"], Neutral("auto")] = Field(
+        "auto",
+        description="of the bethe_hessian (r^2 - 1) I - r A + D of a graph; auto takes "
+        "the root of <d^2> / <d> - 1, by the mean degree and mean squared degree",
     )
     layers: Annotated[Names | None, Neutral(None)] = Field(
         None,
@@ -82,6 +106,24 @@ class OperatorParams(Params):
     dtype: Literal["float32", "float64"] = Field(
         "float64", description="precision of the products"
     )
+
+    @model_validator(mode="after")
+    def _of_graphs(self) -> OperatorParams:
+        if self.r != "auto" and self.operator != "bethe_hessian":
+            raise ValueError(
+                f"r cannot be combined with operator {self.operator}. Remove r, or "
+                "take operator bethe_hessian."
+            )
+        if (
+            self.isolated == "one"
+            and self.operator in GRAPH_OPERATORS
+            and self.operator not in NORMALIZED
+        ):
+            raise ValueError(
+                f"isolated one cannot be combined with operator {self.operator}, of "
+                "which a node without edges has what it has. Take zero or drop."
+            )
+        return self
 
     @model_validator(mode="after")
     def _in_training(self) -> OperatorParams:
@@ -132,29 +174,77 @@ def nearest_pattern(pattern: str, names: Sequence[str]) -> str:
     return nearest(pattern, known, f"Known: {', '.join(some)}.")
 
 
-_OF_WEIGHTS = (
-    "operator",
-    "layers",
-    "mc_samples",
-    "mode",
-    "train_batch_size",
-    "order",
-)
+def no_operator_of_weights(
+    params: Any, name: str, training: Any
+) -> Iterator[ParamProblem]:
+    """Yield what weights lack: tensors of these names, or operators of a graph.
 
-# One of these is enough: weights, with the data they were trained on, or a matrix.
-OPERATOR_INPUTS = {
-    "weights": Input(Weights, unless=("matrix",), lacking=unknown_layers),
-    "data": Input(Data, follows="weights", by_rows=True),
-    "matrix": Input(Matrix, unless=("weights",), settles=_OF_WEIGHTS),
-}
+    Args:
+        params: of the operator.
+        name: of the stage that returns the weights.
+        training: its parameters.
+    """
+    if params.operator in GRAPH_OPERATORS:
+        message = f"expected an operator of the weights '{name}', got {params.operator}"
+        yield ("operator",), message, "Take hessian or ggn, or a 'graph' as input."
+    yield from unknown_layers(params, name, training)
+
+
+def no_operator_of_graphs(params: Any, name: str, graph: Any) -> Iterator[ParamProblem]:
+    """Yield an operator that a graph has not.
+
+    Args:
+        params: of the operator; hessian counts if it is written down.
+        name: of the stage that returns the graph.
+        graph: its parameters, not used.
+    """
+    written = "operator" in params.model_fields_set
+    if written and params.operator not in GRAPH_OPERATORS:
+        message = f"expected an operator of the graph '{name}', got {params.operator}"
+        yield ("operator",), message, f"Known: {', '.join(GRAPH_OPERATORS)}."
+
+
+_OF_GRAPHS = ("isolated", "r")
+_OF_NETWORKS = ("layers", "mc_samples", "mode", "train_batch_size", "order")
+_SETTLED = ("operator", *_OF_NETWORKS, *_OF_GRAPHS)
+
+
+def _alternatives(*others: str) -> dict[str, Input]:
+    """Return the inputs of which one is enough; `data` go with weights."""
+
+    def without(name: str) -> tuple[str, ...]:
+        names = ("weights", "matrix", "graph", *others)
+        return tuple(other for other in names if other != name)
+
+    return {
+        "weights": Input(
+            Weights,
+            unless=without("weights"),
+            settles=_OF_GRAPHS,
+            lacking=no_operator_of_weights,
+        ),
+        "data": Input(Data, follows="weights", by_rows=True),
+        "matrix": Input(Matrix, unless=without("matrix"), settles=_SETTLED),
+        "graph": Input(
+            Graph,
+            unless=without("graph"),
+            settles=_OF_NETWORKS,
+            lacking=no_operator_of_graphs,
+        ),
+    }
+
+
+# One of these is enough: weights, with the data they were trained on, or a matrix or
+# graph.
+OPERATOR_INPUTS = _alternatives()
 
 # The same, or what a probe.spectrum has stored of the operator.
 OPERATOR_OR_RITZ_INPUTS = {
-    "weights": Input(Weights, unless=("matrix", "ritz"), lacking=unknown_layers),
-    "data": Input(Data, follows="weights", by_rows=True),
-    "matrix": Input(Matrix, unless=("weights", "ritz"), settles=_OF_WEIGHTS),
+    **_alternatives("ritz"),
     "ritz": Input(
-        Ritz, unless=("weights", "matrix"), settles=(*_OF_WEIGHTS, "seed", "dtype")
+        Ritz,
+        unless=("weights", "matrix", "graph"),
+        settles=(*_SETTLED, "seed", "dtype"),
     ),
 }
 

@@ -14,9 +14,6 @@ from curvflow.schemas.params import Neutral
 # Labels drawn for all data at once, and what a mean gradient is taken from.
 NO_SAMPLE_MEANS = ("fisher_mc", "gradient_covariance")
 
-# Entries of a matrix are no mean over samples.
-_MATRIX = OPERATOR_INPUTS["matrix"]
-
 
 class VectorsParams(OperatorParams):
     """Random vectors, for all data or for each batch, and the error that ends them."""
@@ -98,10 +95,15 @@ class VectorsParams(OperatorParams):
 
 
 def vector_inputs(*settled: str) -> dict[str, Input]:
-    """Return the inputs of an operator; a matrix leaves no say about batches.
+    """Return the inputs of an operator; a matrix or graph is no mean over samples.
 
     Args:
-        settled: further parameters of batches.
+        settled: further parameters of batches, beside those that all have.
     """
-    names = (*_MATRIX.settles, "probes_per", "batch_size", *settled)
-    return {**OPERATOR_INPUTS, "matrix": replace(_MATRIX, settles=names)}
+    names = ("probes_per", "batch_size", *settled)
+    without_samples = {
+        name: replace(given, settles=(*given.settles, *names))
+        for name, given in OPERATOR_INPUTS.items()
+        if name in ("matrix", "graph")
+    }
+    return OPERATOR_INPUTS | without_samples

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.operators.base import Dense, Operator, scipy_operator
+from curvflow.tasks.numerics.operators.graphs import GraphOperator
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
@@ -227,12 +228,13 @@ def explicit(operator: Operator) -> Explicit | None:
 def gershgorin_bounds(operator: Operator) -> tuple[float, float] | None:
     """Return bounds of the least eigenvalue and of the largest magnitude, or None.
 
-    The second is the largest sum of magnitudes of a row. Entries are read once.
+    The second is the largest sum of magnitudes of a row, or above it. Entries are read
+    once.
 
     Args:
         operator: any; None if its entries cannot be read.
     """
-    if isinstance(operator, Sparse):
+    if isinstance(operator, Sparse | GraphOperator):
         diagonal_D, sums_D = operator.diagonal(), operator.row_sums()
     elif isinstance(operator, Dense):
         diagonal_D, sums_D = operator.matrix.diagonal(), operator.matrix.abs().sum(1)

@@ -1,0 +1,1 @@
+"""Graphs as compressed rows of neighbours: how they are made and multiplied."""

@@ -1,0 +1,83 @@
+"""What a graph allows as an operator, said while planning."""
+
+import pytest
+
+from curvflow.errors import StudyError
+from curvflow.schemas.study.study import load_study
+
+STUDY = """\
+study: graphs
+stages:
+  xor: {use: data.xor}
+  fit: {use: train, data: xor, model: {kind: linear}, rule: {rule: sgd, lr: 0.1},
+        epochs: 1}
+  graph: {use: data.random_graph, model: cycle, n: 9}
+"""
+
+
+def loaded(line):
+    return load_study(f"{STUDY}  asked: {{use: {line}}}\n", file="study.yaml")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "probe.spectrum, graph: graph",
+        "probe.trace, graph: graph, operator: laplacian, isolated: drop",
+        "probe.eigenvalues, graph: graph, k: 9, operator: bethe_hessian, r: 1.5",
+        "probe.moments, graph: graph, operator: normalized_adjacency, isolated: one",
+    ],
+)
+def test_a_graph_is_enough(line):
+    assert loaded(line).stages["asked"].inputs == {"graph": ("graph",)}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "probe.spectrum, graph: graph, operator: ggn",
+            "operator: expected an operator of the graph 'graph', got ggn. Known: nor",
+        ),
+        (
+            "probe.spectrum, graph: graph, operator: hessian",
+            "operator: expected an operator of the graph 'graph', got hessian",
+        ),
+        (
+            "probe.spectrum, weights: fit, operator: laplacian",
+            "operator: expected an operator of the weights 'fit', got laplacian",
+        ),
+        (
+            "probe.spectrum, weights: fit, isolated: drop",
+            "isolated: 'isolated' cannot be combined with 'weights'. Remove it.",
+        ),
+        (
+            "probe.trace, graph: graph, probes_per: batch",
+            "probes_per: 'probes_per' cannot be combined with 'graph'. Remove it.",
+        ),
+        (
+            "probe.eigenvalues, graph: graph, k: 10",
+            "k: expected at most the 9 rows of 'graph', got 10. Lower it.",
+        ),
+        (
+            "probe.eigenvalues, graph: graph, operator: ggn",
+            "operator: expected an operator of the graph 'graph', got ggn",
+        ),
+        (
+            "probe.spectrum, graph: graph, operator: laplacian, r: 2",
+            "asked: r cannot be combined with operator laplacian. Remove r, or take",
+        ),
+        (
+            "probe.spectrum, graph: graph, operator: laplacian, isolated: one",
+            "asked: isolated one cannot be combined with operator laplacian",
+        ),
+        (
+            "probe.spectrum, graph: graph, weights: fit",
+            "'weights' cannot be combined with 'graph'. Remove one of them.",
+        ),
+    ],
+)
+def test_what_a_graph_has_not_is_refused(line, message):
+    with pytest.raises(StudyError) as caught:
+        loaded(line)
+    assert message in str(caught.value)
