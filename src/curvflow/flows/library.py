@@ -235,7 +235,9 @@ def from_graph(
 
     Args:
         adjacency: its weights, a SciPy sparse matrix or an array, (D, D); not negative.
-        operator: which matrix; `probe.spectrum` explains them.
+        operator: `normalized_laplacian`, `laplacian`, `adjacency`,
+            `normalized_adjacency`, `signless_laplacian`, `modularity` or
+            `bethe_hessian`.
         isolated: eigenvalue of nodes without edges in the normalized ones; drop leaves
             these nodes out.
         r: of the Bethe Hessian; auto takes the root of <d^2> / <d> - 1.

@@ -189,21 +189,22 @@ def block_of(member: Member, most: int) -> int:
 
 def product_bytes(member: Member, columns: int) -> int:
     """Return the estimated peak bytes of one member's products with columns."""
-    if (given := as_data(member)) is not None:
-        return _bytes_of(given) + 4 * 8 * size_of(member) * columns
+    if as_data(member) is not None:
+        return _data_bytes(member) + 4 * 8 * size_of(member) * columns
     names = tuple(block_sizes(member))
     return network_operators.product_bytes(member, _params(member), columns, names)
 
 
 def shared_bytes(member: Member) -> int:
     """Return the part of `product_bytes` that members with the same data share."""
-    given = as_data(member)
-    return probed_bytes(member) if given is None else _bytes_of(given)
+    return probed_bytes(member) if as_data(member) is None else _data_bytes(member)
 
 
-def _bytes_of(given: NodeData) -> int:
+def _data_bytes(member: Member) -> int:
+    """Return the estimated bytes of a matrix or graph, and of what multiplies by it."""
+    given = member.one(GRAPH if GRAPH in member.inputs else MATRIX)
     stored = sum(array.nbytes for array in given.arrays.values())
-    if "indptr" in given and "form" not in given:
+    if GRAPH in member.inputs:
         # Rows once more, with a value for each entry; while these are made, its row.
         return stored + 20 * len(given["indices"]) + 64 * len(given["indptr"])
     return 2 * stored
@@ -292,8 +293,8 @@ def sample_means_bytes(
         columns: vectors of each batch.
         passes: whether batches multiplied at once are of one pass over the data.
     """
-    if (given := as_data(member)) is not None:
-        return _bytes_of(given)
+    if as_data(member) is not None:
+        return _data_bytes(member)
     network = network_operators.problem_of(member).network
     count = len(member.one("data")["inputs"])
     rows = min(batch_size, count)

@@ -107,9 +107,10 @@ def test_a_graph_is_simple_and_has_the_edges_planned_on_average(params):
         arrays = made(seed, **params)
         adjacency(arrays)
         assert planned.rows in (arrays["size"], None)
-        counts.append(arrays["num_edges"])
+        counts.append([arrays["num_edges"], arrays["size"]])
     # Erased edges are not planned for.
-    assert np.mean(counts) == pytest.approx(planned.mean_edges, rel=0.1)
+    expected = [planned.mean_edges, planned.mean_nodes]
+    np.testing.assert_allclose(np.mean(counts, axis=0), expected, rtol=0.1)
 
 
 @pytest.mark.parametrize("params", [FIXED[0], FIXED[3], FIXED[8], *DRAWN[::2]], ids=str)
@@ -396,6 +397,7 @@ def test_degrees_that_switches_do_not_reach_are_told(monkeypatch):
         {"model": "erdos_renyi", "n": 30_000, "p": 5e-4},
         {"model": "barabasi_albert", "n": 30_000, "m": 8},
         {"model": "watts_strogatz", "n": 30_000, "k": 16, "p": 0.1},
+        {"model": "watts_strogatz", "n": 30_000, "k": 16, "p": 1.0},
     ],
     ids=str,
 )

@@ -12,10 +12,10 @@ from curvflow.errors import InputError
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds.shared.datasets import MATRIX_OUTPUTS
+from curvflow.schemas.kinds.shared.graph_heads import SYMMETRIES, matrix_market_banner
 from curvflow.schemas.nodes import Array, Matrix
 from curvflow.schemas.params import Ints, Params, SourceFile
 
-BANNER = "%%matrixmarket"
 NUMBERS = ("real", "integer")
 
 
@@ -61,16 +61,11 @@ def check(params: SparseMatrixParams, files: Mapping[str, Mapping[str, Array]]) 
         raise InputError(f"path: expected a .mtx file, got {params.path}")
     text = files["path"]["bytes"].tobytes()[:4096].decode("latin-1")
     lines = text.splitlines() or [""]
-    words = lines[0].lower().split()
-    if len(words) != 5 or words[:3] != [BANNER, "matrix", "coordinate"]:
+    entries, symmetry = matrix_market_banner(lines[0])
+    if entries not in NUMBERS or symmetry not in SYMMETRIES:
         raise InputError(
-            "path: expected a file that begins with '%%MatrixMarket matrix coordinate',"
-            f" got '{lines[0][:60]}'"
-        )
-    if words[3] not in NUMBERS or words[4] not in ("symmetric", "general"):
-        raise InputError(
-            "path: expected real numbers, symmetric or general, got "
-            f"{' '.join(words[3:])}"
+            f"path: expected real numbers, symmetric or general, got {entries} "
+            f"{symmetry}"
         )
     _check_sizes(next((line for line in lines[1:] if line[:1] not in "%"), ""))
 

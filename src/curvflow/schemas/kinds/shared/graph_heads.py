@@ -12,10 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from curvflow.errors import InputError, nearest
+from curvflow.schemas.kinds.shared.graphs import MOST_NODES
 from curvflow.schemas.nodes import Array
 
 GZIP = b"\x1f\x8b"
 BANNER = "%%matrixmarket"
+SYMMETRIES = ("symmetric", "general")  # of a matrix that can be symmetric
 HEAD_BYTES = 1 << 16
 COMMENTS = ("#", "%")
 # Names of columns that begin files of names, which nothing else tells from an edge.
@@ -26,7 +28,11 @@ ENDS = re.compile(
 )
 INTEGER = re.compile(r"0|-?[1-9]\d{0,17}")
 WEIGHTS = ("weight", "weights", "w")
-MOST_NODES = 1 << 31
+# Said of a file that states its direction.
+DIRECTED = (
+    "directed: expected an undirected graph, got a file that says 'directed 1'. Set "
+    "directed: symmetrise."
+)
 
 
 def head_of(content: Array) -> list[str]:
@@ -76,10 +82,15 @@ def _sizes(lines: Sequence[str], counts: Sequence[int], what: str) -> tuple[int,
     return (number, *map(int, words))
 
 
-def _check_size(size: int) -> None:
-    if not 0 < size < MOST_NODES:
+def check_size(size: int) -> None:
+    """Refuse a number of nodes.
+
+    Raises:
+        InputError: there are none, or more than neighbours can name.
+    """
+    if not 0 < size <= MOST_NODES:
         raise InputError(
-            f"path: expected a graph of 1 to {MOST_NODES - 1} nodes, got {size}"
+            f"path: expected a graph of 1 to {MOST_NODES} nodes, got {size}"
         )
 
 
@@ -113,22 +124,32 @@ def matrix_market_head(lines: Sequence[str]) -> MatrixHead:
     Raises:
         InputError: it is another, or its matrix is none of a graph.
     """
-    words = lines[0].lower().split()
+    entries, symmetry = matrix_market_banner(lines[0])
+    if entries not in ("pattern", "real", "integer") or symmetry not in SYMMETRIES:
+        raise InputError(
+            "path: expected pattern, real or integer entries, symmetric or general, "
+            f"got {entries} {symmetry}"
+        )
+    line, *sizes = _sizes(lines, [3], "rows, columns and entries")
+    return _matrix_head(line, sizes, 1, entries != "pattern", symmetry == "symmetric")
+
+
+def matrix_market_banner(line: str) -> tuple[str, str]:
+    """Return what the first line of a MatrixMarket file says of entries and symmetry.
+
+    Args:
+        line: the first of the file.
+
+    Raises:
+        InputError: it is another, or its matrix has entries for zeros.
+    """
+    words = line.lower().split()
     if len(words) != 5 or words[:3] != [BANNER, "matrix", "coordinate"]:
         raise InputError(
             "path: expected a file that begins with '%%MatrixMarket matrix coordinate',"
-            f" got '{lines[0][:60]}'"
+            f" got '{line[:60]}'"
         )
-    if words[3] not in ("pattern", "real", "integer") or words[4] not in (
-        "symmetric",
-        "general",
-    ):
-        raise InputError(
-            "path: expected pattern, real or integer entries, symmetric or general, "
-            f"got {' '.join(words[3:])}"
-        )
-    line, *sizes = _sizes(lines, [3], "rows, columns and entries")
-    return _matrix_head(line, sizes, 1, words[3] != "pattern", words[4] == "symmetric")
+    return words[3], words[4]
 
 
 def smat_head(lines: Sequence[str]) -> MatrixHead:
@@ -152,7 +173,7 @@ def _matrix_head(
         raise InputError(
             f"path: expected a square matrix, got {rows} rows and {columns} columns"
         )
-    _check_size(rows)
+    check_size(rows)
     return MatrixHead(line, rows, entries, first, has_values, is_symmetric)
 
 
@@ -186,7 +207,7 @@ def metis_head(lines: Sequence[str]) -> MetisHead:
     """
     what = "nodes, edges and the code of the format"
     line, size, num_edges, *more = _sizes(lines, [2, 3, 4], what)
-    _check_size(size)
+    check_size(size)
     code = more[0] if more else 0
     if code not in (0, 1, 10, 11, 100, 101, 110, 111):
         raise InputError(
@@ -218,10 +239,7 @@ def check_gml(lines: Sequence[str], *, refuses_directed: bool) -> None:
         )
     opening = re.split(r"\bnode\b|\bedge\b", text.partition("[")[2])[0]
     if refuses_directed and re.search(r"\bdirected\s+1\b", opening):
-        raise InputError(
-            "directed: expected an undirected graph, got a file that says 'directed 1'."
-            " Set directed: symmetrise."
-        )
+        raise InputError(DIRECTED)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ import numpy as np
 from curvflow.schemas.kind import Variable
 from curvflow.schemas.nodes import Array
 
+MOST_NODES = 2**31 - 1  # that neighbours in int32 can name
+
 GRAPH_OUTPUTS = (
     Variable("indptr", "where each row begins", ("row_end",), dtype="int64", bulk=True),
     Variable(

@@ -19,16 +19,20 @@ from curvflow.tasks.numerics.graphs.rows import symmetric_rows
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes
 
-# At the peak, while rows are made of edges; most of what draws edges takes less.
+# At the peak: while rows are made of edges, or the edges of a ring are led elsewhere.
 BYTES_PER_EDGE = 50
+BYTES_PER_RING_EDGE, BYTES_PER_LED_EDGE = 22, 72
 BYTES_PER_NODE = 12
 
 
 def member_bytes(member: Member) -> int:
     """Return the peak working memory of one graph."""
     params = cast("RandomGraphParams", member.params)
-    nodes = params.rows or 0
-    return int(BYTES_PER_EDGE * params.mean_edges + BYTES_PER_NODE * nodes)
+    each = BYTES_PER_EDGE
+    if params.model == "watts_strogatz":
+        led = BYTES_PER_LED_EDGE * cast("float", params.p)
+        each = max(each, round(BYTES_PER_RING_EDGE + led))
+    return int(each * params.mean_edges + BYTES_PER_NODE * params.mean_nodes)
 
 
 @computes("data.random_graph", member_bytes=member_bytes)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.shared.graph_heads import MOST_NODES
+from curvflow.schemas.kinds.shared.graph_heads import check_size
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.datasets.graph_files.blocks import opened
 from curvflow.tasks.datasets.graph_files.entries import (
@@ -147,10 +147,7 @@ def _rows(arrays: Mapping[str, Array], size: int) -> tuple[int, Array, Array]:
 def _entries(
     size: int, sources: Array, targets: Array, weights: Array | None
 ) -> Entries:
-    if not 0 < size < MOST_NODES:
-        raise InputError(
-            f"path: expected a graph of 1 to {MOST_NODES - 1} nodes, got {size}"
-        )
+    check_size(size)
     for ends in (sources, targets):
         wrong = (ends < 0) | (ends >= size)
         if wrong.any():

@@ -11,7 +11,7 @@ from typing import NoReturn
 import numpy as np
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.shared.graph_heads import INTEGER
+from curvflow.schemas.kinds.shared.graph_heads import DIRECTED, INTEGER
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.datasets.graph_files.blocks import number_of, texts
 from curvflow.tasks.datasets.graph_files.entries import (
@@ -19,11 +19,11 @@ from curvflow.tasks.datasets.graph_files.entries import (
     Entries,
     first_wrong_weight,
 )
+from curvflow.tasks.datasets.graph_files.names import LONGEST_NAME
 
 TOKEN = re.compile(r'"[^"]*"|[\[\]]|[^\s\[\]"]+|"')
 COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 WEIGHTS = ("weight", "value")
-LONGEST_NAME = 200
 
 
 @dataclass
@@ -47,10 +47,7 @@ def read_gml(content: Array, *, refuses_directed: bool) -> Entries:
     """
     file = _File(b"".join(texts(content)))
     if refuses_directed and file.is_directed:
-        raise InputError(
-            "directed: expected an undirected graph, got a file that says 'directed 1'."
-            " Set directed: symmetrise."
-        )
+        raise InputError(DIRECTED)
     ids = [file.integer(node, "id", "node") for node in file.nodes]
     position = {number: at for at, number in enumerate(ids)}
     if len(position) < len(ids):

@@ -17,24 +17,19 @@ class Rows:
     Attributes:
         indptr: where each row begins, (D + 1,), int64.
         indices: neighbours in rising order, int32; a loop stands once in its row.
-        weights: of these entries, float64; None where all are 1.
     """
 
     indptr: Array
     indices: Array
-    weights: Array | None = None
 
 
-def symmetric_rows(
-    size: int, sources: Array, targets: Array, weights: Array | None = None
-) -> Rows:
+def symmetric_rows(size: int, sources: Array, targets: Array) -> Rows:
     """Return the compressed rows of edges that are given once each.
 
     Args:
         size: nodes, D.
         sources: one end of each edge, (E,), from 0 to D - 1.
         targets: the other, (E,); the same node for a loop.
-        weights: of the edges; None where all are 1.
 
     Returns:
         The rows; time and memory are O(D + E).
@@ -44,15 +39,7 @@ def symmetric_rows(
     apart = sources != targets  # a loop has one entry
     heads = np.concatenate([sources, targets[apart]]).astype(np.int32)
     tails = np.concatenate([targets, sources[apart]]).astype(np.int32)
-    values = (
-        np.ones(len(heads), dtype=np.int8)
-        if weights is None
-        else np.concatenate([weights, weights[apart]]).astype(np.float64)
-    )
+    values = np.ones(len(heads), dtype=np.int8)
     rows = sparse.coo_array((values, (heads, tails)), shape=(size, size)).tocsr()
     rows.sort_indices()
-    return Rows(
-        rows.indptr.astype(np.int64),
-        rows.indices.astype(np.int32),
-        None if weights is None else rows.data,
-    )
+    return Rows(rows.indptr.astype(np.int64), rows.indices.astype(np.int32))

@@ -12,11 +12,9 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Kind, Variable
-from curvflow.schemas.kinds.shared.graphs import GRAPH_OUTPUTS
+from curvflow.schemas.kinds.shared.graphs import GRAPH_OUTPUTS, MOST_NODES
 from curvflow.schemas.nodes import Array, Graph
 from curvflow.schemas.params import Floats, Ints, Params
-
-MOST_NODES = 2**31 - 1  # that neighbours in int32 can name
 
 ModelName = Literal[
     "erdos_renyi",
@@ -157,6 +155,13 @@ class RandomGraphParams(Params):
     def rows(self) -> int | None:
         """Nodes of the graph, D; None where they are drawn."""
         return MODELS[self.model].rows(self)
+
+    @property
+    def mean_nodes(self) -> float:
+        """Nodes of the graph, on average where they are drawn."""
+        if self.rows is not None:
+            return float(self.rows)
+        return sum(_bounds(self.planted.clusters or ())) / 2
 
     @property
     def mean_edges(self) -> float:
