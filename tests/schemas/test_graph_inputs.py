@@ -3,6 +3,9 @@
 import pytest
 
 from curvflow.errors import StudyError
+from curvflow.schemas.kinds import all_kinds
+from curvflow.schemas.kinds.shared.operators import OF_GRAPHS, OperatorParams
+from curvflow.schemas.nodes import Graph, Matrix, Ritz, Trajectory, Weights
 from curvflow.schemas.study.study import load_study
 
 STUDY = """\
@@ -81,3 +84,32 @@ def test_what_a_graph_has_not_is_refused(line, message):
     with pytest.raises(StudyError) as caught:
         loaded(line)
     assert message in str(caught.value)
+
+
+OF_OPERATORS = [
+    kind for kind in all_kinds().values() if issubclass(kind.params, OperatorParams)
+]
+
+
+@pytest.mark.parametrize("kind", OF_OPERATORS, ids=lambda kind: kind.name)
+def test_every_input_of_an_operator_refuses_what_it_has_not(kind):
+    of_a_graph = kind.params.model_validate({"operator": "modularity"})
+    of_a_network = kind.params.model_validate({"operator": "ggn"})
+    checked = 0
+    for declared in kind.inputs.values():
+        is_refused = {
+            params.operator: "operator" in declared.settles
+            or any(declared.lacking(params, "it", None) if declared.lacking else ())
+            for params in (of_a_graph, of_a_network)
+        }
+        if issubclass(declared.edge, Weights | Trajectory):
+            assert is_refused == {"modularity": True, "ggn": False}
+            assert {*OF_GRAPHS} <= {*declared.settles}
+        elif issubclass(declared.edge, Graph):
+            assert is_refused == {"modularity": False, "ggn": True}
+        elif issubclass(declared.edge, Matrix | Ritz):
+            assert {"operator", *OF_GRAPHS} <= {*declared.settles}
+        else:
+            continue
+        checked += 1
+    assert checked

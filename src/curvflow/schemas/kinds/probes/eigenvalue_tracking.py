@@ -9,7 +9,11 @@ from pydantic import Field
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
-from curvflow.schemas.kinds.shared.operators import UNITS, unknown_layers
+from curvflow.schemas.kinds.shared.operators import (
+    OF_GRAPHS,
+    UNITS,
+    no_operator_of_weights,
+)
 from curvflow.schemas.nodes import Data, Numbers, Trajectory
 
 
@@ -77,7 +81,9 @@ KIND = Kind(
     ),
     accelerated=True,
     inputs={
-        "trajectory": Input(Trajectory, lacking=unknown_layers),
+        "trajectory": Input(
+            Trajectory, settles=OF_GRAPHS, lacking=no_operator_of_weights
+        ),
         "data": Input(Data, follows="trajectory", by_rows=True),
     },
     varying=("seed",),

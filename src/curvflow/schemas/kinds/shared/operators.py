@@ -186,7 +186,7 @@ def no_operator_of_weights(
     """
     if params.operator in GRAPH_OPERATORS:
         message = f"expected an operator of the weights '{name}', got {params.operator}"
-        yield ("operator",), message, "Take hessian or ggn, or a 'graph' as input."
+        yield ("operator",), message, f"Known: {', '.join(get_args(OperatorName))}."
     yield from unknown_layers(params, name, training)
 
 
@@ -204,9 +204,9 @@ def no_operator_of_graphs(params: Any, name: str, graph: Any) -> Iterator[ParamP
         yield ("operator",), message, f"Known: {', '.join(GRAPH_OPERATORS)}."
 
 
-_OF_GRAPHS = ("isolated", "r")
+OF_GRAPHS = ("isolated", "r")
 _OF_NETWORKS = ("layers", "mc_samples", "mode", "train_batch_size", "order")
-_SETTLED = ("operator", *_OF_NETWORKS, *_OF_GRAPHS)
+_SETTLED = ("operator", *_OF_NETWORKS, *OF_GRAPHS)
 
 
 def _alternatives(*others: str) -> dict[str, Input]:
@@ -220,7 +220,7 @@ def _alternatives(*others: str) -> dict[str, Input]:
         "weights": Input(
             Weights,
             unless=without("weights"),
-            settles=_OF_GRAPHS,
+            settles=OF_GRAPHS,
             lacking=no_operator_of_weights,
         ),
         "data": Input(Data, follows="weights", by_rows=True),
