@@ -202,12 +202,20 @@ def shared_bytes(member: Member) -> int:
 
 def _data_bytes(member: Member) -> int:
     """Return the estimated bytes of a matrix or graph, and of what multiplies by it."""
-    given = member.one(GRAPH if GRAPH in member.inputs else MATRIX)
-    stored = sum(array.nbytes for array in given.arrays.values())
     if GRAPH in member.inputs:
-        # Rows once more, with a value for each entry; while these are made, its row.
-        return stored + 20 * len(given["indices"]) + 64 * len(given["indptr"])
-    return 2 * stored
+        return adjacency_bytes(member.one(GRAPH))
+    return 2 * _stored_bytes(member.one(MATRIX))
+
+
+def adjacency_bytes(graph: NodeData) -> int:
+    """Return the estimated bytes of a graph and of its adjacency."""
+    # Rows once more, with a value for each entry; while these are made, its row.
+    made = 20 * len(graph["indices"]) + 64 * len(graph["indptr"])
+    return _stored_bytes(graph) + made
+
+
+def _stored_bytes(given: NodeData) -> int:
+    return sum(array.nbytes for array in given.arrays.values())
 
 
 def tile_operator(
@@ -357,16 +365,10 @@ def data_operator(
     dtype = dtype or getattr(torch, params.dtype)
     if MATRIX in member.inputs:
         return matrix_operator(member.one(MATRIX), machine, dtype)
-    graph = member.one(GRAPH)
-    indptr, indices, weights = (
-        torch.as_tensor(graph[name]).to(machine.device)
-        for name in ("indptr", "indices", "weights")
-    )
-    adjacency = Adjacency.of(
-        indptr,
-        indices,
-        weights if len(weights) else None,
-        dtype=dtype,
+    adjacency = adjacency_of(
+        member.one(GRAPH),
+        dtype,
+        device=machine.device,
         drop_isolated=params.isolated == "drop",
     )
     return graph_operator(
@@ -374,6 +376,37 @@ def data_operator(
         operator_name(member),
         isolated=params.isolated,
         r=None if params.r == "auto" else params.r,
+    )
+
+
+def adjacency_of(
+    graph: NodeData,
+    dtype: torch.dtype = torch.float64,
+    *,
+    device: torch.device | str = "cpu",
+    drop_isolated: bool = False,
+) -> Adjacency:
+    """Return the adjacency of a graph.
+
+    Args:
+        graph: result of the edge type Graph.
+        dtype: of the products.
+        device: to compute on.
+        drop_isolated: leaves out nodes without an entry.
+
+    Returns:
+        The adjacency, with degrees and loops.
+    """
+    indptr, indices, weights = (
+        torch.as_tensor(graph[name]).to(device)
+        for name in ("indptr", "indices", "weights")
+    )
+    return Adjacency.of(
+        indptr,
+        indices,
+        weights if len(weights) else None,
+        dtype=dtype,
+        drop_isolated=drop_isolated,
     )
 
 

@@ -171,6 +171,15 @@ def stored(members: Sequence[Member]) -> RitzData:
             "combined with stored Ritz data. Set them in the probe.spectrum that "
             "stores it."
         )
+    return runs_of(members)
+
+
+def runs_of(members: Sequence[Member]) -> RitzData:
+    """Return Ritz data that another probe has stored, of whatever operator.
+
+    Args:
+        members: with `ritz`, of equal shapes.
+    """
     nodes = [member.one(RITZ) for member in members]
     values, weights, residuals = (
         torch.as_tensor(np.stack([node[f"ritz_{name}"] for node in nodes]))

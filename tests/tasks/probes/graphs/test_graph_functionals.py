@@ -1,0 +1,185 @@
+"""Functionals of graphs' spectra are those of the dense matrices."""
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+
+import curvflow
+from curvflow.errors import StudyError
+from curvflow.schemas.study.study import load_study
+from curvflow.tasks.numerics.graphs import functionals
+from curvflow.tasks.numerics.krylov.lanczos import lanczos
+from curvflow.tasks.numerics.operators.base import Dense
+
+STUDY = """\
+study: functionals
+axes: {seed: 2}
+stages:
+  graph: {use: data.random_graph, model: erdos_renyi, n: 40, p: 0.08, seed: "${seed}"}
+  relative: {use: probe.spectrum, graph: graph, num_runs: 3, num_steps: 20}
+  plain: {use: probe.spectrum, graph: graph, operator: laplacian, num_runs: 3,
+          num_steps: 20}
+  linked: {use: probe.spectrum, graph: graph, isolated: drop, num_runs: 3,
+           num_steps: 20}
+  edges: {use: probe.spectrum, graph: graph, operator: adjacency, num_runs: 3,
+          num_steps: 20}
+  netlsd: {use: probe.graph_functionals, ritz: relative, times: [0.1, 2, 50]}
+  of_linked: {use: probe.graph_functionals, ritz: linked, times: [0.1, 2, 50]}
+  heat: {use: probe.graph_functionals, ritz: plain, operator: laplacian,
+         times: [0.1, 2, 50]}
+  walks: {use: probe.graph_functionals, ritz: edges, operator: adjacency, beta: 0.5,
+          lengths: [2, 3, 7]}
+"""
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("functionals")
+    (folder / "study.yaml").write_text(STUDY)
+    return curvflow.run(folder / "study.yaml", store=folder / "store", workers=1)
+
+
+def dense(results, seed):
+    node = results["graph"].sel(seed=seed)
+    size, starts = int(node["size"]), node["indptr"].values
+    W = np.zeros((size, size))
+    for row in range(size):
+        W[row, node["indices"].values[starts[row] : starts[row + 1]].astype(int)] = 1
+    return nx.from_numpy_array(W)
+
+
+def entropy(spectrum):
+    part = spectrum / spectrum.sum()
+    return -sum(p * np.log(p) for p in part if p > 1e-15)
+
+
+def holds(found, name, truth):
+    """Assert that an estimate is near a truth, by its own error and interval."""
+    value, sem = found[name].values, found[f"{name}_sem"].values
+    np.testing.assert_array_less(np.abs(value - truth), 4.5 * sem + 1e-9)
+    assert found[f"{name}_converged"].all()
+    assert (found[f"{name}_low"] <= value).all()
+    assert (value <= found[f"{name}_high"]).all()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_functionals_are_those_of_the_dense_matrix(results, seed):
+    G = dense(results, seed)
+    times = np.array([[0.1], [2], [50]])
+    for stage, spectrum in (
+        ("netlsd", nx.normalized_laplacian_spectrum(G)),
+        ("heat", nx.laplacian_spectrum(G)),
+    ):
+        found = results[stage].sel(seed=seed)
+        holds(found, "heat_trace", np.exp(-times * spectrum).sum(1))
+        holds(found, "entropy", entropy(spectrum))
+    linked = results["of_linked"].sel(seed=seed)
+    isolated = nx.number_of_isolates(G)
+    spectrum = np.sort(nx.normalized_laplacian_spectrum(G))[isolated:]
+    holds(linked, "heat_trace", np.exp(-times * spectrum).sum(1))
+    assert int(linked["size"]) == 40 - isolated < 40
+
+    walks, spectrum = results["walks"].sel(seed=seed), nx.adjacency_spectrum(G).real
+    holds(walks, "estrada_index", np.exp(spectrum / 2).sum())
+    holds(walks, "triangles", sum(nx.triangles(G).values()) / 3)
+    holds(walks, "closed_walks", [(spectrum**k).sum() for k in (2, 3, 7)])
+    # Of two steps there are two for each edge, whatever the vectors.
+    assert walks["closed_walks"][0] == pytest.approx(2 * G.number_of_edges(), rel=0.3)
+
+
+def graph_and_runs(rng, name, num_steps):
+    """Return a random graph's spectrum, runs on its matrix, and what each should be."""
+    n = int(rng.integers(8, 30))
+    G = nx.gnp_random_graph(n, rng.uniform(0.05, 0.6), seed=int(rng.integers(1e6)))
+    if not G.number_of_edges():
+        G.add_edge(0, 1)
+    matrix = {
+        "adjacency": nx.adjacency_matrix,
+        "laplacian": nx.laplacian_matrix,
+        "normalized": nx.normalized_laplacian_matrix,
+    }[name](G)
+    A = torch.as_tensor(matrix.toarray(), dtype=torch.float64)
+    starts = torch.as_tensor(rng.choice([-1.0, 1.0], (1, n, 3)))
+    ritz = lanczos(Dense(A), starts[0], num_steps=num_steps)
+    eigenvalues, vectors = torch.linalg.eigh(A)
+    weights = (vectors.T @ starts[0]).square()
+    return G, eigenvalues, ritz, weights
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_bounds_hold_for_each_vector_however_few_the_steps(seed):
+    rng = np.random.default_rng(seed)
+    steps = int(rng.integers(2, 6))
+
+    def check(found, values, weights):
+        draws = (values[:, None] * weights).sum(0)
+        slack = 1e-9 * (1 + draws.abs())
+        assert (found.lower[0] <= draws + slack).all()
+        assert (draws <= found.upper[0] + slack).all()
+
+    for name in ("laplacian", "normalized"):
+        G, values, ritz, weights = graph_and_runs(rng, name, steps)
+        t = float(10 ** rng.uniform(-2, 1))
+        check(functionals.heat_trace(ritz, t), torch.exp(-t * values), weights)
+        trace = float(values.sum())
+        part = values.clamp_min(0) / trace
+        most = 2.0 if name == "normalized" else 2.0 * max(d for _, d in G.degree())
+        found = functionals.entropy(ritz, trace, largest=most)
+        check(found, -torch.special.xlogy(part, part), weights)
+    _, values, ritz, weights = graph_and_runs(rng, "adjacency", steps)
+    beta, largest = float(rng.uniform(0.1, 1)), float(values.max()) + 0.1
+    found = functionals.estrada_index(ritz, beta, largest=largest)
+    check(found, torch.exp(beta * values), weights)
+
+
+WRONG = """\
+study: wrong
+stages:
+  graph: {{use: data.random_graph, model: cycle, n: 9}}
+  spectrum: {{use: probe.spectrum, graph: graph, num_steps: 3{of}}}
+  found: {{use: probe.graph_functionals, ritz: spectrum{asked}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("of", "asked", "message"),
+    [
+        (
+            "",
+            "operator: adjacency",
+            "a spectrum of adjacency, got 'spectrum' of normalized_laplacian",
+        ),
+        (
+            "operator: laplacian",
+            "operator: laplacian, functionals: [triangles]",
+            "triangles cannot be combined with operator laplacian",
+        ),
+        (
+            "operator: adjacency",
+            "operator: adjacency, lengths: [2, 6]",
+            "lengths up to 5, which the 3 steps of 'spectrum' hold, got 6",
+        ),
+        ("isolated: one", "", "with isolated zero or drop, got one"),
+    ],
+)
+def test_what_a_spectrum_does_not_hold_is_refused_while_planning(of, asked, message):
+    of, asked = (f", {words}" if words else "" for words in (of, asked))
+    with pytest.raises(StudyError, match=message):
+        load_study(WRONG.format(of=of, asked=asked), file="study.yaml")
+
+
+def test_an_index_beyond_all_numbers_is_refused(tmp_path):
+    (tmp_path / "study.yaml").write_text(
+        "study: large\nstages:\n"
+        "  graph: {use: data.random_graph, model: complete, n: 30}\n"
+        "  spectrum: {use: probe.spectrum, graph: graph, operator: adjacency,\n"
+        "             num_runs: 1, num_steps: 3}\n"
+        "  index: {use: probe.graph_functionals, ritz: spectrum, operator: adjacency,\n"
+        "          beta: 30}\n"
+    )
+    result = curvflow.run(tmp_path / "study.yaml", workers=1)
+    (failed,) = result.run.failures
+    assert "beta: expected at most 24.4, since the largest eigenvalue is 29" in str(
+        failed
+    )
