@@ -26,7 +26,9 @@ def server(tmp_path_factory):
 @pytest.fixture(scope="session")
 def pool(server):
     """Return the name of a pool whose worker starts processes."""
-    made = server.prefect("work-pool", "create", POOL, "--type", "process")
+    # A client that is not answered in time asks again, and finds that it is there.
+    asked = ("create", POOL, "--type", "process", "--overwrite")
+    made = server.prefect("work-pool", *asked)
     assert made.returncode == 0, made.stderr
     return POOL
 

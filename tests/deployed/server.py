@@ -19,12 +19,13 @@ from pathlib import Path
 from tests.deployed.warm import command
 
 # Against tests that hang, not a measure of anything.
-PATIENCE = 300
+PATIENCE = 600
 BIN = Path(sys.executable).parent
 FINAL = {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}
 SETTINGS = {
     "DO_NOT_TRACK": "1",
     "OMP_NUM_THREADS": "1",
+    "PREFECT_API_REQUEST_TIMEOUT": str(PATIENCE),
     "PREFECT_CLI_COLORS": "false",
     "PREFECT_CLI_PROMPT": "false",
     "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "1",

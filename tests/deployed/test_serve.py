@@ -53,6 +53,18 @@ def served(server, folder, *arguments):
         end(process)
 
 
+@pytest.fixture
+def withdrawn(server):
+    """Return a list of names, whose deployments are deleted even if a test fails.
+
+    Their runs would come due every two seconds for all tests that follow.
+    """
+    names = []
+    yield names
+    for name in names:
+        server.prefect("deployment", "delete", f"curvflow-study/{name}-served")
+
+
 def deployment(server, name):
     """Return the identity of a served study's deployment, once it is there."""
     wanted = {"deployments": {"name": {"any_": [f"{name}-served"]}}}
@@ -66,8 +78,9 @@ def states(server, identity):
 
 
 def test_a_served_study_fires_and_ends_on_sigterm_and_makes_up_for_missed_runs(
-    server, tmp_path
+    server, tmp_path, withdrawn
 ):
+    withdrawn.append("brief")
     write(tmp_path, "brief", 2)
     with served(server, tmp_path, "--every", EVERY) as (process, said):
         identity = deployment(server, "brief")
@@ -98,12 +111,12 @@ def test_a_served_study_fires_and_ends_on_sigterm_and_makes_up_for_missed_runs(
         assert process.wait(PATIENCE) == 0
     assert "; one now for " in said.read_text()
     assert " missed, then 2" in said.read_text()
-    server.prefect("deployment", "delete", "curvflow-study/brief-served")
 
 
 def test_ctrl_c_ends_a_served_study_and_the_run_at_work_keeps_its_state(
-    server, tmp_path
+    server, tmp_path, withdrawn
 ):
+    withdrawn.append("long")
     write(tmp_path, "long", 5_000_000)
     with served(server, tmp_path, "--every", EVERY) as (process, said):
         identity = deployment(server, "long")
@@ -119,7 +132,6 @@ def test_ctrl_c_ends_a_served_study_and_the_run_at_work_keeps_its_state(
     assert last == "curvflow: SIGINT; no longer served, its schedule is kept"
     assert "RUNNING" not in states(server, identity)
     assert any((store / "partials").iterdir())
-    server.prefect("deployment", "delete", "curvflow-study/long-served")
 
 
 def moment(text):

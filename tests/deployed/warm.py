@@ -32,7 +32,7 @@ LOADED = """
     prefect.cli.deployment prefect.cli.work_pool prefect.engine prefect.flow_engine
     torch._dynamo
 """
-PATIENCE = 120  # against tests that hang
+PATIENCE = 600  # against tests that hang
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
