@@ -1,0 +1,100 @@
+"""Declaration of `probe.cluster_count`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import Field
+
+from curvflow.schemas.explanations import Explanation
+from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
+from curvflow.schemas.kinds.shared.operators import judged
+from curvflow.schemas.nodes import Graph, Numbers, Ritz
+from curvflow.schemas.params import Params
+
+# The operator whose Ritz data a method takes.
+OPERATORS = {"slq": "normalized_laplacian", "bethe_hessian": "bethe_hessian"}
+
+
+class ClusterCountParams(Params):
+    """By which method, and what counts as a gap."""
+
+    method: Literal["slq", "bethe_hessian"] = Field(
+        "slq",
+        description="slq: eigenvalues of the normalized Laplacian below its gap; "
+        "bethe_hessian: negative ones of the Bethe Hessian, where sparse groups leave "
+        "no gap",
+    )
+    least_gap: float = Field(
+        0.03,
+        gt=0,
+        lt=1,
+        description="width that a gap has at least, beside that of what lies below it",
+    )
+
+
+def _other_spectrum(params: Any, name: str, spectrum: Any) -> Iterator[ParamProblem]:
+    operator = getattr(spectrum, "operator", "hessian")
+    operator = "normalized_laplacian" if operator == "hessian" else operator
+    wanted = OPERATORS[params.method]
+    if operator != wanted:
+        message = f"expected a spectrum of {wanted}, got '{name}' of {operator}"
+        yield ("method",), message, f"Set operator of '{name}' to {wanted}."
+
+
+_COUNT = judged("count", "clusters; NaN without a gap")
+
+KIND = Kind(
+    name="probe.cluster_count",
+    version=1,
+    summary="Clusters of a graph, counted below the gap of its spectrum, if any.",
+    params=ClusterCountParams,
+    returns=Numbers,
+    outputs=(
+        Variable(
+            "verdict",
+            "gap; no gap, as there are eigenvalues in every interval so wide; "
+            "unresolved by so many steps",
+            dtype="str",
+        ),
+        *(replace(one, optional=True) for one in _COUNT[:-1]),
+        Variable("gap_low", "lower end of an interval without an eigenvalue"),
+        Variable("gap_high", "upper end of it"),
+        Variable("gap_at", "point below which is counted; NaN without a gap"),
+        Variable(
+            "gap_depth", "eigenvalues that there may be at that point, by the rules"
+        ),
+        Variable("components", "connected components, exactly", dtype="int64"),
+        Variable("size", "nodes that the operator has, D", dtype="int64"),
+    ),
+    main=("count", "count_sem"),
+    inputs={
+        "ritz": Input(Ritz, lacking=_other_spectrum),
+        "graph": Input(Graph, follows="ritz"),
+    },
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "D times the mean weight of the runs below λ*, deepest point of the widest gap "
+        "between 0 and the median; bounds by Chebyshev, Markov and Stieltjes"
+    ),
+    source=(
+        "Granziol (2020), Algorithm 5, for the count; Golub and Meurant (2010), "
+        "section 2.2, for the bounds; Saade, Krzakala and Zdeborova (2014), "
+        "arXiv:1406.1880, for the Bethe Hessian"
+    ),
+    cost="none: no product; eigenvalues of some 500 small matrices",
+    example="""\
+study: example
+stages:
+  graph: {use: data.random_graph, model: planted_clusters, links: 5,
+          clusters: [{model: erdos_renyi, count: 6, size: 40, p: 0.4}]}
+  spectrum: {use: probe.spectrum, graph: graph, num_runs: 20, num_steps: 30}
+  clusters: {use: probe.cluster_count, ritz: spectrum}
+""",
+    page="graphs.md#how-many-clusters",
+    units={"least_gap": "as the eigenvalues"},
+)

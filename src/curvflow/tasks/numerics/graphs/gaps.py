@@ -1,0 +1,200 @@
+"""Gaps of a spectrum above its lowest eigenvalues, and how many these are.
+
+A run from a random vector bounds the weight of its measure below any point. Averaged
+over the runs and times D, these bounds are of a count of eigenvalues, and show where
+there is none, where there must be some, and where the steps do not tell.
+Further letters: S runs, G points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.numerics.krylov.functionals import Bounded
+from curvflow.tasks.numerics.krylov.lanczos import RitzData
+from curvflow.tasks.numerics.krylov.quadrature import (
+    distribution_bounds,
+    nodes,
+    over_forms,
+)
+
+Verdict = Literal["gap", "no gap", "unresolved"]
+
+# Points of the scan within the least width of a gap, and within each doubling.
+POINTS = 4
+
+# Runs that are scanned: each point takes an eigendecomposition of each of them.
+SCANNED = 16
+
+# Chance that an eigenvalue has more weight in the runs than a gap is allowed.
+CONFIDENCE = 0.99
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What the runs tell of a gap between the lowest eigenvalues and the bulk.
+
+    Attributes:
+        verdict: `gap`, but for one case in a hundred; `no gap`, as every interval so
+            wide holds weight; `unresolved` by so many steps.
+        low: lower end of the interval that holds no eigenvalue; NaN without a gap.
+        high: its upper end.
+        at: where it is deepest.
+    """
+
+    verdict: Verdict
+    low: float = float("nan")
+    high: float = float("nan")
+    at: float = float("nan")
+
+
+def spectral_gap(ritz: RitzData, *, least: float) -> Gap:
+    """Find the widest gap below the median of a spectrum that begins at zero.
+
+    It is at least as wide as all that is below it: of a line or a grid each eigenvalue
+    is the end of some gap.
+
+    Args:
+        ritz: runs of one operator without negative eigenvalues from random vectors.
+        least: width that it must have.
+
+    Returns:
+        The gap, with a verdict.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import Dense, lanczos
+        >>> A = Dense(torch.diag(torch.cat([torch.zeros(3), torch.ones(37)]).double()))
+        >>> starts = torch.ones(40, 8).double()
+        >>> spectral_gap(lanczos(A, starts, num_steps=2), least=0.1).verdict
+        'gap'
+
+    Reference:
+        Golub and Meurant (2010), Matrices, Moments and Quadrature, section 2.2, for
+        the bounds.
+    """
+    scanned = _taken(ritz, lambda part: part[:, :SCANNED])
+    points_G = _points(scanned, least)
+    below_G, upto_G = (
+        ritz.size * bound.mean(1) for bound in _bounds_at(scanned, points_G)
+    )
+    low, high = _widest(points_G, below_G, upto_G, scanned.steps.shape[1], least)
+    if high:
+        deepest = low + _deepest((upto_G - below_G)[low : high + 1])
+        ends = (float(points_G[number]) for number in (low, high, deepest))
+        return Gap("gap", *ends)
+    within_G = below_G[POINTS:] - upto_G[:-POINTS]
+    is_filled = bool((within_G > 0).all())
+    return Gap("no gap" if is_filled else "unresolved")
+
+
+def count_below(ritz: RitzData, x: float) -> Bounded:
+    """Count the eigenvalues below a point.
+
+    Args:
+        ritz: runs of one operator from random vectors.
+        x: the point; best where no eigenvalue is near.
+
+    Returns:
+        The count with its draws and bounds, (1,).
+    """
+    at_1 = torch.tensor([x], dtype=torch.float64)
+    lower_1S, upper_1S = (ritz.size * of for of in distribution_bounds(ritz, at_1))
+    estimate = over_forms(ritz, (nodes(ritz) < x).double())
+    draws_1S = estimate.draws
+    return Bounded(
+        estimate,
+        torch.minimum(lower_1S, draws_1S),
+        torch.maximum(upper_1S, draws_1S),
+    )
+
+
+def is_clear(found: Bounded) -> bool:
+    """Return whether no eigenvalue is at the point of a count, but for one in 100.
+
+    Args:
+        found: of one operator.
+    """
+    width = float((found.upper - found.lower).mean())
+    return width <= _unseen(found.estimate.count)
+
+
+def scan_bytes(steps: int, *, least: float) -> int:
+    """Return the bytes that the scan for a gap takes.
+
+    Args:
+        steps: of the runs.
+        least: width of a gap.
+    """
+    points = POINTS * (2 + math.ceil(max(0.0, math.log2(2 / least))))
+    return 6 * 8 * points * SCANNED * (steps + 1) ** 2
+
+
+def _taken(ritz: RitzData, take: Callable[[Tensor], Tensor]) -> RitzData:
+    """Return Ritz data whose arrays are taken from others, without vectors."""
+    return replace(
+        ritz,
+        values=take(ritz.values),
+        weights=take(ritz.weights),
+        residuals=take(ritz.residuals),
+        steps=take(ritz.steps),
+        vectors=None,
+    )
+
+
+def _unseen(runs: int) -> float:
+    """Return the weight that an eigenvalue exceeds with confidence, in eigenvalues.
+
+    Its weights are, over the runs, a sum of squared normal numbers.
+    """
+    from scipy.special import chdtri
+
+    return float(chdtri(runs, CONFIDENCE)) / runs
+
+
+def _points(ritz: RitzData, least: float) -> Tensor:
+    """Return the points from zero to where more than half of the weight is below.
+
+    Evenly up to the least width, and then as many to each doubling.
+    """
+    values, order = nodes(ritz).flatten().sort()
+    below = ritz.weights.flatten()[order].cumsum(0) / ritz.steps.numel()
+    median = float(values[int((below <= 0.5 + 1e-9).sum().clamp_max(len(values) - 1))])
+    doublings = max(0.0, math.log2(max(median, least) / least))
+    even_G = torch.arange(POINTS, dtype=torch.float64) / POINTS
+    count = max(2, math.ceil(POINTS * doublings) + 1)
+    further_G = 2 ** (torch.arange(count, dtype=torch.float64) / POINTS)
+    return least * torch.cat([even_G, further_G])
+
+
+def _bounds_at(ritz: RitzData, points_G: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the least weight below points, and the most up to them, (G, S) each."""
+    count = len(points_G)
+    at_points = _taken(ritz, lambda part: part.expand(count, *part.shape[1:]))
+    return distribution_bounds(at_points, points_G)
+
+
+def _widest(
+    points_G: Tensor, below_G: Tensor, upto_G: Tensor, runs: int, least: float
+) -> tuple[int, int]:
+    """Return the first and last point of the widest gap; (0, 0) if there is none."""
+    best, width = (0, 0), 0.0
+    for low in range(1, len(points_G)):
+        empty = (upto_G[low:] - below_G[low] <= _unseen(runs)).nonzero()
+        high = low + int(empty.max()) if len(empty) else low
+        start = float(points_G[low])
+        across = float(points_G[high]) - start
+        if across > width and across >= max(least, start) * (1 - 1e-9):
+            best, width = (low, high), across
+    return best
+
+
+def _deepest(widths_G: Tensor) -> int:
+    """Return where the bounds are closest, of many such points the one amidst."""
+    closest = (widths_G <= widths_G.min() + 1e-6).nonzero().flatten()
+    return int(closest[len(closest) // 2])

@@ -1,0 +1,94 @@
+"""Numbers of clusters of graphs, from stored Ritz data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+
+from curvflow.schemas.kinds.probes.graphs.cluster_count import ClusterCountParams
+from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
+from curvflow.tasks.curvature.operators import adjacency_bytes
+from curvflow.tasks.curvature.ritz_data import functional_arrays, runs_of
+from curvflow.tasks.numerics.graphs.gaps import (
+    Gap,
+    count_below,
+    is_clear,
+    scan_bytes,
+    spectral_gap,
+)
+from curvflow.tasks.numerics.krylov.lanczos import RitzData
+from curvflow.tasks.registry import Machine, computes
+
+
+def member_bytes(member: Member) -> int:
+    """Return one member's estimated peak memory."""
+    steps = member.one("ritz")["ritz_values"].shape[1]
+    params = cast("ClusterCountParams", member.params)
+    scan = scan_bytes(steps, least=params.least_gap)
+    return scan + adjacency_bytes(member.one("graph"))
+
+
+@computes("probe.cluster_count", member_bytes=member_bytes)
+def cluster_count(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    """Count the eigenvalues below a gap.
+
+    Args:
+        members: with `ritz`, and the `graph` that they are of.
+        machine: not used: the problem is small.
+
+    Returns:
+        Per member the count with its errors, the gap, and a verdict.
+
+    Reference:
+        Granziol (2020), Algorithm 5, by the rules themselves in place of a density.
+    """
+    return [_of_member(member) for member in members]
+
+
+def _of_member(member: Member) -> Outcome:
+    params = cast("ClusterCountParams", member.params)
+    ritz = runs_of([member])
+    components = _components(member.one("graph"), ritz.size)
+    gap = _gap(params, ritz)
+    found = count_below(ritz, gap.at if gap.verdict == "gap" else 0.0).of_model(0)
+    count = functional_arrays("count", found)
+    if params.method == "slq":  # each of these is an eigenvalue of zero
+        for end in ("count_low", "count_high"):
+            count[end] = np.maximum(count[end], components)
+    depth = float((found.upper - found.lower).mean())
+    if gap.verdict != "gap":
+        count = {name: np.full_like(array, np.nan) for name, array in count.items()}
+        count["converged"], depth = np.array(False), np.nan
+    return Outcome(
+        {
+            "verdict": np.array(gap.verdict),
+            **count,
+            "gap_low": np.array(gap.low),
+            "gap_high": np.array(gap.high),
+            "gap_at": np.array(gap.at),
+            "gap_depth": np.array(depth),
+            "components": components,
+            "size": np.array(ritz.size, dtype=np.int64),
+        }
+    )
+
+
+def _gap(params: ClusterCountParams, ritz: RitzData) -> Gap:
+    if params.method == "slq":
+        return spectral_gap(ritz, least=params.least_gap)
+    below_zero = count_below(ritz, 0.0)
+    return Gap("gap", at=0.0) if is_clear(below_zero) else Gap("unresolved")
+
+
+def _components(graph: NodeData, size: int) -> Array:
+    """Return the components of all nodes, or of the `size` that have edges."""
+    from scipy.sparse import csgraph, csr_array
+
+    indices, indptr = graph["indices"], graph["indptr"]
+    values = np.ones(len(indices), dtype=np.int8)
+    shape = (len(indptr) - 1,) * 2
+    rows = csr_array((values, indices, indptr), shape=shape)
+    count = csgraph.connected_components(rows, directed=False, return_labels=False)
+    return np.array(count - (shape[0] - size), dtype=np.int64)

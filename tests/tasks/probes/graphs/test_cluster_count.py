@@ -1,0 +1,140 @@
+"""Clusters are counted where a spectrum has a gap, and nowhere else."""
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+
+import curvflow
+from curvflow.errors import StudyError
+from curvflow.schemas.study.study import load_study
+from curvflow.tasks.numerics.graphs.gaps import count_below, is_clear, spectral_gap
+from curvflow.tasks.numerics.krylov.lanczos import lanczos
+from curvflow.tasks.numerics.operators.base import Dense
+
+LEAST = 0.03
+
+
+def planted(groups, size, links, seed):
+    """Return dense groups that some edges join."""
+    rng = np.random.default_rng(seed)
+    parts = [
+        nx.gnp_random_graph(size, 0.5, seed=int(rng.integers(1e6)))
+        for _ in range(groups)
+    ]
+    G = nx.disjoint_union_all(parts)
+    G.add_edges_from(map(tuple, rng.integers(0, groups * size, (links, 2))))
+    G.remove_edges_from(list(nx.selfloop_edges(G)))
+    return G
+
+
+def runs(G, num_steps, *, num_runs=10, seed=0):
+    A = torch.as_tensor(nx.normalized_laplacian_matrix(G).toarray())
+    draws = torch.Generator().manual_seed(seed)
+    shape = (len(G), num_runs)
+    starts = torch.randint(0, 2, shape, generator=draws).double() * 2 - 1
+    return lanczos(Dense(A.double()), starts, num_steps=num_steps)
+
+
+@pytest.mark.parametrize(
+    ("G", "num_steps", "verdict"),
+    [
+        (nx.random_regular_graph(3, 200, seed=1), 30, "gap"),
+        (nx.complete_graph(30), 5, "gap"),
+        (nx.star_graph(40), 5, "gap"),
+        (nx.disjoint_union_all([nx.path_graph(2)] * 20), 5, "gap"),
+        (nx.grid_2d_graph(25, 25), 45, "no gap"),
+        (nx.path_graph(300), 45, "no gap"),
+        (nx.grid_2d_graph(25, 25), 10, "unresolved"),
+        (nx.random_regular_graph(3, 200, seed=1), 6, "unresolved"),
+    ],
+    ids=lambda given: str(given).replace(" ", "-"),
+)
+def test_a_verdict_is_that_of_the_spectrum(G, num_steps, verdict):
+    gap = spectral_gap(runs(G, num_steps), least=LEAST)
+    assert gap.verdict == verdict
+    assert np.isnan(gap.at) == (verdict != "gap")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_gap_holds_no_eigenvalue_and_the_count_is_that_below_it(seed):
+    G = planted(3 + seed, 20, links=4 * seed, seed=seed)
+    spectrum = nx.normalized_laplacian_spectrum(G)
+    ritz = runs(G, 20, num_runs=12, seed=seed)
+    gap = spectral_gap(ritz, least=LEAST)
+    assert gap.verdict == "gap"
+    assert not ((gap.low < spectrum) & (spectrum < gap.high)).any()
+    assert (spectrum < gap.at).sum() == 3 + seed
+    found = count_below(ritz, gap.at)
+    assert is_clear(found)
+    assert abs(float(found.estimate.mean) - 3 - seed) < 4 * float(found.total)
+
+
+def test_intervals_of_counts_cover():
+    G = planted(4, 15, links=5, seed=9)
+    held = 0
+    for seed in range(60):
+        low, high = count_below(runs(G, 8, num_runs=6, seed=seed), 0.3).interval()
+        held += bool(low <= 4 <= high)
+    assert held >= 52  # of 95 %, below in one of a thousand cases
+
+
+STUDY = """\
+study: clusters
+stages:
+  graph: {use: data.random_graph, model: planted_clusters, links: 3, seed: 4,
+          clusters: [{model: erdos_renyi, count: 5, size: 20, p: 0.5}]}
+  spectrum: {use: probe.spectrum, graph: graph, num_runs: 20, num_steps: 20}
+  found: {use: probe.cluster_count, ritz: spectrum}
+  wide: {use: probe.cluster_count, ritz: spectrum, least_gap: 0.9}
+  sparse: {use: data.random_graph, model: stochastic_block, sizes: [200, 200, 200, 200],
+           probabilities: [[0.021, 0.003, 0.003, 0.003],
+                           [0.003, 0.021, 0.003, 0.003],
+                           [0.003, 0.003, 0.021, 0.003],
+                           [0.003, 0.003, 0.003, 0.021]], seed: 1}
+  plain: {use: probe.spectrum, graph: sparse, isolated: drop, num_runs: 10,
+          num_steps: 40}
+  plain_count: {use: probe.cluster_count, ritz: plain}
+  bethe: {use: probe.spectrum, graph: sparse, operator: bethe_hessian, num_runs: 40,
+          num_steps: 60}
+  groups: {use: probe.cluster_count, ritz: bethe, method: bethe_hessian}
+"""
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("clusters")
+    (folder / "study.yaml").write_text(STUDY)
+    return curvflow.run(folder / "study.yaml", store=folder / "store", workers=1)
+
+
+def test_planted_clusters_are_counted(results):
+    found = results["found"]
+    assert found["verdict"] == "gap"
+    assert found["components"] <= 5
+    assert found["count_low"] <= 5 <= found["count_high"]
+    assert found["gap_low"] < found["gap_at"] < found["gap_high"]
+    assert found["converged"]
+
+
+def test_without_a_gap_there_is_no_number(results):
+    found = results["wide"]
+    assert found["verdict"] == "no gap"
+    assert np.isnan(found["count"])
+    assert not found["converged"]
+
+
+def test_sparse_groups_are_counted_by_the_bethe_hessian_alone(results):
+    found = results["plain_count"]
+    assert (found["verdict"], found["components"]) == ("gap", 1)
+    assert 1 == found["count_low"] < found["count_high"] < 4
+    found = results["groups"]
+    assert found["verdict"] == "gap"
+    assert round(float(found["count"])) == 4
+    assert found["count_low"] <= 4 <= found["count_high"]
+
+
+def test_a_spectrum_of_another_operator_is_refused_while_planning():
+    wrong = STUDY.replace(", method: bethe_hessian}", "}")
+    with pytest.raises(StudyError, match="a spectrum of normalized_laplacian, got"):
+        load_study(wrong, file="study.yaml")
