@@ -16,7 +16,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.operators import OperatorParams, nearest_pattern
 from curvflow.schemas.nodes import Matrix, Member, NodeData, Outcome
 from curvflow.tasks.curvature import network_operators
-from curvflow.tasks.networks.problems import probed_bytes
+from curvflow.tasks.networks.problems import Apart, probed_bytes
 from curvflow.tasks.numerics.derivatives.variances import batches_per_pass
 from curvflow.tasks.numerics.operators.adapters import Single
 from curvflow.tasks.numerics.operators.algebra import Copies
@@ -46,6 +46,11 @@ SEMIDEFINITE = (
     "laplacian",
     "signless_laplacian",
 )
+
+# Graphs of so many nodes or more are computed one by one. Their products take longer
+# than the calls around them, so that little is gained by several in one program, and
+# one that is alone need not be computed with a copy of itself.
+APART_FROM = 2048
 
 # Columns of the identity multiplied in one pass.
 DENSE_BLOCK = 64
@@ -112,7 +117,9 @@ def is_semidefinite(member: Member) -> bool:
 
 
 def batch_key(member: Member) -> object:
-    """Return the key that members of one batched operator share."""
+    """Return the key that members of one batched operator share; `Apart` of none."""
+    if GRAPH in member.inputs and size_of(member) >= APART_FROM:
+        return Apart(id(member))
     if as_data(member) is not None:
         return size_of(member)
     return network_operators.problem_key(member)

@@ -789,6 +789,17 @@ def _check_tokens(tokens: Array, vocabulary: int) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Apart:
+    """Key of a member that is computed by itself, whatever it stands beside.
+
+    Attributes:
+        member: its identity: a copy in the same tile is not computed again.
+    """
+
+    member: int
+
+
 def grouped(
     members: Sequence[Member],
     alike: Callable[[Member], object],
@@ -797,11 +808,13 @@ def grouped(
     """Compute members with equal keys together, and return results in their order.
 
     Tiles are guessed from parameters; data of unequal size or another number of classes
-    show only now. A member alone in its group is computed with a copy of itself.
+    show only now. A member alone in its group is computed with a copy of itself, for
+    the last bits of a batch of one differ; not so one that always is a batch of one.
 
     Args:
         members: members of one tile.
-        alike: key of the members that one program can compute.
+        alike: key of the members that one program can compute; `Apart` of one that is
+            computed by itself.
         compute: from members with equal keys to their results.
 
     Returns:
@@ -811,8 +824,11 @@ def grouped(
     for number, member in enumerate(members):
         groups.setdefault(alike(member), []).append(number)
     results: dict[int, T] = {}
-    for numbers in groups.values():
+    for key, numbers in groups.items():
         several = [members[n] for n in numbers]
+        if isinstance(key, Apart):
+            results.update(dict.fromkeys(numbers, compute(several[:1])[0]))
+            continue
         if len(several) == 1 < len(members):
             several *= 2
         results.update(zip(numbers, compute(several), strict=False))

@@ -31,7 +31,7 @@ from curvflow.tasks.curvature.preconditioned_lanczos import (
     preconditioner_bytes,
     runs_of_model,
 )
-from curvflow.tasks.networks.problems import grouped
+from curvflow.tasks.networks.problems import Apart, grouped
 from curvflow.tasks.numerics.estimators.logdets import (
     Controls,
     LogDet,
@@ -76,7 +76,8 @@ def member_bytes(member: Member) -> int:
 
 
 def _group_key(member: Member) -> object:
-    return ritz_data.batch_key(member), method(member)
+    key = ritz_data.batch_key(member)
+    return key if isinstance(key, Apart) else (key, method(member))
 
 
 @computes("probe.logdet", member_bytes=member_bytes, data_bytes=ritz_data.data_bytes)
