@@ -203,6 +203,9 @@ class Kind:
             and what to do.
         judges: takes the verdicts on what it takes too, to say or leave out what is
             not converged.
+        alike: from the parameters to names of parameters in which results that are
+            taken together must not differ, where the stages taken have them; null
+            counts as not known.
         settings: outputs of the kinds taken that say how what has a verdict was
             estimated; taken with it, to say where they differ.
         rows: from the parameters and the labels of axes to what stands behind the name
@@ -241,6 +244,7 @@ class Kind:
     check_names: Callable[[Any, Taken], Iterable[ParamProblem]] | None = None
     main: tuple[str, ...] = ()
     judges: bool = False
+    alike: Callable[[Any], Sequence[str]] | None = None
     settings: tuple[str, ...] = ()
     rows: Callable[[Any, Mapping[str, Sequence[Label]]], list[str]] | None = None
     vectorised: bool = True

@@ -178,7 +178,30 @@ class Graph(NodeData):
     takes: ClassVar[tuple[str, ...] | None] = ("indptr", "indices", "weights", "size")
 
 
-class Ritz(NodeData):
+class Spectrum(NodeData):
+    """A spectrum as points with weights, of an operator of `size` D.
+
+    Either the `mass` of each point of a `grid`, with the `multipliers` of a density of
+    largest entropy and what these are of, or Ritz data.
+    """
+
+    takes: ClassVar[tuple[str, ...] | None] = ("size",)
+    takes_if_there: ClassVar[tuple[str, ...]] = (
+        "grid",
+        "mass",
+        "multipliers",
+        "multipliers_covariance",
+        "basis",
+        "basis_support",
+        "prior",
+        "support",
+        "converged",
+        "ritz_values",
+        "ritz_weights",
+    )
+
+
+class Ritz(Spectrum):
     """Ritz data of Lanczos runs on an operator of `size` D.
 
     `ritz_values`, `ritz_weights` and `ritz_residuals` (run, node), one run for each
@@ -193,6 +216,7 @@ class Ritz(NodeData):
         "size",
         "num_matvecs",
     )
+    takes_if_there: ClassVar[tuple[str, ...]] = ()
 
 
 class Moments(NodeData):
@@ -211,10 +235,11 @@ class Moments(NodeData):
     )
 
 
-class Density(NodeData):
+class Density(Spectrum):
     """A spectral density: `density` (point,) at `grid` (point,)."""
 
     takes: ClassVar[tuple[str, ...] | None] = ("grid", "density", "size")
+    takes_if_there: ClassVar[tuple[str, ...]] = ()
 
 
 class Draws(NodeData):

@@ -259,3 +259,62 @@ stages:
 def test_wrong_names_are_refused_while_planning(given, message):
     with pytest.raises(StudyError, match=message):
         load_study(STUDY.format(given=given), file="study.yaml")
+
+
+NAMES = ["a1", "b1", "a2", "b2"]
+POINTS = np.array([0.0, 5.0, 0.5, 6.0])
+
+
+def matrices(count=2, points=POINTS):
+    return [
+        node(
+            {"seed": seed},
+            kind="aggregate.spectral_distance",
+            item=np.array(NAMES),
+            other_item=np.array(NAMES),
+            matrix=(1 + seed) * np.abs(points[:, None] - points),
+        )
+        for seed in range(count)
+    ]
+
+
+def draw_matrix(of, **params):
+    return draw(of, z="matrix", y="item", x="other_item", **params)
+
+
+def test_a_matrix_within_a_node_is_drawn_by_the_labels_of_its_dimensions():
+    got = draw_matrix(matrices())
+    assert got["x"].tolist() == got["y"].tolist() == NAMES
+    known = 1.5 * np.abs(POINTS[:, None] - POINTS)
+    np.testing.assert_allclose(got["mean"][0], known, rtol=1e-12)
+    assert (got["count"] == 2).all()
+
+
+def test_near_labels_stand_together_by_distance():
+    got = draw_matrix(matrices(), order="distance")
+    order = got["y"].tolist()
+    assert order == got["x"].tolist()
+    assert order in (["a1", "a2", "b1", "b2"], ["b2", "b1", "a2", "a1"])
+    at = [NAMES.index(name) for name in order]
+    known = 1.5 * np.abs(POINTS[at][:, None] - POINTS[at])
+    np.testing.assert_allclose(got["mean"][0], known, rtol=1e-12)
+
+
+def test_diverged_matrices_are_left_out():
+    lost = node({"seed": 1}, kind="aggregate.spectral_distance", diverged=True)
+    assert (draw_matrix([matrices()[0], lost])["count"] == 1).all()
+
+
+def test_an_order_by_distance_is_that_of_distances():
+    with pytest.raises(InputError, match="every label of one axis"):
+        draw(nodes(), order="distance")
+    lacking = matrices(points=np.array([0.0, np.nan, 1, 2]))
+    with pytest.raises(InputError, match="every label of one axis"):
+        draw_matrix(lacking, order="distance")
+
+
+def test_similarities_are_no_distances():
+    of = matrices(1)
+    of[0].arrays["matrix"][:] = 1.0
+    with pytest.raises(InputError, match="0 of each label from itself, got 1 to 1"):
+        draw_matrix(of, order="distance")

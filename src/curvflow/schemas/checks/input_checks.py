@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import combinations
 
 from curvflow.schemas.models import AnyModel
 from curvflow.schemas.nodes import Label, Trajectory, Weights
@@ -16,6 +17,7 @@ def check_inputs(stage: Stage, producers: Sequence[Stage]) -> None:
     by_name = {producer.name: producer for producer in producers}
     _check_epochs(stage, by_name)
     _check_wanted(stage)
+    _check_alike(stage, producers)
     for name, taken in stage.inputs.items():
         for producer in taken:
             _check_settled(stage, name, by_name[producer])
@@ -142,7 +144,7 @@ def _together(
     """Yield pairs of points of two stages that agree on their common axes."""
     for labels in stage.template.samples():
         for other in producer.template.samples():
-            if all(other[axis] == labels[axis] for axis in labels.keys() & other):
+            if _agree(labels, other):
                 yield labels, other
 
 
@@ -154,6 +156,40 @@ def _check_lacking(stage: Stage, name: str, producer: Stage) -> None:
         taken = producer.name, producer.params(other)
         for path, message, hint in lacking(stage.params(labels), *taken):
             raise stage.error(path, message, hint, labels=labels)
+
+
+def _check_alike(stage: Stage, producers: Sequence[Stage]) -> None:
+    """Refuse results of different parameters where these must be alike."""
+    if stage.kind.alike is None:
+        return
+    params = stage.params(next(iter(stage.template.samples())))
+    named = [getattr(params, field) or () for field in stage.kind.reduces]
+    reduced = {axis for axes in named for axis in axes}
+    for field in stage.kind.alike(params):
+        known = _known_values(producers, field, reduced)
+        for (name, place, value), (second, at, other) in combinations(known, 2):
+            if value != other and _agree(place, at):
+                got = " and ".join(short_yaml(x) for x in (value, other))
+                message = f"expected one {field} of what is taken together, got {got}"
+                names = " and ".join(dict.fromkeys((name, second)))
+                raise stage.error((), message, f"Give {names} one.", key=True)
+
+
+def _known_values(
+    producers: Sequence[Stage], field: str, reduced: Collection[str]
+) -> list[tuple[str, dict[str, Label], object]]:
+    """Return the values of a parameter that are not null, with their labels."""
+    return [
+        (producer.name, {a: x for a, x in labels.items() if a not in reduced}, value)
+        for producer in producers
+        for labels in producer.template.samples()
+        if (value := getattr(producer.params(labels), field, None)) is not None
+    ]
+
+
+def _agree(one: Mapping[str, Label], other: Mapping[str, Label]) -> bool:
+    """Return whether two points of the axes agree on those that both have."""
+    return all(one[axis] == other[axis] for axis in one.keys() & other.keys())
 
 
 def _check_shared(stage: Stage, name: str, by_name: Mapping[str, Stage]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import matplotlib as mpl
@@ -12,6 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.figures.heatmap import HeatmapParams
@@ -30,6 +34,7 @@ from curvflow.tasks.statistics.label_groups import are_numbers
 from curvflow.tasks.statistics.measurements import (
     Measurement,
     find_measurement,
+    values_along,
     without_doubtful,
 )
 
@@ -64,8 +69,10 @@ def figure_heatmap(member: Member, machine: Machine) -> Outcome:
     """
     params = member.params
     assert isinstance(params, HeatmapParams)
-    z = find_measurement("z", params.z, member.inputs["of"])
+    z = _unrolled(find_measurement("z", params.z, member.inputs["of"]))
     numbers = _numbers(without_doubtful(z, params.unconverged), params)
+    if params.order == "distance":
+        numbers = _by_distance(numbers)
     norm = _norm(numbers["mean"], params)
     caption = captions.with_absent(_caption(z, numbers, params), member)
     with canvas.default_style():
@@ -93,6 +100,51 @@ def figure_heatmap(member: Member, machine: Machine) -> Outcome:
 
 
 COUNTS = ("mean", "count", "diverged", "nonfinite", "nodes")
+
+
+def _unrolled(z: Measurement) -> Measurement:
+    """Return a variable with dimensions as a number of a node for each of its labels.
+
+    Of diverged nodes, which do not hold it, there are no labels.
+    """
+    name, dims = z.variable.name, z.variable.dims
+    if not dims:
+        return z
+    nodes = []
+    for node in z.ok:
+        labels, values = values_along(node, z.variable, dims)
+        for place, at in zip(np.ndindex(values.shape), product(*labels), strict=True):
+            coords = {**node.coords, **dict(zip(dims, at, strict=True))}
+            nodes.append(replace(node, coords=coords, arrays={name: values[place]}))
+    return Measurement(replace(z.variable, dims=()), nodes or z.nodes)
+
+
+def _by_distance(numbers: Mapping[str, Array]) -> dict[str, Array]:
+    """Order the labels of both axes by a tree of means of the distances."""
+    names, mean = numbers["y"], numbers["mean"].mean(0)
+    if sorted(names) != sorted(numbers["x"]) or not np.isfinite(mean).all():
+        raise InputError(
+            "order: expected a distance of every label of one axis from every label "
+            "of the other, got other labels or none. Remove it."
+        )
+    columns = [numbers["x"].tolist().index(name) for name in names]
+    square = mean[:, columns]
+    if (np.diag(square) != 0).any() or (square < 0).any():
+        raise InputError(
+            f"order: expected distances, which are 0 of each label from itself, got "
+            f"{square.min():g} to {square.max():g}. Remove it."
+        )
+    if len(names) < 3:
+        return dict(numbers)
+    condensed = squareform((square + square.T) / 2, checks=False)
+    leaves = leaves_list(linkage(condensed, "average", optimal_ordering=True))
+    right = [columns[leaf] for leaf in leaves]
+    return {
+        **numbers,
+        "y": names[leaves],
+        "x": numbers["x"][right],
+        **{name: numbers[name][:, leaves][:, :, right] for name in COUNTS},
+    }
 
 
 def _numbers(z: Measurement, params: HeatmapParams) -> dict[str, Array]:

@@ -40,7 +40,9 @@ def maxent(member: Member, machine: Machine) -> Outcome:
     params = cast("MaxentParams", member.params)
     node = member.one("moments")
     support = cast("Support", tuple(node["support"].tolist()))
-    means_K, errors_K = _moments(params, node, support)
+    means_K, covariance_KK = _moments(params, node, support)
+    # A single run has no standard error, so the floor takes its place.
+    errors_K = covariance_KK.diagonal().nan_to_num(nan=0.0).clamp_min(0).sqrt()
     interval = support if params.support is None else params.support
     fitted = SOLVERS[params.solver](
         means_K,
@@ -53,14 +55,25 @@ def maxent(member: Member, machine: Machine) -> Outcome:
     )
     noisy = bool((means_K.abs() < 2 * fitted.errors).double().mean() > 0.5)
     return Outcome(
-        {**_arrays(fitted), "noisy": np.array(noisy), "size": np.array(node["size"])}
+        {
+            **_arrays(fitted),
+            "noisy": np.array(noisy),
+            "size": np.array(node["size"]),
+            "basis": np.array(params.basis),
+            "basis_support": np.array(support),
+            "prior": np.array(params.prior),
+            "support": np.array(interval),
+            "multipliers_covariance": fitted.multipliers_covariance(
+                covariance_KK
+            ).numpy(),
+        }
     )
 
 
 def _moments(
     params: MaxentParams, node: NodeData, support: Support
 ) -> tuple[Tensor, Tensor]:
-    """Return moments of the orders 1 .. K and their standard errors.
+    """Return moments of the orders 1 .. K and the covariance of their errors.
 
     Raises:
         InputError: fewer moments are measured than requested.
@@ -75,15 +88,12 @@ def _moments(
         )
     means = torch.as_tensor(node["moments"], dtype=torch.float64)[: count + 1]
     covariance = torch.as_tensor(node["moments_covariance"], dtype=torch.float64)
-    # A single run has no standard error, so the floor takes its place.
-    covariance = covariance[: count + 1, : count + 1].nan_to_num(nan=0.0)
+    covariance = covariance[: count + 1, : count + 1]
     means_in_basis, change_of_basis = converted(
         means, str(node["basis"].item()), params.basis, support
     )
-    variances = (
-        (change_of_basis @ covariance @ change_of_basis.T).diagonal().clamp_min(0)
-    )
-    return means_in_basis[1:], variances.sqrt()[1:]
+    turned = change_of_basis @ covariance @ change_of_basis.T
+    return means_in_basis[1:], turned[1:, 1:]
 
 
 def _arrays(fitted: MaxEnt) -> dict[str, np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -16,6 +17,7 @@ from curvflow.schemas.kinds.shared.figures import (
     ShowUnconverged,
 )
 from curvflow.schemas.nodes import Figure, Numbers
+from curvflow.schemas.params import Neutral
 
 CELL = ("panel", "y", "x")
 
@@ -23,13 +25,21 @@ CELL = ("panel", "y", "x")
 class HeatmapParams(FigureParams):
     """Quantity of the colours, and the two axes."""
 
-    z: str = Field(description="variable whose mean is drawn, a number per node")
+    z: str = Field(
+        description="variable whose mean is drawn, a number per node, or one with the "
+        "dimensions that x, y and label name"
+    )
     x: str = Field(description="axis to the right")
     y: str = Field(description="axis upwards, or downwards if its labels are text")
     label: str | None = Field(None, description="axis whose labels have a panel each")
     log_z: bool = Field(False, description="logarithmic colours")
     numbers: bool = Field(
         True, description="print the means in the cells, where all of them have room"
+    )
+    order: Annotated[Literal["study", "distance"], Neutral("study")] = Field(
+        "study",
+        description="of labels: study, as they are; distance, where z are distances of "
+        "the labels of both axes, so that near ones stand together",
     )
     unconverged: ShowUnconverged = "show"
 
@@ -40,7 +50,8 @@ class HeatmapParams(FigureParams):
 
 
 def _check_names(params: HeatmapParams, taken: Taken) -> Iterator[ParamProblem]:
-    yield from not_single("z", [params.z], taken)
+    along = [params.x, params.y, params.label]
+    yield from not_single("z", [params.z], taken, along=along)
 
 
 def _count(name: str, description: str) -> Variable:

@@ -73,6 +73,11 @@ def _judged(name: str, description: str) -> Variable:
     return Variable(name, description, judged_by="converged")
 
 
+def _kept(name: str, description: str, *dims: str, dtype: str = "float64") -> Variable:
+    """Declare what distances are computed of, which older results lack."""
+    return Variable(name, description, dims, dtype, series=True, optional=True)
+
+
 KIND = Kind(
     name="probe.maxent",
     version=1,
@@ -116,6 +121,17 @@ KIND = Kind(
         Variable("converged", "whether the residual is within 1e-9", dtype="bool"),
         Variable("iterations", "Newton steps, or rounds", dtype="int64"),
         Variable("size", "dimension of the operator, D", dtype="int64"),
+        _kept("basis", "polynomials of the multipliers", dtype="str"),
+        _kept("basis_support", "interval that they are taken over", "end"),
+        _kept("prior", "density where moments say nothing", dtype="str"),
+        _kept("support", "interval of the density", "end"),
+        _kept(
+            "multipliers_covariance",
+            "covariance of the multipliers that comes from the random vectors, to "
+            "first order; NaN for one vector",
+            "order",
+            "order_2",
+        ),
     ),
     main=("entropy", "kl"),
     inputs={"moments": Input(Moments, lacking=_too_few)},

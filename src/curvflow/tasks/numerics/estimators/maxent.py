@@ -154,6 +154,22 @@ class MaxEnt:
         root_KK = _triangle(self.masses, centred_GK, self.used)
         return _solved(root_KK, centred_GK.T @ (self.masses * values_G), 0.0)
 
+    def multipliers_covariance(self, covariance_KK: Tensor) -> Tensor:
+        """Return the covariance of the multipliers, to first order, (K, K).
+
+        Args:
+            covariance_KK: of the moments of the orders 1 .. K.
+
+        Returns:
+            That of the multipliers of the same orders.
+        """
+        centred_GK = self.design - self.masses @ self.design
+        root_KK = _triangle(self.masses, centred_GK, self.used)
+        _, singular_K, turn_KK = torch.linalg.svd(root_KK)
+        inverse_KK = (turn_KK.T / singular_K.square()) @ turn_KK
+        turned_KK: Tensor = inverse_KK @ covariance_KK @ inverse_KK
+        return turned_KK
+
 
 def maxent(
     moments_K: Tensor,
