@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from curvflow.flows.run.settle import Answer as Answer
     from curvflow.schemas.kind import Variable as Variable
     from curvflow.schemas.nodes import Data as Data
+    from curvflow.schemas.nodes import Graph as Graph
     from curvflow.schemas.nodes import Numbers as Numbers
     from curvflow.schemas.nodes import Outcome as Outcome
     from curvflow.schemas.nodes import Weights as Weights
@@ -73,6 +74,7 @@ _HOMES = {
     "stage": "curvflow.tasks.stage",
     "Data": "curvflow.schemas.nodes",
     "Weights": "curvflow.schemas.nodes",
+    "Graph": "curvflow.schemas.nodes",
     "Numbers": "curvflow.schemas.nodes",
     "Outcome": "curvflow.schemas.nodes",
     "Params": "curvflow.schemas.params",

@@ -235,7 +235,24 @@ class Moments(NodeData):
     )
 
 
-class Density(Spectrum):
+class Entropic(Spectrum):
+    """A density of largest entropy on an operator's spectrum, as masses of a grid.
+
+    `multipliers` (order,) belong to polynomials of a `basis` over `basis_support`.
+    """
+
+    takes: ClassVar[tuple[str, ...] | None] = ("grid", "mass", "size")
+    takes_if_there: ClassVar[tuple[str, ...]] = (
+        "multipliers",
+        "multipliers_covariance",
+        "basis",
+        "basis_support",
+        "support",
+        "converged",
+    )
+
+
+class Density(Entropic):
     """A spectral density: `density` (point,) at `grid` (point,)."""
 
     takes: ClassVar[tuple[str, ...] | None] = ("grid", "density", "size")

@@ -8,6 +8,7 @@ import torch
 import curvflow
 from curvflow.errors import StudyError
 from curvflow.schemas.study.study import load_study
+from curvflow.tasks.numerics.graphs.entropic_gaps import EntropicDensity
 from curvflow.tasks.numerics.graphs.gaps import count_below, is_clear, spectral_gap
 from curvflow.tasks.numerics.krylov.lanczos import lanczos
 from curvflow.tasks.numerics.operators.base import Dense
@@ -86,6 +87,12 @@ stages:
           clusters: [{model: erdos_renyi, count: 5, size: 20, p: 0.5}]}
   spectrum: {use: probe.spectrum, graph: graph, num_runs: 20, num_steps: 20}
   found: {use: probe.cluster_count, ritz: spectrum}
+  moments: {use: probe.moments, ritz: spectrum, num_moments: 39, support: [0, 2]}
+  density: {use: probe.maxent, moments: moments}
+  by_density: {use: probe.cluster_count, density: density, method: maxent,
+               least_gap: 0.1}
+  few: {use: probe.maxent, moments: moments, num_moments: 3}
+  by_few: {use: probe.cluster_count, density: few, method: maxent, least_gap: 0.1}
   wide: {use: probe.cluster_count, ritz: spectrum, least_gap: 0.9}
   sparse: {use: data.random_graph, model: stochastic_block, sizes: [200, 200, 200, 200],
            probabilities: [[0.021, 0.003, 0.003, 0.003],
@@ -115,6 +122,43 @@ def test_planted_clusters_are_counted(results):
     assert found["count_low"] <= 5 <= found["count_high"]
     assert found["gap_low"] < found["gap_at"] < found["gap_high"]
     assert found["converged"]
+
+
+def test_a_density_of_the_same_vectors_gives_the_same_count(results):
+    found, other = results["by_density"], results["found"]
+    assert found["verdict"] == "gap"
+    # The density meets moments within their errors, not exactly.
+    assert abs(float(found["count"] - other["count"])) < 0.1 * float(found["count_sem"])
+    assert float(found["count_sem"]) == pytest.approx(
+        float(other["count_vectors"]), rel=0.5
+    )
+    assert found["count_low"] < 5 < found["count_high"]
+    assert results["by_few"]["verdict"] == "unresolved"
+    assert np.isnan(results["by_few"]["count"])
+
+
+def test_a_density_of_a_line_has_no_gap():
+    x = torch.linspace(0, 2, 2001, dtype=torch.float64)[1:-1]
+    flat = torch.full_like(x, 1 / len(x))
+    orders = torch.zeros(100, 100, dtype=torch.float64)
+    density = EntropicDensity(x, flat, 400, orders, "chebyshev", (0.0, 2.0))
+    gap, held = density.gap(LEAST)
+    assert gap.verdict == "no gap"
+    assert np.isnan(held)
+
+
+def test_a_density_of_another_support_is_refused(tmp_path):
+    (tmp_path / "study.yaml").write_text(
+        "study: other\nstages:\n"
+        "  graph: {use: data.random_graph, model: complete, n: 30}\n"
+        "  moments: {use: probe.moments, graph: graph, operator: laplacian,\n"
+        "            num_moments: 4, num_probes: 3, support: [0, 60]}\n"
+        "  density: {use: probe.maxent, moments: moments}\n"
+        "  found: {use: probe.cluster_count, density: density, method: maxent}\n"
+    )
+    result = curvflow.run(tmp_path / "study.yaml", workers=1)
+    (failed,) = result.run.failures
+    assert "expected one of the normalized Laplacian, from 0 to 2, got" in str(failed)
 
 
 def test_without_a_gap_there_is_no_number(results):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
+import torch
 
+from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.graphs.cluster_count import ClusterCountParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.curvature.operators import adjacency_bytes
 from curvflow.tasks.curvature.ritz_data import functional_arrays, runs_of
+from curvflow.tasks.numerics.estimators.intervals import NORMAL
+from curvflow.tasks.numerics.graphs.entropic_gaps import EntropicDensity
 from curvflow.tasks.numerics.graphs.gaps import (
     Gap,
     count_below,
@@ -21,11 +25,17 @@ from curvflow.tasks.numerics.graphs.gaps import (
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.registry import Machine, computes
 
+# How far the end of a support may be off by rounding.
+ROUNDING = 1e-9
+
 
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory."""
-    steps = member.one("ritz")["ritz_values"].shape[1]
     params = cast("ClusterCountParams", member.params)
+    if params.method == "maxent":
+        node = member.one("density")
+        return 8 * 8 * len(node["grid"]) * (1 + len(node["multipliers"]))
+    steps = member.one("ritz")["ritz_values"].shape[1]
     scan = scan_bytes(steps, least=params.least_gap)
     return scan + adjacency_bytes(member.one("graph"))
 
@@ -49,30 +59,76 @@ def cluster_count(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 def _of_member(member: Member) -> Outcome:
     params = cast("ClusterCountParams", member.params)
+    if params.method == "maxent":
+        return _by_density(member, params)
     ritz = runs_of([member])
     components = _components(member.one("graph"), ritz.size)
     gap = _gap(params, ritz)
     found = count_below(ritz, gap.at if gap.verdict == "gap" else 0.0).of_model(0)
     count = functional_arrays("count", found)
+    depth = float((found.upper - found.lower).mean())
     if params.method == "slq":  # each of these is an eigenvalue of zero
         for end in ("count_low", "count_high"):
             count[end] = np.maximum(count[end], components)
-    depth = float((found.upper - found.lower).mean())
-    if gap.verdict != "gap":
-        count = {name: np.full_like(array, np.nan) for name, array in count.items()}
-        count["converged"], depth = np.array(False), np.nan
-    return Outcome(
-        {
-            "verdict": np.array(gap.verdict),
-            **count,
-            "gap_low": np.array(gap.low),
-            "gap_high": np.array(gap.high),
-            "gap_at": np.array(gap.at),
-            "gap_depth": np.array(depth),
-            "components": components,
-            "size": np.array(ritz.size, dtype=np.int64),
-        }
+    told = _told(gap, count, depth, ritz.size)
+    return Outcome({**told, "components": components})
+
+
+def _by_density(member: Member, params: ClusterCountParams) -> Outcome:
+    node = member.one("density")
+    density = EntropicDensity(
+        points=torch.as_tensor(node["grid"]),
+        masses=torch.as_tensor(node["mass"]),
+        size=int(node["size"]),
+        covariance=torch.as_tensor(node["multipliers_covariance"]),
+        basis=str(node["basis"].item()),
+        basis_support=_support(node),
     )
+    gap, held = density.gap(params.least_gap)
+    count, sem = density.count_below(gap.at)
+    reach = NORMAL * sem
+    arrays = {
+        "count": np.array(count),
+        "count_sem": np.array(sem),
+        "count_vectors": np.array(sem),
+        "count_low": np.array(max(count - reach, 0.0)),
+        "count_high": np.array(count + reach),
+        "converged": node["converged"],
+    }
+    return Outcome(_told(gap, arrays, held, density.size))
+
+
+def _support(node: NodeData) -> tuple[float, float]:
+    """Return the interval of a density's polynomials.
+
+    Raises:
+        InputError: it is no interval of the normalized Laplacian's spectrum.
+    """
+    low, high = map(float, node["basis_support"])
+    if low < -ROUNDING or high > 2 + ROUNDING:
+        raise InputError(
+            "density: expected one of the normalized Laplacian, from 0 to 2, got one "
+            f"from {low:g} to {high:g}. Set support to [0, 2] in its probe.moments."
+        )
+    return low, high
+
+
+def _told(
+    gap: Gap, count: Mapping[str, Array], depth: float, size: int
+) -> dict[str, Array]:
+    """Return the variables of a count; without a gap there is no number."""
+    if gap.verdict != "gap":
+        none = {name: np.full_like(array, np.nan) for name, array in count.items()}
+        count, depth = {**none, "converged": np.array(False)}, np.nan
+    return {
+        "verdict": np.array(gap.verdict),
+        **count,
+        "gap_low": np.array(gap.low),
+        "gap_high": np.array(gap.high),
+        "gap_at": np.array(gap.at),
+        "gap_depth": np.array(depth),
+        "size": np.array(size, dtype=np.int64),
+    }
 
 
 def _gap(params: ClusterCountParams, ritz: RitzData) -> Gap:

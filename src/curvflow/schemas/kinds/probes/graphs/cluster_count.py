@@ -11,21 +11,21 @@ from pydantic import Field
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.shared.operators import judged
-from curvflow.schemas.nodes import Graph, Numbers, Ritz
+from curvflow.schemas.nodes import Entropic, Graph, Numbers, Ritz
 from curvflow.schemas.params import Params
 
-# The operator whose Ritz data a method takes.
+# The operator whose Ritz data a method takes; maxent takes a density.
 OPERATORS = {"slq": "normalized_laplacian", "bethe_hessian": "bethe_hessian"}
 
 
 class ClusterCountParams(Params):
     """By which method, and what counts as a gap."""
 
-    method: Literal["slq", "bethe_hessian"] = Field(
+    method: Literal["slq", "maxent", "bethe_hessian"] = Field(
         "slq",
         description="slq: eigenvalues of the normalized Laplacian below its gap; "
-        "bethe_hessian: negative ones of the Bethe Hessian, where sparse groups leave "
-        "no gap",
+        "maxent: the same by a density; bethe_hessian: negative ones of the Bethe "
+        "Hessian, where sparse groups leave no gap",
     )
     least_gap: float = Field(
         0.03,
@@ -38,10 +38,20 @@ class ClusterCountParams(Params):
 def _other_spectrum(params: Any, name: str, spectrum: Any) -> Iterator[ParamProblem]:
     operator = getattr(spectrum, "operator", "hessian")
     operator = "normalized_laplacian" if operator == "hessian" else operator
+    if params.method == "maxent":
+        message = f"expected a density for maxent, got the Ritz data of '{name}'"
+        yield ("method",), message, "Give density: in place of ritz:, or take slq."
+        return
     wanted = OPERATORS[params.method]
     if operator != wanted:
         message = f"expected a spectrum of {wanted}, got '{name}' of {operator}"
         yield ("method",), message, f"Set operator of '{name}' to {wanted}."
+
+
+def _other_method(params: Any, name: str, density: Any) -> Iterator[ParamProblem]:
+    if params.method != "maxent":
+        message = f"expected Ritz data for {params.method}, got the density of '{name}'"
+        yield ("method",), message, "Set method to maxent."
 
 
 _COUNT = judged("count", "clusters; NaN without a gap")
@@ -64,22 +74,30 @@ KIND = Kind(
         Variable("gap_high", "upper end of it"),
         Variable("gap_at", "point below which is counted; NaN without a gap"),
         Variable(
-            "gap_depth", "eigenvalues that there may be at that point, by the rules"
+            "gap_depth",
+            "eigenvalues that there may be at that point, by the rules; in the "
+            "interval, by a density",
         ),
-        Variable("components", "connected components, exactly", dtype="int64"),
+        Variable(
+            "components",
+            "connected components, exactly; not of a density alone",
+            dtype="int64",
+            optional=True,
+        ),
         Variable("size", "nodes that the operator has, D", dtype="int64"),
     ),
     main=("count", "count_sem"),
     inputs={
-        "ritz": Input(Ritz, lacking=_other_spectrum),
-        "graph": Input(Graph, follows="ritz"),
+        "ritz": Input(Ritz, unless=("density",), lacking=_other_spectrum),
+        "density": Input(Entropic, unless=("ritz",), lacking=_other_method),
+        "graph": Input(Graph, follows="ritz", optional=True),
     },
 )
 
 EXPLANATION = Explanation(
     formula=(
-        "D times the mean weight of the runs below λ*, deepest point of the widest gap "
-        "between 0 and the median; bounds by Chebyshev, Markov and Stieltjes"
+        "D times the mean weight of the runs, or of a density, below λ*, deepest point "
+        "of the widest gap up to the median; bounds by Chebyshev, Markov and Stieltjes"
     ),
     source=(
         "Granziol (2020), Algorithm 5, for the count; Golub and Meurant (2010), "

@@ -1,0 +1,96 @@
+"""Gaps of a density of largest entropy, and how much of it lies below them.
+
+Further letters: G points, K orders.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.numerics.estimators.polynomials import Support, polynomials
+from curvflow.tasks.numerics.graphs.gaps import Gap
+
+# Eigenvalues that an interval may hold and count as a gap.
+FEW = 0.5
+
+
+@dataclass(frozen=True)
+class EntropicDensity:
+    """A density of largest entropy of a spectrum, by masses at points.
+
+    Attributes:
+        points: ascending, (G,).
+        masses: of sum 1, (G,).
+        size: eigenvalues, D.
+        covariance: of the multipliers, by the random vectors, (K, K).
+        basis: polynomials of the multipliers.
+        basis_support: interval that these are taken over.
+    """
+
+    points: Tensor
+    masses: Tensor
+    size: int
+    covariance: Tensor
+    basis: str
+    basis_support: Support
+
+    def gap(self, least: float) -> tuple[Gap, float]:
+        """Find the deepest minimum below the median.
+
+        Args:
+            least: width of a gap, beside that of what lies below it.
+
+        Returns:
+            The gap, with the widest interval about the minimum that holds half an
+            eigenvalue at most, and what this holds. `unresolved` by polynomials that
+            do not vary within half the width of a gap.
+
+        Reference:
+            Granziol (2020), Algorithm 5, where the first minimum is taken.
+        """
+        upto_G = self.size * self.masses.cumsum(0)
+        half = int((upto_G <= self.size / 2).sum().clamp_min(1))
+        density_G = self.masses / torch.gradient(self.points)[0]
+        deepest = int(density_G[:half].argmin())
+        low, high = self._around(upto_G, deepest)
+        start, end = float(self.points[low]), float(self.points[high])
+        if end - start >= max(least, start):
+            held = float(upto_G[high] - upto_G[low])
+            return Gap("gap", start, end, float(self.points[deepest])), held
+        lower, upper = self.basis_support
+        angle = math.pi / len(self.covariance)
+        finest = angle * math.sqrt(max(least * (upper - lower - least), 0.0))
+        return Gap("no gap" if finest <= least / 2 else "unresolved"), math.nan
+
+    def _around(self, upto_G: Tensor, middle: int) -> tuple[int, int]:
+        """Return the ends of the widest interval about a point with few eigenvalues."""
+        best = middle, middle
+        lows_G, highs_G = upto_G[: middle + 1], upto_G[middle:] - FEW
+        # For each lower end the last upper one; sums of masses ascend.
+        ends = middle + torch.searchsorted(highs_G, lows_G, right=True) - 1
+        for low, high in enumerate(ends.tolist()):
+            width = self.points[max(high, middle)] - self.points[low]
+            if high >= middle and width > self.points[best[1]] - self.points[best[0]]:
+                best = low, high
+        return best
+
+    def count_below(self, x: float) -> tuple[float, float]:
+        """Count the eigenvalues below a point.
+
+        Args:
+            x: the point.
+
+        Returns:
+            The count, and its standard error by the random vectors, to first order.
+        """
+        below_G = (self.points < x).double()
+        share = float((self.masses * below_G).sum())
+        count = len(self.covariance) + 1
+        f_GK = polynomials(self.basis, self.points, count, self.basis_support)[:, 1:]
+        slope_K = -((below_G - share) * self.masses) @ f_GK
+        variance = float(slope_K @ self.covariance @ slope_K)
+        return self.size * share, self.size * math.sqrt(max(variance, 0.0))
