@@ -30,10 +30,10 @@ class Oracle(curvflow.Params):
 def oracle(graph: curvflow.Graph, params: Oracle) -> dict[str, float]:
     """Project the vectors on the true eigenvectors of the normalized Laplacian."""
     size, indptr = int(graph["size"]), graph["indptr"]
-    W = np.zeros((size, size))
-    W[np.repeat(np.arange(size), np.diff(indptr)), graph["indices"]] = 1
-    root = np.sqrt(W.sum(1).clip(1))
-    values, vectors = np.linalg.eigh(np.eye(size) - W / root / root[:, None])
+    entries = np.zeros((size, size))
+    entries[np.repeat(np.arange(size), np.diff(indptr)), graph["indices"]] = 1
+    root = np.sqrt(entries.sum(1).clip(1))
+    values, vectors = np.linalg.eigh(np.eye(size) - entries / root / root[:, None])
     lowest = vectors[:, : params.clusters]
     rows = range(params.num_runs)
     draws = random_vectors([params.seed], size, rows, "rademacher")[0].numpy()
