@@ -246,8 +246,12 @@ stages:
   moments: {use: probe.moments, graph: graph, num_moments: 4, num_probes: 4,
             support: [0, 2]}
   density: {use: probe.maxent, moments: moments}
+  ring: {use: data.random_graph, model: cycle, n: 9}
+  known: {use: probe.moments, graph: ring, num_moments: 4, num_probes: 4,
+          support: [0, 2]}
   wide: {use: probe.maxent, moments: moments, support: [-1, 2]}
   narrow: {use: probe.maxent, moments: moments, support: [0, 2]}
+  fixed: {use: probe.maxent, moments: known}
   spectrum: {use: probe.spectrum, graph: graph, num_runs: 2, num_steps: 5}
   distance: {use: aggregate.spectral_distance, of: density, along: p,
              divergence: symmetric_kl, num_resamples: 10}
@@ -260,8 +264,12 @@ stages:
         ("of: spectrum, along: p, divergence: js", "stage of probe.maxent, got 'spec"),
         ("of: density, along: p, to: 0.2, divergence: kl", "a label of axis 'p'"),
         (
-            "of: density, target: narrow, along: p, to: 0.1, divergence: kl",
+            "of: density, target: fixed, along: p, to: 0.1, divergence: kl",
             "'to' cannot be combined with 'target'",
+        ),
+        (
+            "of: density, target: narrow, along: p, divergence: kl",
+            "'narrow' without the axis, got 'p'",
         ),
         ("of: density, along: q, divergence: kl", "expected a dimension"),
         ("of: density, along: p, divergence: kl, times: [1]", "combined with kl"),
@@ -285,8 +293,9 @@ def test_another_divergence_of_a_finished_study_executes_no_probe():
     store = MemoryStore()
 
     def executed(**changes):
-        lines = [line for line in STUDY.splitlines() if "wide" not in line]
-        text = "\n".join(line for line in lines if "narrow" not in line)
+        spare = ("wide", "narrow")
+        lines = [s for s in STUDY.splitlines() if not s.strip().startswith(spare)]
+        text = "\n".join(lines)
         for old, new in changes.items():
             text = text.replace(old, new)
         return {
@@ -296,7 +305,8 @@ def test_another_divergence_of_a_finished_study_executes_no_probe():
         }
 
     probes = ("graph", "moments", "density", "spectrum")
-    assert executed() == {**dict.fromkeys(probes, 2), "distance": 1}
+    target = dict.fromkeys(("ring", "known", "fixed"), 1)
+    assert executed() == {**dict.fromkeys(probes, 2), **target, "distance": 1}
     assert executed(symmetric_kl="js") == {"distance": 1}
     added = executed(**{"0.3]": "0.3, 0.2]"})
     assert added == {**dict.fromkeys(probes, 1), "distance": 1}

@@ -155,7 +155,7 @@ KIND = Kind(
     ),
     inputs={
         "of": Input(Spectrum, many=True),
-        "target": Input(Spectrum, many=True, optional=True),
+        "target": Input(Spectrum, optional=True, single=True),
     },
     reduces=("along",),
     check_axes=_check_axes,
