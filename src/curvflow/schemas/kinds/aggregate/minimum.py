@@ -153,8 +153,8 @@ axes: {p: [0.1, 0.2, 0.3]}
 stages:
   graph: {use: data.random_graph, model: erdos_renyi, n: 50, p: 0.2, seed: 1}
   spectrum: {use: probe.dense, graph: graph}
-  candidate: {use: data.random_graph, model: erdos_renyi, n: 50, p: "${p}"}
-  candidates: {use: probe.dense, graph: candidate}
+  tried: {use: data.random_graph, model: erdos_renyi, n: 50, p: "${p}"}
+  candidates: {use: probe.dense, graph: tried}
   distance: {use: aggregate.spectral_distance, of: candidates, target: spectrum,
              along: p, divergence: wasserstein1}
   nearest: {use: aggregate.minimum, of: distance, quantity: distance, x: value}
