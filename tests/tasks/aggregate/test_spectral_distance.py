@@ -83,9 +83,9 @@ def distances(of, target=None, **params):
 def test_all_pairs_of_an_axis_have_a_row_and_both_places_in_the_matrix():
     table = distances([density(p) for p in (1, 2, 3)], along="power")
     assert table["quantity"].tolist() == [
-        "1 against 2",
-        "1 against 3",
-        "2 against 3",
+        "distance: 1 against 2",
+        "distance: 1 against 3",
+        "distance: 2 against 3",
     ]
     assert table["value"].tolist() == [1, 1, 2]
     assert table["item"].tolist() == ["1", "2", "3"]
@@ -99,7 +99,10 @@ def test_all_pairs_of_an_axis_have_a_row_and_both_places_in_the_matrix():
 
 def test_relative_entropies_have_both_directions():
     table = distances([density(1), density(2)], along="power", divergence="kl")
-    assert table["quantity"].tolist() == ["1 against 2", "2 against 1"]
+    assert table["quantity"].tolist() == [
+        "distance: 1 against 2",
+        "distance: 2 against 1",
+    ]
     both = distances([density(1), density(2)], along="power")["distance"]
     assert table["distance"].mean() == pytest.approx(both.item(), rel=1e-9)
     assert abs(np.diff(table["distance"]).item()) > 0.01
@@ -109,7 +112,10 @@ def test_one_label_or_a_target_is_what_others_are_compared_with():
     three = [density(p) for p in (1, 2, 3)]
     everything = distances(three, along="power")
     table = distances(three, along="power", to=2)
-    assert table["quantity"].tolist() == ["1 against 2", "3 against 2"]
+    assert table["quantity"].tolist() == [
+        "distance: 1 against 2",
+        "distance: 3 against 2",
+    ]
     assert table["distance"].tolist() == everything["distance"][[0, 2]].tolist()
     target = replace(density(2), stage="given", coords={})
     table = distances(three, target, along="power")
@@ -122,7 +128,7 @@ def test_one_label_or_a_target_is_what_others_are_compared_with():
 def test_several_stages_need_no_axis():
     two = [replace(density(p), stage=f"of{p}", coords={}) for p in (1, 2)]
     table = distances(two)
-    assert table["quantity"].tolist() == ["of1 against of2"]
+    assert table["quantity"].tolist() == ["distance: of1 against of2"]
     assert table["axis"].tolist() == ["stage"]
 
 

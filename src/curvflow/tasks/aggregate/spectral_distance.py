@@ -239,7 +239,7 @@ def _row(
     freedom = min(one.freedom, other.freedom, 1e12)
     half = float(stdtrit(freedom, (1 + params.confidence) / 2)) * sem
     return {
-        "quantity": f"{one.name} against {other.name}",
+        "quantity": f"distance: {one.name} against {other.name}",
         "label": one.name,
         "against": other.name,
         "value": one.value,

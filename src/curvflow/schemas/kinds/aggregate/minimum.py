@@ -155,9 +155,10 @@ stages:
   spectrum: {use: probe.dense, graph: graph}
   tried: {use: data.random_graph, model: erdos_renyi, n: 50, p: "${p}"}
   candidates: {use: probe.dense, graph: tried}
-  distance: {use: aggregate.spectral_distance, of: candidates, target: spectrum,
-             along: p, divergence: wasserstein1}
-  nearest: {use: aggregate.minimum, of: distance, quantity: distance, x: value}
+  distance: {use: aggregate.spectral_distance, of: candidates, along: p,
+             target: spectrum, divergence: wasserstein1}
+  nearest: {use: aggregate.minimum, of: distance, quantity: distance,
+            x: value}
 """,
     page="statistics.md#minimum",
 )

@@ -110,7 +110,7 @@ KIND = Kind(
     params=SpectralDistanceParams,
     returns=Table,
     outputs=(
-        _text("quantity", "`one against another`, by their labels"),
+        _text("quantity", "`distance: one against another`, by their labels"),
         _text("label", "labels of the one"),
         _text("against", "labels of the other, or the name of the target's stage"),
         _column("value", "label of the one, if it is a single number; else NaN", "1"),
