@@ -32,6 +32,7 @@ MEASURED = (
     "exponent",
     "distance",
     "argument",
+    "accuracy",
 )
 # What a condition is that nothing shows to hold.
 ASSUMED = "assumed"
