@@ -138,6 +138,7 @@ class Input:
         shares: what the stage taken must have in common with that of another input.
         by_rows: arrays on disk are taken as such, and rows of them read as needed;
             else they are read whole.
+        single: the stage taken lacks the axes that others are reduced over.
     """
 
     edge: type[NodeData]
@@ -151,6 +152,7 @@ class Input:
     lacking: Callable[[Any, str, Any], Iterable[ParamProblem]] | None = None
     shares: Shares | None = None
     by_rows: bool = False
+    single: bool = False
 
 
 @dataclass(frozen=True)

@@ -321,6 +321,15 @@ class Table(NodeData):
     """A table of statistics of other results, with the dimension `quantity`."""
 
 
+class Distances(Table):
+    """A table of distances, which also has them as a `matrix` (item, other_item).
+
+    `labels` (item, axis) of each item, on each `axis` that the items are of.
+    """
+
+    takes: ClassVar[tuple[str, ...] | None] = ("matrix", "axis", "item", "labels")
+
+
 class Figure(NodeData):
     """A figure as the bytes of PNG, SVG and PDF files."""
 

@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
-from curvflow.flows.results.check import MEASURED, Finding, corrected, gravest_first
+from curvflow.flows.results.check import (
+    MEASURED,
+    Finding,
+    _cells,
+    corrected,
+    gravest_first,
+)
 from curvflow.schemas.kinds import all_kinds
 from curvflow.schemas.nodes import Table
 from curvflow.schemas.study.expectations import Expectation
@@ -80,6 +86,28 @@ def test_a_sign_needs_the_interval_that_the_table_states():
     ):
         found = Finding(above, {}, (low + high) / 2, 0.1, low, high, sort="mean")
         assert found.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("row", "sort", "freedom"),
+    [
+        ({"distance": 3.0}, "estimate", None),
+        ({"argument": 3.0, "interval": "repetitions", "count": 5}, "mean", 4),
+        ({"argument": 3.0, "interval": "errors", "count": 1}, "mean", None),
+    ],
+)
+def test_errors_of_distances_and_arguments_bear_their_names(row, sort, freedom):
+    (name, value) = next(iter(row.items()))
+    row |= {f"{name}_sem": 0.5, f"{name}_low": 2.0, f"{name}_high": 4.0}
+    expected = Expectation(stage="s", quantity="q", at_least=1.0)
+    ((found, _),) = _cells([{"quantity": "q", **row}], expected)
+    assert (found["measured"], found["sem"], found["low"], found["high"]) == (
+        value,
+        0.5,
+        2.0,
+        4.0,
+    )
+    assert (found["sort"], found["freedom"]) == (sort, freedom)
 
 
 def mean_of(values, expected):

@@ -83,9 +83,9 @@ def distances(of, target=None, **params):
 def test_all_pairs_of_an_axis_have_a_row_and_both_places_in_the_matrix():
     table = distances([density(p) for p in (1, 2, 3)], along="power")
     assert table["quantity"].tolist() == [
-        "1 against 2",
-        "1 against 3",
-        "2 against 3",
+        "distance: 1 against 2",
+        "distance: 1 against 3",
+        "distance: 2 against 3",
     ]
     assert table["value"].tolist() == [1, 1, 2]
     assert table["item"].tolist() == ["1", "2", "3"]
@@ -99,7 +99,10 @@ def test_all_pairs_of_an_axis_have_a_row_and_both_places_in_the_matrix():
 
 def test_relative_entropies_have_both_directions():
     table = distances([density(1), density(2)], along="power", divergence="kl")
-    assert table["quantity"].tolist() == ["1 against 2", "2 against 1"]
+    assert table["quantity"].tolist() == [
+        "distance: 1 against 2",
+        "distance: 2 against 1",
+    ]
     both = distances([density(1), density(2)], along="power")["distance"]
     assert table["distance"].mean() == pytest.approx(both.item(), rel=1e-9)
     assert abs(np.diff(table["distance"]).item()) > 0.01
@@ -109,7 +112,10 @@ def test_one_label_or_a_target_is_what_others_are_compared_with():
     three = [density(p) for p in (1, 2, 3)]
     everything = distances(three, along="power")
     table = distances(three, along="power", to=2)
-    assert table["quantity"].tolist() == ["1 against 2", "3 against 2"]
+    assert table["quantity"].tolist() == [
+        "distance: 1 against 2",
+        "distance: 3 against 2",
+    ]
     assert table["distance"].tolist() == everything["distance"][[0, 2]].tolist()
     target = replace(density(2), stage="given", coords={})
     table = distances(three, target, along="power")
@@ -122,7 +128,7 @@ def test_one_label_or_a_target_is_what_others_are_compared_with():
 def test_several_stages_need_no_axis():
     two = [replace(density(p), stage=f"of{p}", coords={}) for p in (1, 2)]
     table = distances(two)
-    assert table["quantity"].tolist() == ["of1 against of2"]
+    assert table["quantity"].tolist() == ["distance: of1 against of2"]
     assert table["axis"].tolist() == ["stage"]
 
 
@@ -246,8 +252,12 @@ stages:
   moments: {use: probe.moments, graph: graph, num_moments: 4, num_probes: 4,
             support: [0, 2]}
   density: {use: probe.maxent, moments: moments}
+  ring: {use: data.random_graph, model: cycle, n: 9}
+  known: {use: probe.moments, graph: ring, num_moments: 4, num_probes: 4,
+          support: [0, 2]}
   wide: {use: probe.maxent, moments: moments, support: [-1, 2]}
   narrow: {use: probe.maxent, moments: moments, support: [0, 2]}
+  fixed: {use: probe.maxent, moments: known}
   spectrum: {use: probe.spectrum, graph: graph, num_runs: 2, num_steps: 5}
   distance: {use: aggregate.spectral_distance, of: density, along: p,
              divergence: symmetric_kl, num_resamples: 10}
@@ -260,8 +270,12 @@ stages:
         ("of: spectrum, along: p, divergence: js", "stage of probe.maxent, got 'spec"),
         ("of: density, along: p, to: 0.2, divergence: kl", "a label of axis 'p'"),
         (
-            "of: density, target: narrow, along: p, to: 0.1, divergence: kl",
+            "of: density, target: fixed, along: p, to: 0.1, divergence: kl",
             "'to' cannot be combined with 'target'",
+        ),
+        (
+            "of: density, target: narrow, along: p, divergence: kl",
+            "'narrow' without the axis, got 'p'",
         ),
         ("of: density, along: q, divergence: kl", "expected a dimension"),
         ("of: density, along: p, divergence: kl, times: [1]", "combined with kl"),
@@ -285,8 +299,9 @@ def test_another_divergence_of_a_finished_study_executes_no_probe():
     store = MemoryStore()
 
     def executed(**changes):
-        lines = [line for line in STUDY.splitlines() if "wide" not in line]
-        text = "\n".join(line for line in lines if "narrow" not in line)
+        spare = ("wide", "narrow")
+        lines = [s for s in STUDY.splitlines() if not s.strip().startswith(spare)]
+        text = "\n".join(lines)
         for old, new in changes.items():
             text = text.replace(old, new)
         return {
@@ -296,7 +311,8 @@ def test_another_divergence_of_a_finished_study_executes_no_probe():
         }
 
     probes = ("graph", "moments", "density", "spectrum")
-    assert executed() == {**dict.fromkeys(probes, 2), "distance": 1}
+    target = dict.fromkeys(("ring", "known", "fixed"), 1)
+    assert executed() == {**dict.fromkeys(probes, 2), **target, "distance": 1}
     assert executed(symmetric_kl="js") == {"distance": 1}
     added = executed(**{"0.3]": "0.3, 0.2]"})
     assert added == {**dict.fromkeys(probes, 1), "distance": 1}

@@ -24,7 +24,16 @@ MAX_SCATTER = 3.0
 LEVEL = 0.05
 NORMAL = 1.959964  # of an estimate that states no interval
 # The statistic of a table, by its column; each kind has one of them.
-MEASURED = ("mean", "coverage", "correlation", "mean_rank", "exponent")
+MEASURED = (
+    "mean",
+    "coverage",
+    "correlation",
+    "mean_rank",
+    "exponent",
+    "distance",
+    "argument",
+    "accuracy",
+)
 # What a condition is that nothing shows to hold.
 ASSUMED = "assumed"
 
@@ -376,13 +385,14 @@ def _of_statistic(row: Mapping[str, Any], column: str) -> dict[str, Any]:
     )
     count = row.get("count")
     is_plain = column == "mean" and "baseline_count" not in row
+    is_plain |= column == "argument" and row["interval"] == "repetitions"
     return {
         "measured": _number(row[column]),
-        "sem": _number(row.get("sem")),
+        "sem": _number(row.get("sem", row.get(f"{column}_sem"))),
         "low": low,
         "high": high,
         "freedom": count - 1 if is_plain and isinstance(count, int) else None,
-        "sort": "mean",
+        "sort": "estimate" if column == "distance" else "mean",
     }
 
 

@@ -144,11 +144,29 @@ def _reduced(stage: Stage, producers: list[Stage]) -> Iterator[str]:
                 message = f"expected an axis that no parameter names, got '{axis}'"
                 hint = f"Remove ${{{axis}}} from this stage."
                 raise stage.error(path, message, hint)
+            reduced = [p for p in producers if not _is_single(stage, p, path, axis)]
             if name in _OF_ALL:
-                _check_dim_of_all(stage, producers, path, axis)
+                _check_dim_of_all(stage, reduced, path, axis)
             else:
-                _check_dim_of_any(stage, producers, path, axis)
+                _check_dim_of_any(stage, reduced, path, axis)
             yield axis
+
+
+def _is_single(stage: Stage, producer: Stage, path: Path, axis: str) -> bool:
+    """Return whether a producer is taken as it is, and check that it has no such axis.
+
+    Raises:
+        StudyError: it has.
+    """
+    inputs = stage.kind.inputs
+    takes = [name for name, names in stage.inputs.items() if producer.name in names]
+    if not all(inputs[name].single for name in takes):
+        return False
+    if axis in producer.dims:
+        message = f"expected '{producer.name}' without the axis, got '{axis}'"
+        hint = f"'{takes[0]}' is one result, and others are reduced."
+        raise stage.error(path, message, hint)
+    return True
 
 
 def _check_dim_of_all(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from scipy.special import betaincinv, stdtrit
+from scipy.special import stdtrit
 
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.kind import error_of
@@ -15,6 +15,7 @@ from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.aggregate.coverage import CoverageParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.registry import Machine, computes_each
+from curvflow.tasks.statistics.descriptive import clopper_pearson
 from curvflow.tasks.statistics.measurements import (
     Measurement,
     mask_unconverged,
@@ -172,7 +173,7 @@ def _row(errors: Sequence[_Errors], element: int, unjudged: int) -> dict[str, ob
     inside = int(sum(error.inside[element] for error in errors))
     z = np.array([error.z[element] for error in errors])
     z, count = z[np.isfinite(z)], int(known.sum())
-    low, high = _clopper_pearson(inside, count)
+    low, high = clopper_pearson(inside, count, 0.025)
     whole = len(errors) + unjudged
     return {
         "coverage": inside / count if count else np.nan,
@@ -184,11 +185,3 @@ def _row(errors: Sequence[_Errors], element: int, unjudged: int) -> dict[str, ob
         "unjudged": np.int64(whole - count),
         "judged": count / whole if whole else np.nan,
     }
-
-
-def _clopper_pearson(inside: int, count: int) -> tuple[float, float]:
-    if not count:
-        return np.nan, np.nan
-    low = betaincinv(inside, count - inside + 1, 0.025) if inside else 0.0
-    high = betaincinv(inside + 1, count - inside, 0.975) if inside < count else 1.0
-    return float(low), float(high)

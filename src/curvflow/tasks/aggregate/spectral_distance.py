@@ -80,12 +80,10 @@ def spectral_distance(member: Member, machine: Machine) -> Outcome:
     params = cast("SpectralDistanceParams", member.params)
     distance = _distance(params)
     items = _items(member.inputs["of"], params, distance)
-    target = member.inputs.get("target")
-    pairs = list(
-        _pairs(items, params)
-        if target is None
-        else _against_target(items, target, params, distance)
-    )
+    pairs = list(_pairs(items, params))
+    if "target" in member.inputs:
+        target = _item(member.one("target"), params, distance, names_stage=True)
+        pairs = [(item, target) for item in items]
     if not pairs:
         raise InputError(
             f"along: expected two spectra or more, got {items[0].name or 'one'} alone. "
@@ -228,21 +226,6 @@ def _pairs(
     yield from ((item, found[0]) for item in items if item is not found[0])
 
 
-def _against_target(
-    items: Sequence[_Item],
-    target: Sequence[NodeData],
-    params: SpectralDistanceParams,
-    distance: Distance,
-) -> Iterator[tuple[_Item, _Item]]:
-    if len(target) != 1:
-        raise InputError(
-            f"target: expected one spectrum, got {len(target)}. Take it without the "
-            f"axes {', '.join(params.along)}."
-        )
-    there = _item(target[0], params, distance, names_stage=True)
-    yield from ((item, there) for item in items)
-
-
 def _row(
     one: _Item, other: _Item, distance: Distance, params: SpectralDistanceParams
 ) -> dict[str, object]:
@@ -256,7 +239,7 @@ def _row(
     freedom = min(one.freedom, other.freedom, 1e12)
     half = float(stdtrit(freedom, (1 + params.confidence) / 2)) * sem
     return {
-        "quantity": f"{one.name} against {other.name}",
+        "quantity": f"distance: {one.name} against {other.name}",
         "label": one.name,
         "against": other.name,
         "value": one.value,

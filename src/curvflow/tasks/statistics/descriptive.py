@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 from scipy import stats
-from scipy.special import stdtrit
+from scipy.special import betaincinv, stdtrit
 
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.statistics.bootstrap import (
@@ -262,3 +262,24 @@ def _geometric_mean(
     with np.errstate(over="ignore"):  # overflow is infinite, as it should be
         low, high = np.exp(np.array(limits))
     return float(np.exp(log_statistics.mean)), (float(low), float(high))
+
+
+def clopper_pearson(hits: int, count: int, tail: float) -> tuple[float, float]:
+    """Return the limits of a share that was counted; NaN without a count.
+
+    Args:
+        hits: how many of them.
+        count: of how many.
+        tail: most probability beyond either limit.
+
+    Returns:
+        The lower and the upper limit.
+
+    Reference:
+        Clopper and Pearson (1934), doi:10.1093/biomet/26.4.404.
+    """
+    if not count:
+        return np.nan, np.nan
+    low = betaincinv(hits, count - hits + 1, tail) if hits else 0.0
+    high = betaincinv(hits + 1, count - hits, 1 - tail) if hits < count else 1.0
+    return float(low), float(high)

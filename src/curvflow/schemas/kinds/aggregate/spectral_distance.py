@@ -12,7 +12,7 @@ from curvflow.schemas.checks.name_checks import unknown_label
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Axes, Input, Kind, ParamProblem, Taken, Variable
 from curvflow.schemas.kinds.shared.tables import OneOrMoreNames, failed
-from curvflow.schemas.nodes import Label, Ritz, Spectrum, Table
+from curvflow.schemas.nodes import Distances, Label, Ritz, Spectrum
 from curvflow.schemas.params import Floats, Params
 
 UNITS = "as the divergence"
@@ -108,9 +108,9 @@ KIND = Kind(
     version=1,
     summary="Distances of spectra, with their errors and the floor of the noise.",
     params=SpectralDistanceParams,
-    returns=Table,
+    returns=Distances,
     outputs=(
-        _text("quantity", "`one against another`, by their labels"),
+        _text("quantity", "`distance: one against another`, by their labels"),
         _text("label", "labels of the one"),
         _text("against", "labels of the other, or the name of the target's stage"),
         _column("value", "label of the one, if it is a single number; else NaN", "1"),
@@ -155,7 +155,7 @@ KIND = Kind(
     ),
     inputs={
         "of": Input(Spectrum, many=True),
-        "target": Input(Spectrum, many=True, optional=True),
+        "target": Input(Spectrum, optional=True, single=True),
     },
     reduces=("along",),
     check_axes=_check_axes,
