@@ -183,7 +183,8 @@ class Ritz(NodeData):
 
     `ritz_values`, `ritz_weights` and `ritz_residuals` (run, node), one run for each
     random start vector; a run that ended early has weight 0 and value NaN behind its
-    end.
+    end. They are of the eigenvalues that `atom_values` and `atom_counts` (atom,), if
+    there are any, do not tell.
     """
 
     takes: ClassVar[tuple[str, ...] | None] = (
@@ -193,13 +194,15 @@ class Ritz(NodeData):
         "size",
         "num_matvecs",
     )
+    takes_if_there: ClassVar[tuple[str, ...]] = ("atom_values", "atom_counts")
 
 
 class Moments(NodeData):
     """Normalised traces tr p_k(A) / D, k = 0 .. K, of an operator of `size` D.
 
     `moments` (order,), `moments_covariance` (order, order) of these means, `basis` of
-    the polynomials p_k, `support` (2,), the interval they are taken over.
+    the polynomials p_k, `support` (2,), the interval they are taken over. Eigenvalues
+    that `atom_values` and `atom_counts` (atom,) tell are among them.
     """
 
     takes: ClassVar[tuple[str, ...] | None] = (
@@ -209,6 +212,7 @@ class Moments(NodeData):
         "support",
         "size",
     )
+    takes_if_there: ClassVar[tuple[str, ...]] = ("atom_values", "atom_counts")
 
 
 class Density(NodeData):

@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kinds.shared.deflation import atoms_apart
 from curvflow.schemas.kinds.shared.figures import (
     PICTURES,
     Comparisons,
@@ -13,6 +14,7 @@ from curvflow.schemas.kinds.shared.figures import (
     Law,
     asks_for_a_matrix,
 )
+from curvflow.schemas.kinds.shared.operators import of_all_eigenvalues
 from curvflow.schemas.nodes import Density, Figure, Matrix, Ritz
 from curvflow.schemas.params import Floats
 
@@ -100,8 +102,8 @@ KIND = Kind(
         ),
     ),
     inputs={
-        "of": Input(Ritz, many=True),
-        "density": Input(Density, many=True, optional=True),
+        "of": Input(Ritz, many=True, lacking=of_all_eigenvalues("of")),
+        "density": Input(Density, many=True, optional=True, lacking=atoms_apart),
         "matrix": Input(Matrix, many=True, optional=True, wanted=asks_for_a_matrix),
     },
     reduces=("over", "label"),
