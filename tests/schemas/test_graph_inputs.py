@@ -3,9 +3,9 @@
 import pytest
 
 from curvflow.errors import StudyError
-from curvflow.schemas.kinds import all_kinds
+from curvflow.schemas.kinds import all_kinds, find_kind
 from curvflow.schemas.kinds.shared.operators import OF_GRAPHS, OperatorParams
-from curvflow.schemas.nodes import Graph, Matrix, Ritz, Trajectory, Weights
+from curvflow.schemas.nodes import Density, Graph, Matrix, Ritz, Trajectory, Weights
 from curvflow.schemas.study.study import load_study
 
 STUDY = """\
@@ -15,6 +15,10 @@ stages:
   fit: {use: train, data: xor, model: {kind: linear}, rule: {rule: sgd, lr: 0.1},
         epochs: 1}
   graph: {use: data.random_graph, model: cycle, n: 9}
+  whole: {use: probe.spectrum, graph: graph}
+  rest: {use: probe.spectrum, graph: graph, deflate: [twins]}
+  moments: {use: probe.moments, ritz: rest}
+  apart: {use: probe.maxent, moments: moments, atoms: apart}
 """
 
 
@@ -29,6 +33,7 @@ def loaded(line):
         "probe.trace, graph: graph, operator: laplacian, isolated: drop",
         "probe.eigenvalues, graph: graph, k: 9, operator: bethe_hessian, r: 1.5",
         "probe.moments, graph: graph, operator: normalized_adjacency, isolated: one",
+        "probe.spectrum, graph: graph, operator: adjacency, deflate: [twins]",
     ],
 )
 def test_a_graph_is_enough(line):
@@ -75,6 +80,34 @@ def test_a_graph_is_enough(line):
             "asked: isolated one cannot be combined with operator laplacian",
         ),
         (
+            "probe.spectrum, weights: fit, deflate: [twins]",
+            "deflate: 'deflate' cannot be combined with 'weights'. Remove it.",
+        ),
+        (
+            "probe.moments, ritz: rest, deflate: [twins]",
+            "deflate: 'deflate' cannot be combined with 'ritz'. Remove it, or give it",
+        ),
+        (
+            "probe.moments, graph: graph, operator: adjacency, deflate: [components]",
+            "deflate components cannot be combined with operator adjacency, of which",
+        ),
+        (
+            "probe.spectrum, graph: graph, deflate: [twins, twins]",
+            "expected each once in deflate, got ['twins', 'twins']",
+        ),
+        (
+            "probe.logdet, ritz: rest, damping: 1",
+            "ritz: expected Ritz data of all eigenvalues, got 'rest' with deflate. Rem",
+        ),
+        (
+            "figure.density, of: rest",
+            "of: expected Ritz data of all eigenvalues, got 'rest' with deflate. Remov",
+        ),
+        (
+            "figure.density, of: whole, density: apart",
+            "density: expected a density of all eigenvalues, got 'apart' with atoms ap",
+        ),
+        (
             "probe.spectrum, graph: graph, weights: fit",
             "'weights' cannot be combined with 'graph'. Remove one of them.",
         ),
@@ -113,3 +146,18 @@ def test_every_input_of_an_operator_refuses_what_it_has_not(kind):
             continue
         checked += 1
     assert checked
+
+
+def test_every_kind_reads_atoms_or_refuses_what_lacks_them():
+    deflate = find_kind("probe.spectrum").params(deflate=("twins",))
+    apart = find_kind("probe.maxent").params(atoms="apart")
+    reads = set()
+    for kind in all_kinds().values():
+        for name, declared in kind.inputs.items():
+            if kind.home or declared.edge not in (Ritz, Density):
+                continue
+            lacks = deflate if declared.edge is Ritz else apart
+            params = kind.params.model_construct()
+            refused = declared.lacking and any(declared.lacking(params, "it", lacks))
+            reads |= set() if refused else {(kind.name, name)}
+    assert reads == {("probe.moments", "ritz")}

@@ -178,6 +178,10 @@ class Graph(NodeData):
     takes: ClassVar[tuple[str, ...] | None] = ("indptr", "indices", "weights", "size")
 
 
+# Eigenvalues that are known exactly, and taken out of what else is told.
+ATOMS = ("atom_values", "atom_counts")
+
+
 class Spectrum(NodeData):
     """A spectrum as points with weights, of an operator of `size` D.
 
@@ -198,6 +202,7 @@ class Spectrum(NodeData):
         "converged",
         "ritz_values",
         "ritz_weights",
+        *ATOMS,
     )
 
 
@@ -206,7 +211,8 @@ class Ritz(Spectrum):
 
     `ritz_values`, `ritz_weights` and `ritz_residuals` (run, node), one run for each
     random start vector; a run that ended early has weight 0 and value NaN behind its
-    end.
+    end. They are of the eigenvalues that `atom_values` and `atom_counts` (atom,), if
+    there are any, do not tell.
     """
 
     takes: ClassVar[tuple[str, ...] | None] = (
@@ -216,14 +222,15 @@ class Ritz(Spectrum):
         "size",
         "num_matvecs",
     )
-    takes_if_there: ClassVar[tuple[str, ...]] = ()
+    takes_if_there: ClassVar[tuple[str, ...]] = ATOMS
 
 
 class Moments(NodeData):
     """Normalised traces tr p_k(A) / D, k = 0 .. K, of an operator of `size` D.
 
     `moments` (order,), `moments_covariance` (order, order) of these means, `basis` of
-    the polynomials p_k, `support` (2,), the interval they are taken over.
+    the polynomials p_k, `support` (2,), the interval they are taken over. Eigenvalues
+    that `atom_values` and `atom_counts` (atom,) tell are among them.
     """
 
     takes: ClassVar[tuple[str, ...] | None] = (
@@ -233,6 +240,7 @@ class Moments(NodeData):
         "support",
         "size",
     )
+    takes_if_there: ClassVar[tuple[str, ...]] = ATOMS
 
 
 class Entropic(Spectrum):
@@ -249,6 +257,7 @@ class Entropic(Spectrum):
         "basis_support",
         "support",
         "converged",
+        *ATOMS,
     )
 
 

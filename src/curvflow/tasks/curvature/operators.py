@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.schemas.kinds.shared.deflation import DeflatedParams
 from curvflow.schemas.kinds.shared.operators import OperatorParams, nearest_pattern
-from curvflow.schemas.nodes import Matrix, Member, NodeData, Outcome
+from curvflow.schemas.nodes import Array, Matrix, Member, NodeData, Outcome
 from curvflow.tasks.curvature import network_operators
 from curvflow.tasks.networks.problems import Apart, probed_bytes
 from curvflow.tasks.numerics.derivatives.variances import batches_per_pass
@@ -29,7 +30,17 @@ from curvflow.tasks.numerics.operators.base import (
     no_sample_mean,
     product,
 )
-from curvflow.tasks.numerics.operators.graphs import Adjacency, graph_operator
+from curvflow.tasks.numerics.operators.deflation import (
+    NO_ATOMS,
+    Atoms,
+    Deflated,
+    deflated,
+)
+from curvflow.tasks.numerics.operators.graphs import (
+    Adjacency,
+    GraphOperator,
+    graph_operator,
+)
 from curvflow.tasks.numerics.operators.matrices import KernelMatrix, Sparse
 from curvflow.tasks.registry import Machine
 
@@ -80,15 +91,18 @@ class TileOperator:
     """A batched operator over the members of a tile, with the blocks of its dimension.
 
     Attributes:
-        operator: symmetric maps of all members, (M, D, D).
+        operator: symmetric maps of all members, (M, D, D); with `deflate` of one, on
+            what is left of the dimension.
         names: names of the consecutive blocks of the dimension D: parameter tensors,
             or `matrix` or `graph`.
         sizes: sizes of these blocks.
+        atoms: eigenvalues that `deflate` has taken out.
     """
 
     operator: BatchedOperator
     names: tuple[str, ...]
     sizes: tuple[int, ...]
+    atoms: Atoms = NO_ATOMS
 
 
 def _params(member: Member) -> OperatorParams:
@@ -111,6 +125,11 @@ def operator_name(member: Member) -> str:
     return name
 
 
+def _deflate(member: Member) -> tuple[str, ...]:
+    params = member.params
+    return params.deflate if isinstance(params, DeflatedParams) else ()
+
+
 def is_semidefinite(member: Member) -> bool:
     """Return whether a member's operator has no negative eigenvalue, by its name."""
     return operator_name(member) in SEMIDEFINITE
@@ -118,7 +137,8 @@ def is_semidefinite(member: Member) -> bool:
 
 def batch_key(member: Member) -> object:
     """Return the key that members of one batched operator share; `Apart` of none."""
-    if GRAPH in member.inputs and size_of(member) >= APART_FROM:
+    is_large = GRAPH in member.inputs and size_of(member) >= APART_FROM
+    if is_large or _deflate(member):  # what is left differs from graph to graph
         return Apart(id(member))
     if as_data(member) is not None:
         return size_of(member)
@@ -197,7 +217,8 @@ def block_of(member: Member, most: int) -> int:
 def product_bytes(member: Member, columns: int) -> int:
     """Return the estimated peak bytes of one member's products with columns."""
     if as_data(member) is not None:
-        return _data_bytes(member) + 4 * 8 * size_of(member) * columns
+        blocks = 7 if _deflate(member) else 4
+        return _data_bytes(member) + blocks * 8 * size_of(member) * columns
     names = tuple(block_sizes(member))
     return network_operators.product_bytes(member, _params(member), columns, names)
 
@@ -210,7 +231,10 @@ def shared_bytes(member: Member) -> int:
 def _data_bytes(member: Member) -> int:
     """Return the estimated bytes of a matrix or graph, and of what multiplies by it."""
     if GRAPH in member.inputs:
-        return adjacency_bytes(member.one(GRAPH))
+        graph = member.one(GRAPH)
+        # Twins and components are found by hashes of all entries.
+        found = 40 * len(graph["indices"]) + 200 * len(graph["indptr"])
+        return adjacency_bytes(graph) + (found if _deflate(member) else 0)
     return 2 * _stored_bytes(member.one(MATRIX))
 
 
@@ -240,10 +264,15 @@ def tile_operator(
         The operator and the blocks of its dimension.
 
     Raises:
-        InputError: a weight is NaN or infinite, or `layers` names no tensor.
+        InputError: a weight is NaN or infinite, `layers` names no tensor, or what is
+            to be deflated is no graph.
     """
     sizes = block_sizes(members[0])
     operator: BatchedOperator
+    if _deflate(members[0]):
+        rest = _deflated(members[0], machine)
+        left = Repeated([rest], [0] * len(members))
+        return TileOperator(left, tuple(sizes), tuple(sizes.values()), rest.atoms)
     if as_data(members[0]) is not None:
         operator = _of_data(members, machine)
     else:
@@ -350,6 +379,35 @@ def _of_data(members: Sequence[Member], machine: Machine) -> BatchedOperator:
         [data_operator(member, machine) for member in distinct.values()],
         [number[digest] for digest in digests],
     )
+
+
+def _deflated(member: Member, machine: Machine) -> Deflated:
+    """Return the operator of a graph without eigenvectors that are known.
+
+    Raises:
+        InputError: there is no graph.
+    """
+    what = _deflate(member)
+    if GRAPH not in member.inputs:
+        raise InputError(
+            f"deflate: expected a graph to take {' and '.join(what)} out of, got a "
+            "matrix or weights. Remove deflate."
+        )
+    whole = data_operator(member, machine)
+    assert isinstance(whole, GraphOperator)
+    return deflated(whole, operator_name(member), what)
+
+
+def atom_arrays(atoms: Atoms) -> dict[str, Array]:
+    """Return the variables that tell which eigenvalues have been taken out."""
+    return {"atom_values": atoms.values, "atom_counts": atoms.counts}
+
+
+def atoms_of(node: NodeData) -> Atoms:
+    """Return the eigenvalues that a result says have been taken out; none if not."""
+    if "atom_values" not in node:
+        return NO_ATOMS
+    return Atoms(node["atom_values"], node["atom_counts"])
 
 
 def data_operator(

@@ -22,6 +22,7 @@ from curvflow.tasks.curvature import operators
 from curvflow.tasks.numerics.estimators.traces import random_vectors
 from curvflow.tasks.numerics.krylov.functionals import Bounded
 from curvflow.tasks.numerics.krylov.lanczos import LanczosRuns, RitzData, joined
+from curvflow.tasks.numerics.operators.deflation import Atoms
 from curvflow.tasks.registry import Machine
 
 RITZ = "ritz"
@@ -94,23 +95,22 @@ def _runs_at_once(member: Member, num_steps: int) -> int:
     return min(most, MOST_RUNS, _params(member).num_runs)
 
 
-def ritz_data(members: Sequence[Member], machine: Machine) -> RitzData:
-    """Return the Ritz data of all members, without a product where they are stored.
+def ritz_data(members: Sequence[Member], machine: Machine) -> tuple[RitzData, Atoms]:
+    """Return the Ritz data of all members, and eigenvalues taken out before.
 
     Args:
-        members: members with equal `batch_key`, with `ritz` or inputs of an operator.
+        members: members with equal `batch_key`, with inputs of an operator.
         machine: the device to compute on.
 
     Returns:
-        One run for each random vector of each member.
+        One run for each random vector of each member, on what `deflate` leaves, and
+        the atoms that it takes out, none without it.
 
     Raises:
-        InputError: weights or products hold NaN or infinity, or parameters of an
-            operator are combined with Ritz data.
+        InputError: weights or products hold NaN or infinity.
     """
-    if has_stored(members[0]):
-        return stored(members)
-    return _Runs(members, machine).ritz(_params(members[0]).num_steps)
+    runs = _Runs(members, machine)
+    return runs.ritz(_params(members[0]).num_steps), runs.atoms
 
 
 class _Runs:
@@ -124,7 +124,7 @@ class _Runs:
         self._held: LanczosRuns | None = None
         block = _runs_at_once(self._first, self._params.num_steps)
         tile = operators.tile_operator(members, machine, columns=block)
-        self._operator = tile.operator
+        self._operator, self.atoms = tile.operator, tile.atoms
 
     def ritz(self, num_steps: int) -> RitzData:
         """Return the data of so many steps, at least as many as before."""
@@ -162,7 +162,8 @@ def stored(members: Sequence[Member]) -> RitzData:
         The same runs.
 
     Raises:
-        InputError: parameters of an operator are combined with them.
+        InputError: parameters of an operator are combined with them, or eigenvalues
+            have been taken out of them.
     """
     params = cast("OperatorParams", members[0].params)
     if params.operator != "hessian" or params.layers:
@@ -171,14 +172,19 @@ def stored(members: Sequence[Member]) -> RitzData:
             "combined with stored Ritz data. Set them in the probe.spectrum that "
             "stores it."
         )
-    return runs_of(members)
+    if any("atom_values" in member.one(RITZ) for member in members):
+        raise InputError(
+            "ritz: expected Ritz data of all eigenvalues, got some that deflate has "
+            "taken atoms out of. Remove deflate."
+        )
+    return without_atoms(members)
 
 
-def runs_of(members: Sequence[Member]) -> RitzData:
-    """Return Ritz data that another probe has stored, of whatever operator.
+def without_atoms(members: Sequence[Member]) -> RitzData:
+    """Return stored Ritz data, of the eigenvalues that were not taken out.
 
     Args:
-        members: with `ritz`, of equal shapes.
+        members: with `ritz`, of equal shapes and sizes.
     """
     nodes = [member.one(RITZ) for member in members]
     values, weights, residuals = (
@@ -186,7 +192,8 @@ def runs_of(members: Sequence[Member]) -> RitzData:
         for name in ("values", "weights", "residuals")
     )
     steps = values.isfinite().sum(2)
-    return RitzData(values, weights, residuals, steps, int(nodes[0]["size"]))
+    size = int(nodes[0]["size"]) - operators.atoms_of(nodes[0]).total
+    return RitzData(values, weights, residuals, steps, size)
 
 
 def num_products(member: Member, ritz: RitzData, number: int) -> Array:

@@ -11,9 +11,11 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.maxent import MaxentParams
 from curvflow.schemas.nodes import Member, NodeData, Outcome
+from curvflow.tasks.curvature.operators import atom_arrays, atoms_of
 from curvflow.tasks.numerics.estimators.iterative_scaling import iterative_scaling
 from curvflow.tasks.numerics.estimators.maxent import MaxEnt, prior
 from curvflow.tasks.numerics.estimators.maxent import maxent as newton
+from curvflow.tasks.numerics.estimators.moments import atom_moments
 from curvflow.tasks.numerics.estimators.polynomials import Support, converted
 from curvflow.tasks.registry import Machine, computes_each
 
@@ -32,7 +34,8 @@ def maxent(member: Member, machine: Machine) -> Outcome:
         The density on its grid, its entropy, and flags.
 
     Raises:
-        InputError: more moments are requested than measured, or the support is empty.
+        InputError: more moments are requested than measured, the support is empty, or
+            there are no atoms to keep apart.
 
     Reference:
         Granziol (2020), Algorithm 1; docs/moments.md lists the differences.
@@ -54,9 +57,11 @@ def maxent(member: Member, machine: Machine) -> Outcome:
         max_iterations=params.max_iterations,
     )
     noisy = bool((means_K.abs() < 2 * fitted.errors).double().mean() > 0.5)
+    apart = atom_arrays(atoms_of(node)) if params.atoms == "apart" else {}
     return Outcome(
         {
             **_arrays(fitted),
+            **apart,
             "noisy": np.array(noisy),
             "size": np.array(node["size"]),
             "basis": np.array(params.basis),
@@ -88,12 +93,38 @@ def _moments(
         )
     means = torch.as_tensor(node["moments"], dtype=torch.float64)[: count + 1]
     covariance = torch.as_tensor(node["moments_covariance"], dtype=torch.float64)
+    if params.atoms == "apart":
+        means, covariance = _without_atoms(node, means, covariance)
     covariance = covariance[: count + 1, : count + 1]
     means_in_basis, change_of_basis = converted(
         means, str(node["basis"].item()), params.basis, support
     )
     turned = change_of_basis @ covariance @ change_of_basis.T
     return means_in_basis[1:], turned[1:, 1:]
+
+
+def _without_atoms(
+    node: NodeData, means: Tensor, covariance: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the moments of the eigenvalues that have not been taken out.
+
+    Raises:
+        InputError: none has been.
+    """
+    atoms, size = atoms_of(node), int(node["size"])
+    if not atoms.total:
+        raise InputError(
+            "atoms: expected moments with eigenvalues taken out to set apart, got "
+            "none. Set deflate in the probe.moments, or atoms to within."
+        )
+    is_chebyshev = str(node["basis"].item()) == "chebyshev"
+    known = atom_moments(
+        atoms,
+        num_moments=len(means) - 1,
+        support_2=torch.as_tensor(node["support"]) if is_chebyshev else None,
+    )
+    share = (size - atoms.total) / size
+    return (means - known / size) / share, covariance / share**2
 
 
 def _arrays(fitted: MaxEnt) -> dict[str, np.ndarray]:

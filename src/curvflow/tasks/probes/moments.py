@@ -15,6 +15,8 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.moments import MomentsParams
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.operators import (
+    atom_arrays,
+    atoms_of,
     batch_key,
     is_semidefinite,
     product_bytes,
@@ -25,6 +27,7 @@ from curvflow.tasks.curvature.operators import (
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.estimators.moments import (
     MomentDraws,
+    atom_moments,
     mean_covariance,
     moment_draws,
     moment_intervals,
@@ -34,6 +37,7 @@ from curvflow.tasks.numerics.estimators.traces import random_vectors
 from curvflow.tasks.numerics.krylov.lanczos import RitzData, lanczos
 from curvflow.tasks.numerics.krylov.quadrature import is_all_eigenvalues
 from curvflow.tasks.numerics.operators.base import BatchedOperator
+from curvflow.tasks.numerics.operators.deflation import Atoms
 from curvflow.tasks.registry import Machine, computes
 
 # Vectors multiplied in one pass; a constant, so that sums keep their order.
@@ -92,6 +96,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     tile = tile_operator(members, machine, columns=columns)
     seeds = [_params(member).seed for member in members]
     support_M2, steps = _support(tile.operator, seeds, params)
+    support_M2 = _over_atoms(params, support_M2, tile.atoms)
     found = moment_draws(
         tile.operator,
         seeds,
@@ -109,6 +114,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
             MomentDraws(draws, spreads, found.freedom),
             support_2,
             size=size,
+            atoms=tile.atoms,
             products=products,
             is_positive=is_semidefinite(members[0]),
         )
@@ -155,18 +161,20 @@ def _from_ritz_data(member: Member) -> Outcome:
         torch.as_tensor(ritz[f"ritz_{name}"])
         for name in ("values", "weights", "residuals")
     )
-    _check_degree(params, values, int(ritz["size"]))
+    atoms = atoms_of(ritz)
+    size = int(ritz["size"]) - atoms.total
+    _check_degree(params, values, size)
     if params.support is None:
         support_2 = _ends(values, residuals)
     else:
         support_2 = torch.tensor(params.support, dtype=torch.float64)
+    support_2 = _over_atoms(params, support_2, atoms)
     found = ritz_moments(
         values,
         weights,
         num_moments=params.num_moments,
         support_2=support_2 if params.basis == "chebyshev" else None,
     )
-    size = int(ritz["size"])
     steps = values.isfinite().sum(1)
     whole = RitzData(values[None], weights[None], residuals[None], steps[None], size)
     return _outcome(
@@ -174,6 +182,7 @@ def _from_ritz_data(member: Member) -> Outcome:
         found,
         support_2,
         size=size,
+        atoms=atoms,
         products=0,
         is_exact=is_all_eigenvalues(whole),
     )
@@ -197,6 +206,7 @@ def _outcome(
     support_2: Tensor,
     *,
     size: int,
+    atoms: Atoms,
     products: int,
     is_positive: bool = False,
     is_exact: bool = False,
@@ -214,7 +224,17 @@ def _outcome(
             basis=params.basis,
             is_positive=is_positive,
         )
-    shift, scale = _of_order_one(params, support_2, size)
+    draws, whole = found.draws, size + atoms.total
+    if atoms.total:
+        # Each draw with what is known: their mean is that of all eigenvalues.
+        interval_2 = support_2 if params.basis == "chebyshev" else None
+        known = atom_moments(atoms, num_moments=orders - 1, support_2=interval_2)
+        known, share = known / whole, size / whole
+        draws, means, low, high = (
+            known + share * part for part in (draws, means, low, high)
+        )
+        errors, covariance = share * errors, share**2 * covariance
+    shift, scale = _of_order_one(params, support_2, whole)
     return Outcome(
         {
             "order": np.arange(orders, dtype=np.int64),
@@ -223,7 +243,7 @@ def _outcome(
             "moments_low": low.numpy(),
             "moments_high": high.numpy(),
             "moments_covariance": covariance.numpy(),
-            "moment_draws": found.draws.numpy(),
+            "moment_draws": draws.numpy(),
             "num_draws": np.array(count, dtype=np.int64),
             "basis": np.array(params.basis),
             "support": support_2.numpy(),
@@ -231,10 +251,32 @@ def _outcome(
             "trace_sem": (scale * errors[1]).numpy(),
             "trace_low": (shift + scale * low[1]).numpy(),
             "trace_high": (shift + scale * high[1]).numpy(),
-            "size": np.array(size, dtype=np.int64),
+            "size": np.array(whole, dtype=np.int64),
             "num_matvecs": np.array(products, dtype=np.int64),
+            **(atom_arrays(atoms) if atoms.total or params.deflate else {}),
         }
     )
+
+
+def _over_atoms(params: MomentsParams, support: Tensor, atoms: Atoms) -> Tensor:
+    """Return intervals (..., 2) that hold the eigenvalues taken out as well.
+
+    Raises:
+        InputError: the one that is given does not.
+    """
+    if not atoms.total:
+        return support
+    low, high = float(atoms.values.min()), float(atoms.values.max())
+    given = params.support
+    if given is None:
+        ends = support[..., 0].clamp_max(low), support[..., 1].clamp_min(high)
+        return torch.stack(ends, dim=-1)
+    if params.basis == "chebyshev" and not given[0] <= low <= high <= given[1]:
+        raise InputError(
+            "support: expected an interval that holds the eigenvalues taken out, from "
+            f"{low:.6g} to {high:.6g}, got {list(given)}. Widen it."
+        )
+    return support
 
 
 def _of_order_one(

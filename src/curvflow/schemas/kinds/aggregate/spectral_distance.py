@@ -12,6 +12,7 @@ from curvflow.schemas.checks.name_checks import unknown_label
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Axes, Input, Kind, ParamProblem, Taken, Variable
 from curvflow.schemas.kinds.shared.tables import OneOrMoreNames, failed
+from curvflow.schemas.kinds.shared.deflation import of_whole_spectrum
 from curvflow.schemas.nodes import Distances, Label, Ritz, Spectrum
 from curvflow.schemas.params import Floats, Params
 
@@ -154,8 +155,10 @@ KIND = Kind(
         failed(),
     ),
     inputs={
-        "of": Input(Spectrum, many=True),
-        "target": Input(Spectrum, optional=True, single=True),
+        "of": Input(Spectrum, many=True, lacking=of_whole_spectrum("of")),
+        "target": Input(
+            Spectrum, optional=True, single=True, lacking=of_whole_spectrum("target")
+        ),
     },
     reduces=("along",),
     check_axes=_check_axes,

@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kinds.shared.deflation import of_whole_spectrum
 from curvflow.schemas.kinds.shared.figures import (
     PICTURES,
     Comparisons,
@@ -100,8 +101,8 @@ KIND = Kind(
         ),
     ),
     inputs={
-        "of": Input(Ritz, many=True),
-        "density": Input(Density, many=True, optional=True),
+        "of": Input(Ritz, many=True, lacking=of_whole_spectrum("of")),
+        "density": Input(Density, many=True, optional=True, lacking=of_whole_spectrum("density")),
         "matrix": Input(Matrix, many=True, optional=True, wanted=asks_for_a_matrix),
     },
     reduces=("over", "label"),

@@ -12,6 +12,7 @@ from curvflow.schemas.kinds.shared.figures import (
     FigureParams,
     asks_for_a_matrix,
 )
+from curvflow.schemas.kinds.shared.operators import of_all_eigenvalues
 from curvflow.schemas.nodes import Figure, Matrix, Ritz
 
 
@@ -60,7 +61,7 @@ KIND = Kind(
         _stem("weight", "share of the spectrum, averaged over runs, or in a bin"),
     ),
     inputs={
-        "of": Input(Ritz, many=True),
+        "of": Input(Ritz, many=True, lacking=of_all_eigenvalues("of")),
         "matrix": Input(Matrix, many=True, optional=True, wanted=asks_for_a_matrix),
     },
     reduces=("over", "label"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
+from curvflow.schemas.kinds.shared.deflation import ATOMS
 from curvflow.schemas.nodes import Density, Moments
 from curvflow.schemas.params import Floats, Neutral, Params
 
@@ -49,6 +51,12 @@ class MaxentParams(Params):
             description="newton, within the moments' errors; iterative_scaling, to "
             "compare with: moments exact, and rarely met in the rounds allowed",
         )
+    )
+
+    atoms: Annotated[Literal["within", "apart"], Neutral("within")] = Field(
+        "within",
+        description="of moments with deflate: within, the density is of all "
+        "eigenvalues; apart, of those that were not taken out, of integral 1",
     )
 
     @model_validator(mode="after")
@@ -120,6 +128,10 @@ KIND = Kind(
         ),
         Variable("converged", "whether the residual is within 1e-9", dtype="bool"),
         Variable("iterations", "Newton steps, or rounds", dtype="int64"),
+        *(
+            replace(atom, description=atom.description.replace("deflate", "apart"))
+            for atom in ATOMS
+        ),
         Variable("size", "dimension of the operator, D", dtype="int64"),
         _kept("basis", "polynomials of the multipliers", dtype="str"),
         _kept("basis_support", "interval that they are taken over", "end"),

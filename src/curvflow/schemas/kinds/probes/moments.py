@@ -10,12 +10,13 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Kind, Variable
-from curvflow.schemas.kinds.shared.operators import UNITS, OperatorParams, ritz_inputs
+from curvflow.schemas.kinds.shared.deflation import ATOMS, DeflatedParams
+from curvflow.schemas.kinds.shared.operators import UNITS, ritz_inputs
 from curvflow.schemas.nodes import Array, Moments
 from curvflow.schemas.params import Floats
 
 
-class MomentsParams(OperatorParams):
+class MomentsParams(DeflatedParams):
     """Number of moments of the spectrum, and of probe vectors."""
 
     basis: Literal["power", "chebyshev"] = Field(
@@ -104,6 +105,7 @@ KIND = Kind(
         Variable("trace_sem", "standard error of the trace", units=UNITS),
         Variable("trace_low", "lower end of an interval of 95 %", units=UNITS),
         Variable("trace_high", "upper end of an interval of 95 %", units=UNITS),
+        *ATOMS,
         Variable("size", "dimension of the operator, D", dtype="int64"),
         Variable(
             "num_matvecs",
@@ -118,6 +120,7 @@ KIND = Kind(
         "distribution",
         "support_steps",
         orders=lambda params: params.num_moments,
+        reads_atoms=True,
     ),
     varying=("seed",),
     truth=_truth,

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Kind, Variable
+from curvflow.schemas.kinds.shared.deflation import ATOMS, DeflatedParams
 from curvflow.schemas.kinds.shared.operators import (
     OPERATOR_INPUTS,
     UNITS,
@@ -18,7 +19,7 @@ from curvflow.schemas.kinds.shared.operators import (
 from curvflow.schemas.nodes import Array, Ritz
 
 
-class SpectrumParams(LanczosParams):
+class SpectrumParams(DeflatedParams, LanczosParams):
     """The runs of Lanczos, and what counts as zero."""
 
     zero_width: float = Field(
@@ -76,6 +77,7 @@ KIND = Kind(
             _node("ritz_residuals", "||Hu - theta u|| of each Ritz vector u", UNITS),
             error_of="ritz_values",
         ),
+        *ATOMS,
         Variable("size", "rows of the matrix, D", dtype="int64"),
         Variable("largest", "largest Ritz value, a lower bound", units=UNITS),
         Variable("largest_residual", "an eigenvalue is that near", units=UNITS),

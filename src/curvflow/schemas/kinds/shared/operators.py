@@ -204,7 +204,28 @@ def no_operator_of_graphs(params: Any, name: str, graph: Any) -> Iterator[ParamP
         yield ("operator",), message, f"Known: {', '.join(GRAPH_OPERATORS)}."
 
 
-OF_GRAPHS = ("isolated", "r")
+Lacking = Callable[[Any, str, Any], Iterator[ParamProblem]]
+
+
+def of_all_eigenvalues(field: str) -> Lacking:
+    """Return what refuses Ritz data that lack eigenvalues taken out as atoms.
+
+    Args:
+        field: the input that takes the Ritz data.
+    """
+
+    def lacking(params: Any, name: str, ritz: Any) -> Iterator[ParamProblem]:
+        if getattr(ritz, "deflate", ()):
+            message = (
+                f"expected Ritz data of all eigenvalues, got '{name}' with deflate"
+            )
+            hint = f"Remove deflate of '{name}'; probe.moments alone reads its atoms."
+            yield (field,), message, hint
+
+    return lacking
+
+
+OF_GRAPHS = ("isolated", "r", "deflate")
 _OF_NETWORKS = ("layers", "mc_samples", "mode", "train_batch_size", "order")
 _SETTLED = ("operator", *_OF_NETWORKS, *OF_GRAPHS)
 
@@ -245,12 +266,15 @@ OPERATOR_OR_RITZ_INPUTS = {
         Ritz,
         unless=("weights", "matrix", "graph"),
         settles=(*_SETTLED, "seed", "dtype"),
+        lacking=of_all_eigenvalues("ritz"),
     ),
 }
 
 
 def ritz_inputs(
-    *settled: str, orders: Callable[[Any], int] | None = None
+    *settled: str,
+    orders: Callable[[Any], int] | None = None,
+    reads_atoms: bool = False,
 ) -> dict[str, Input]:
     """Return the same inputs for a kind with parameters that Ritz data leave no say.
 
@@ -258,12 +282,15 @@ def ritz_inputs(
         settled: these parameters, beside those of the operator.
         orders: from the parameters to the moments that are taken of the Ritz data,
             which hold two for each step but one.
+        reads_atoms: whether the kind adds eigenvalues that were taken out.
 
     Returns:
         The inputs by name.
     """
 
-    def too_few(params: Any, name: str, spectrum: Any) -> Iterator[ParamProblem]:
+    def lacking(params: Any, name: str, spectrum: Any) -> Iterator[ParamProblem]:
+        if not reads_atoms:
+            yield from of_all_eigenvalues("ritz")(params, name, spectrum)
         steps = getattr(spectrum, "num_steps", None)  # all eigenvalues are no runs
         if orders and steps and orders(params) > 2 * steps - 1:
             message = (
@@ -274,7 +301,7 @@ def ritz_inputs(
             yield ("num_moments",), message, hint
 
     ritz = OPERATOR_OR_RITZ_INPUTS["ritz"]
-    stored = replace(ritz, settles=(*ritz.settles, *settled), lacking=too_few)
+    stored = replace(ritz, settles=(*ritz.settles, *settled), lacking=lacking)
     return {**OPERATOR_OR_RITZ_INPUTS, "ritz": stored}
 
 
@@ -385,6 +412,7 @@ def no_hessian(params: Any, name: str, ritz: Any) -> Iterator[ParamProblem]:
         name: of the stage that returns the Ritz data.
         ritz: its parameters.
     """
+    yield from of_all_eigenvalues("ritz")(params, name, ritz)
     operator = getattr(ritz, "operator", "hessian")
     if operator in OTHERS:
         message = f"expected the hessian, ggn or a fisher, got '{name}' of {operator}"

@@ -24,6 +24,7 @@ from curvflow.tasks.numerics.operators.base import (
     as_batched,
     product,
 )
+from curvflow.tasks.numerics.operators.deflation import Atoms
 
 # Part of a squared moment below which its spread is rounding.
 ROUNDING = 1e-12
@@ -219,6 +220,26 @@ def ritz_moments(
         p_SK, next_SK = next_SK, following - (0 if support_2 is None else p_SK)
     draws_SO = torch.stack(orders, dim=1)
     return MomentDraws(draws_SO, torch.stack(spreads), len(draws_SO))
+
+
+def atom_moments(
+    atoms: Atoms, *, num_moments: int, support_2: Tensor | None = None
+) -> Tensor:
+    """Return the sum of each p_k over eigenvalues that are known, (orders,).
+
+    Args:
+        atoms: the eigenvalues, and how often each counts.
+        num_moments: highest order.
+        support_2: the interval of Chebyshev polynomials; None for powers.
+    """
+    values_A1 = torch.tensor(atoms.values)[:, None]
+    each = ritz_moments(
+        values_A1,
+        torch.ones_like(values_A1),
+        num_moments=num_moments,
+        support_2=support_2,
+    )
+    return torch.tensor(atoms.counts).double() @ each.draws
 
 
 def moment_intervals(

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import torch
 
 from curvflow.tasks.numerics.krylov.functionals import (
@@ -21,17 +24,19 @@ from curvflow.tasks.numerics.krylov.functionals import (
 )
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.krylov.quadrature import nodes, over_forms
+from curvflow.tasks.numerics.operators.deflation import NO_ATOMS, Atoms
 
 # Pole of a function that is smooth everywhere.
 NOWHERE = -sys.float_info.max
 
 
-def heat_trace(ritz: RitzData, t: float) -> Bounded:
+def heat_trace(ritz: RitzData, t: float, *, atoms: Atoms = NO_ATOMS) -> Bounded:
     """Estimate tr exp(-t L) of a Laplacian L.
 
     Args:
         ritz: runs on L from random vectors.
         t: time, positive.
+        atoms: further eigenvalues, known exactly, that the runs are not of.
 
     Returns:
         The estimate with its bounds, (M,).
@@ -47,16 +52,20 @@ def heat_trace(ritz: RitzData, t: float) -> Bounded:
         Tsitsulin et al. (2018), NetLSD, doi:10.1145/3219819.3219991, equation 3.
     """
     lost = Bernstein(lambda x: -torch.expm1(-t * x), pole=NOWHERE, most=1.0)
-    return _less(bounded(ritz, lost, floor=0.0), ritz.size)
+    found = _less(bounded(ritz, lost, floor=0.0), ritz.size)
+    return found.plus(float(atoms.trace(lambda x: np.exp(-t * x))))
 
 
-def entropy(ritz: RitzData, trace: float, *, largest: float) -> Bounded:
+def entropy(
+    ritz: RitzData, trace: float, *, largest: float, atoms: Atoms = NO_ATOMS
+) -> Bounded:
     """Estimate the von Neumann entropy of L / tr L, in natural logarithms.
 
     Args:
         ritz: runs on a Laplacian L from random vectors.
         trace: tr L.
         largest: an upper bound of the eigenvalues.
+        atoms: further eigenvalues, known exactly, that the runs are not of.
 
     Returns:
         The estimate with its bounds, (M,).
@@ -69,21 +78,26 @@ def entropy(ritz: RitzData, trace: float, *, largest: float) -> Bounded:
         part = x.clamp_min(0) / trace
         return -part.xlogy(part)
 
+    known = float(atoms.trace(lambda x: f(torch.as_tensor(x)).numpy()))
     mode = trace / math.e
     if largest > mode:  # few nodes hold all edges
         modes_M = torch.full(ritz.steps.shape[:1], mode, dtype=torch.float64)
-        return bounded(ritz, Peak(f, modes_M), floor=0.0)
+        return bounded(ritz, Peak(f, modes_M), floor=0.0).plus(known)
     # It is continuous at zero, so that a rule may have a node there.
-    return bounded(ritz, Bernstein(f, pole=-trace, most=1 / math.e), floor=0.0)
+    rising = Bernstein(f, pole=-trace, most=1 / math.e)
+    return bounded(ritz, rising, floor=0.0).plus(known)
 
 
-def estrada_index(ritz: RitzData, beta: float, *, largest: float) -> Bounded:
+def estrada_index(
+    ritz: RitzData, beta: float, *, largest: float, atoms: Atoms = NO_ATOMS
+) -> Bounded:
     """Estimate tr exp(beta A) of an adjacency A.
 
     Args:
         ritz: runs on A from random vectors.
         beta: inverse temperature, positive.
         largest: an upper bound of the eigenvalues.
+        atoms: further eigenvalues, known exactly, that the runs are not of.
 
     Returns:
         The estimate with its bounds, (M,).
@@ -93,34 +107,44 @@ def estrada_index(ritz: RitzData, beta: float, *, largest: float) -> Bounded:
         Hatano (2007), doi:10.1016/j.cplett.2007.03.079.
     """
     rising = Bernstein(lambda x: -torch.exp(-beta * x), pole=NOWHERE, is_clamped=False)
-    return _less(bounded(_negated(ritz), rising, floor=-largest), 0.0)
+    found = _less(bounded(_negated(ritz), rising, floor=-largest), 0.0)
+    return found.plus(float(atoms.trace(lambda x: np.exp(beta * x))))
 
 
-def closed_walks(ritz: RitzData, length: int) -> Bounded:
+def closed_walks(
+    ritz: RitzData, length: int, *, atoms: Atoms = NO_ATOMS
+) -> Bounded:
     """Estimate tr A^k, the closed walks of k steps, each as the product of its weights.
 
     Args:
         ritz: runs on an adjacency A of K steps from random vectors.
         length: k, at most 2 K - 1, so that the rule is exact.
+        atoms: further eigenvalues, known exactly, that the runs are not of.
 
     Returns:
         The estimate with its bounds, (M,).
     """
-    estimate = over_forms(ritz, nodes(ritz) ** length)
-    return Bounded(estimate, estimate.draws, estimate.draws)
+    return _exact(ritz, lambda x: x**length, atoms)
 
 
-def triangles(ritz: RitzData) -> Bounded:
+def triangles(ritz: RitzData, *, atoms: Atoms = NO_ATOMS) -> Bounded:
     """Estimate the number of triangles, tr A^3 / 6, of a graph without loops.
 
     Args:
         ritz: runs on its adjacency of two steps or more from random vectors.
+        atoms: further eigenvalues, known exactly, that the runs are not of.
 
     Returns:
         The estimate with its bounds, (M,).
     """
-    estimate = over_forms(ritz, nodes(ritz) ** 3 / 6)
-    return Bounded(estimate, estimate.draws, estimate.draws)
+    return _exact(ritz, lambda x: x**3 / 6, atoms)
+
+
+def _exact(ritz: RitzData, f: Callable[[Any], Any], atoms: Atoms) -> Bounded:
+    """Return the trace of a polynomial for which the rules are exact."""
+    estimate = over_forms(ritz, f(nodes(ritz)))
+    found = Bounded(estimate, estimate.draws, estimate.draws)
+    return found.plus(float(atoms.trace(f)))
 
 
 def _less(found: Bounded, whole: float) -> Bounded:

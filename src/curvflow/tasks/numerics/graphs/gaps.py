@@ -23,6 +23,7 @@ from curvflow.tasks.numerics.krylov.quadrature import (
     nodes,
     over_forms,
 )
+from curvflow.tasks.numerics.operators.deflation import NO_ATOMS, Atoms
 
 Verdict = Literal["gap", "no gap", "unresolved"]
 
@@ -54,7 +55,7 @@ class Gap:
     at: float = float("nan")
 
 
-def spectral_gap(ritz: RitzData, *, least: float) -> Gap:
+def spectral_gap(ritz: RitzData, *, least: float, atoms: Atoms = NO_ATOMS) -> Gap:
     """Find the widest gap below the median of a spectrum that begins at zero.
 
     It is at least as wide as all that is below it: of a line or a grid each eigenvalue
@@ -63,6 +64,7 @@ def spectral_gap(ritz: RitzData, *, least: float) -> Gap:
     Args:
         ritz: runs of one operator without negative eigenvalues from random vectors.
         least: width that it must have.
+        atoms: further eigenvalues, known exactly, that the runs are not of.
 
     Returns:
         The gap, with a verdict.
@@ -79,10 +81,12 @@ def spectral_gap(ritz: RitzData, *, least: float) -> Gap:
         the bounds.
     """
     scanned = _taken(ritz, lambda part: part[:, :SCANNED])
-    points_G = _points(scanned, least)
+    points_G = _points(scanned, least, atoms)
     below_G, upto_G = (
         ritz.size * bound.mean(1) for bound in _bounds_at(scanned, points_G)
     )
+    below_G = below_G + _atoms_below(atoms, points_G)
+    upto_G = upto_G + _atoms_below(atoms, points_G, right=True)
     low, high = _widest(points_G, below_G, upto_G, scanned.steps.shape[1], least)
     if high:
         deepest = low + _deepest((upto_G - below_G)[low : high + 1])
@@ -93,12 +97,13 @@ def spectral_gap(ritz: RitzData, *, least: float) -> Gap:
     return Gap("no gap" if is_filled else "unresolved")
 
 
-def count_below(ritz: RitzData, x: float) -> Bounded:
+def count_below(ritz: RitzData, x: float, *, atoms: Atoms = NO_ATOMS) -> Bounded:
     """Count the eigenvalues below a point.
 
     Args:
         ritz: runs of one operator from random vectors.
         x: the point; best where no eigenvalue is near.
+        atoms: further eigenvalues, known exactly, that the runs are not of.
 
     Returns:
         The count with its draws and bounds, (1,).
@@ -107,11 +112,12 @@ def count_below(ritz: RitzData, x: float) -> Bounded:
     lower_1S, upper_1S = (ritz.size * of for of in distribution_bounds(ritz, at_1))
     estimate = over_forms(ritz, (nodes(ritz) < x).double())
     draws_1S = estimate.draws
-    return Bounded(
+    found = Bounded(
         estimate,
         torch.minimum(lower_1S, draws_1S),
         torch.maximum(upper_1S, draws_1S),
     )
+    return found.plus(float(_atoms_below(atoms, at_1)))
 
 
 def is_clear(found: Bounded) -> bool:
@@ -157,14 +163,24 @@ def _unseen(runs: int) -> float:
     return float(chdtri(runs, CONFIDENCE)) / runs
 
 
-def _points(ritz: RitzData, least: float) -> Tensor:
+def _atoms_below(atoms: Atoms, points_G: Tensor, *, right: bool = False) -> Tensor:
+    """Return how many atoms are below points, or up to them, (G,)."""
+    values, counts = (torch.as_tensor(part) for part in (atoms.values, atoms.counts))
+    upto = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    return upto[torch.searchsorted(values, points_G, right=right)].double()
+
+
+def _points(ritz: RitzData, least: float, atoms: Atoms) -> Tensor:
     """Return the points from zero to where more than half of the weight is below.
 
     Evenly up to the least width, and then as many to each doubling.
     """
-    values, order = nodes(ritz).flatten().sort()
-    below = ritz.weights.flatten()[order].cumsum(0) / ritz.steps.numel()
-    median = float(values[int((below <= 0.5 + 1e-9).sum().clamp_max(len(values) - 1))])
+    weights = ritz.weights.flatten() * (ritz.size / ritz.steps.numel())
+    values = torch.cat([nodes(ritz).flatten(), torch.as_tensor(atoms.values)])
+    values, order = values.sort()
+    below = torch.cat([weights, torch.as_tensor(atoms.counts)])[order].cumsum(0)
+    half = (0.5 + 1e-9) * (ritz.size + atoms.total)
+    median = float(values[int((below <= half).sum().clamp_max(len(values) - 1))])
     doublings = max(0.0, math.log2(max(median, least) / least))
     even_G = torch.arange(POINTS, dtype=torch.float64) / POINTS
     count = max(2, math.ceil(POINTS * doublings) + 1)

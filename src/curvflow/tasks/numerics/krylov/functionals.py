@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from numpy.polynomial.chebyshev import chebval
@@ -108,6 +108,14 @@ class Bounded:
     def part(self, number: int) -> Bounded:
         """Return one of several functions, (M,)."""
         return self._taken(lambda tensor: tensor[:, number])
+
+    def plus(self, known: float) -> Bounded:
+        """Return the estimate with a number that is known exactly added to it."""
+        of = self.estimate
+        estimate = replace(of, draws=of.draws + known, mean=of.mean + known)
+        return Bounded(
+            estimate, self.lower + known, self.upper + known, self.most + known
+        )
 
     def _taken(self, take: Callable[[Tensor], Tensor]) -> Bounded:
         of = self.estimate

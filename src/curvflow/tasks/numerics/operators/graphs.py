@@ -19,6 +19,25 @@ if TYPE_CHECKING:
 MOST_ENTRIES = 2**31 - 1
 
 
+def rows_tensor(
+    starts: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]
+) -> Tensor:
+    """Return a sparse tensor of compressed rows.
+
+    Args:
+        starts: where each row begins, (rows + 1,).
+        columns: of each entry, ascending within a row.
+        values: of each entry.
+        shape: rows and columns.
+    """
+    with warnings.catch_warnings():
+        # PyTorch says of CSR, once per process, that it may still change.
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
+        return torch.sparse_csr_tensor(
+            starts.int(), columns.int(), values, shape, check_invariants=True
+        )
+
+
 @dataclass(frozen=True)
 class Adjacency:
     """The adjacency W of an undirected graph, its degrees and its loops.
@@ -76,12 +95,7 @@ class Adjacency:
             values = torch.ones(len(indices), dtype=dtype, device=indices.device)
         else:
             values = weights.to(dtype)
-        with warnings.catch_warnings():
-            # PyTorch says of CSR, once per process, that it may still change.
-            warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
-            matrix = torch.sparse_csr_tensor(
-                starts.int(), indices.int(), values, (size, size), check_invariants=True
-            )
+        matrix = rows_tensor(starts, indices, values, (size, size))
         rows = torch.repeat_interleave(counts)
         on = rows == indices
         zeros = values.new_zeros(size)

@@ -11,8 +11,8 @@ import torch
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.graphs.cluster_count import ClusterCountParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.tasks.curvature.operators import adjacency_bytes
-from curvflow.tasks.curvature.ritz_data import functional_arrays, runs_of
+from curvflow.tasks.curvature.operators import adjacency_bytes, atoms_of
+from curvflow.tasks.curvature.ritz_data import functional_arrays, without_atoms
 from curvflow.tasks.numerics.estimators.intervals import NORMAL
 from curvflow.tasks.numerics.graphs.entropic_gaps import EntropicDensity
 from curvflow.tasks.numerics.graphs.gaps import (
@@ -23,6 +23,7 @@ from curvflow.tasks.numerics.graphs.gaps import (
     spectral_gap,
 )
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
+from curvflow.tasks.numerics.operators.deflation import Atoms
 from curvflow.tasks.registry import Machine, computes
 
 # How far the end of a support may be off by rounding.
@@ -61,16 +62,18 @@ def _of_member(member: Member) -> Outcome:
     params = cast("ClusterCountParams", member.params)
     if params.method == "maxent":
         return _by_density(member, params)
-    ritz = runs_of([member])
-    components = _components(member.one("graph"), ritz.size)
-    gap = _gap(params, ritz)
-    found = count_below(ritz, gap.at if gap.verdict == "gap" else 0.0).of_model(0)
+    ritz, atoms = without_atoms([member]), atoms_of(member.one("ritz"))
+    size = ritz.size + atoms.total
+    components = _components(member.one("graph"), size)
+    gap = _gap(params, ritz, atoms)
+    at = gap.at if gap.verdict == "gap" else 0.0
+    found = count_below(ritz, at, atoms=atoms).of_model(0)
     count = functional_arrays("count", found)
     depth = float((found.upper - found.lower).mean())
     if params.method == "slq":  # each of these is an eigenvalue of zero
         for end in ("count_low", "count_high"):
             count[end] = np.maximum(count[end], components)
-    told = _told(gap, count, depth, ritz.size)
+    told = _told(gap, count, depth, size)
     return Outcome({**told, "components": components})
 
 
@@ -131,10 +134,10 @@ def _told(
     }
 
 
-def _gap(params: ClusterCountParams, ritz: RitzData) -> Gap:
+def _gap(params: ClusterCountParams, ritz: RitzData, atoms: Atoms) -> Gap:
     if params.method == "slq":
-        return spectral_gap(ritz, least=params.least_gap)
-    below_zero = count_below(ritz, 0.0)
+        return spectral_gap(ritz, least=params.least_gap, atoms=atoms)
+    below_zero = count_below(ritz, 0.0, atoms=atoms)
     return Gap("gap", at=0.0) if is_clear(below_zero) else Gap("unresolved")
 
 
