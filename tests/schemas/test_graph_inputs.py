@@ -5,7 +5,14 @@ import pytest
 from curvflow.errors import StudyError
 from curvflow.schemas.kinds import all_kinds, find_kind
 from curvflow.schemas.kinds.shared.operators import OF_GRAPHS, OperatorParams
-from curvflow.schemas.nodes import Density, Graph, Matrix, Ritz, Trajectory, Weights
+from curvflow.schemas.nodes import (
+    Density,
+    Graph,
+    Matrix,
+    Ritz,
+    Trajectory,
+    Weights,
+)
 from curvflow.schemas.study.study import load_study
 
 STUDY = """\
@@ -154,10 +161,18 @@ def test_every_kind_reads_atoms_or_refuses_what_lacks_them():
     reads = set()
     for kind in all_kinds().values():
         for name, declared in kind.inputs.items():
-            if kind.home or declared.edge not in (Ritz, Density):
+            if kind.home or not issubclass(declared.edge, Spectrum):
                 continue
-            lacks = deflate if declared.edge is Ritz else apart
             params = kind.params.model_construct()
-            refused = declared.lacking and any(declared.lacking(params, "it", lacks))
-            reads |= set() if refused else {(kind.name, name)}
-    assert reads == {("probe.moments", "ritz")}
+            for lacks, edge in ((deflate, Ritz), (apart, Density)):
+                if not issubclass(edge, declared.edge):
+                    continue
+                said = declared.lacking and [*declared.lacking(params, "it", lacks)]
+                refused = any("all eigenvalues" in text for _, text, _ in said or ())
+                reads |= set() if refused else {(kind.name, name)}
+    assert reads == {
+        ("probe.moments", "ritz"),
+        ("probe.cluster_count", "ritz"),
+        ("probe.cluster_count", "density"),
+        ("probe.graph_functionals", "ritz"),
+    }

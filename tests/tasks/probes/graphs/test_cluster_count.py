@@ -91,6 +91,13 @@ stages:
   density: {use: probe.maxent, moments: moments}
   by_density: {use: probe.cluster_count, density: density, method: maxent,
                least_gap: 0.1}
+  rest: {use: probe.spectrum, graph: graph, deflate: [components, twins], num_runs: 20,
+         num_steps: 20}
+  of_rest: {use: probe.cluster_count, ritz: rest}
+  rest_moments: {use: probe.moments, ritz: rest, num_moments: 39, support: [0, 2]}
+  rest_density: {use: probe.maxent, moments: rest_moments, atoms: apart}
+  by_rest_density: {use: probe.cluster_count, density: rest_density, method: maxent,
+                    least_gap: 0.1}
   few: {use: probe.maxent, moments: moments, num_moments: 3}
   by_few: {use: probe.cluster_count, density: few, method: maxent, least_gap: 0.1}
   wide: {use: probe.cluster_count, ritz: spectrum, least_gap: 0.9}
@@ -135,6 +142,16 @@ def test_a_density_of_the_same_vectors_gives_the_same_count(results):
     assert found["count_low"] < 5 < found["count_high"]
     assert results["by_few"]["verdict"] == "unresolved"
     assert np.isnan(results["by_few"]["count"])
+
+
+def test_components_taken_out_are_counted_exactly(results):
+    whole = float(results["found"]["count_vectors"])
+    for stage in ("of_rest", "by_rest_density"):
+        found = results[stage]
+        assert (found["verdict"], found["size"]) == ("gap", 100)
+        assert abs(float(found["count"]) - 5) < 4 * float(found["count_vectors"])
+        # Three of five are known.
+        assert float(found["count_vectors"]) < 0.9 * whole
 
 
 def test_a_density_of_a_line_has_no_gap():

@@ -28,6 +28,14 @@ stages:
   of_linked: {use: probe.graph_functionals, ritz: linked, times: [0.1, 2, 50]}
   heat: {use: probe.graph_functionals, ritz: plain, operator: laplacian,
          times: [0.1, 2, 50]}
+  rest: {use: probe.spectrum, graph: graph, deflate: [components, twins], num_runs: 3,
+         num_steps: 25}
+  plain_rest: {use: probe.spectrum, graph: graph, deflate: [components, twins],
+               operator: laplacian, num_runs: 3, num_steps: 25}
+  of_rest: {use: probe.graph_functionals, ritz: rest, times: [0.1, 2, 50],
+            functionals: [heat_trace, entropy, log_trees]}
+  of_plain_rest: {use: probe.graph_functionals, ritz: plain_rest, operator: laplacian,
+                  times: [0.1, 2, 50], functionals: [heat_trace, entropy, log_trees]}
   walks: {use: probe.graph_functionals, ritz: edges, operator: adjacency, beta: 0.5,
           lengths: [2, 3, 7]}
 """
@@ -70,6 +78,8 @@ def test_functionals_are_those_of_the_dense_matrix(results, seed):
     for stage, spectrum in (
         ("netlsd", nx.normalized_laplacian_spectrum(G)),
         ("heat", nx.laplacian_spectrum(G)),
+        ("of_rest", nx.normalized_laplacian_spectrum(G)),
+        ("of_plain_rest", nx.laplacian_spectrum(G)),
     ):
         found = results[stage].sel(seed=seed)
         holds(found, "heat_trace", np.exp(-times * spectrum).sum(1))
@@ -86,6 +96,64 @@ def test_functionals_are_those_of_the_dense_matrix(results, seed):
     holds(walks, "closed_walks", [(spectrum**k).sum() for k in (2, 3, 7)])
     # Of two steps there are two for each edge, whatever the vectors.
     assert walks["closed_walks"][0] == pytest.approx(2 * G.number_of_edges(), rel=0.3)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_spanning_trees_are_those_of_the_matrix_tree_theorem(results, seed):
+    G = dense(results, seed)
+    assert nx.number_connected_components(G) > 1
+    minors = (
+        nx.laplacian_matrix(G.subgraph(part)).toarray()[1:, 1:]
+        for part in nx.connected_components(G)
+    )
+    truth = sum(np.linalg.slogdet(minor)[1] for minor in minors)
+    for stage in ("of_rest", "of_plain_rest"):
+        holds(results[stage].sel(seed=seed), "log_trees", truth)
+
+
+INVERSES = """\
+study: inverses
+axes:
+  known:
+    cycle: {model: cycle, n: 12, d: null}
+    cube: {model: hypercube, n: null, d: 4}
+stages:
+  graph: {use: data.random_graph, model: "${known.model}", n: "${known.n}",
+          d: "${known.d}"}
+  rest: {use: probe.spectrum, graph: graph, deflate: [components], num_runs: 4}
+  plain_rest: {use: probe.spectrum, graph: graph, deflate: [components], num_runs: 4,
+               operator: laplacian}
+  kemeny: {use: probe.graph_functionals, ritz: rest, functionals: [kemeny_constant]}
+  kirchhoff: {use: probe.graph_functionals, ritz: plain_rest, operator: laplacian,
+              functionals: [kirchhoff_index, log_trees]}
+  two: {use: data.random_graph, model: planted_clusters, links: 0, seed: 1,
+        clusters: [{model: erdos_renyi, count: 2, size: 9, p: 0.9}]}
+  apart: {use: probe.spectrum, graph: two, deflate: [components]}
+  infinite: {use: probe.graph_functionals, ritz: apart, functionals: [kemeny_constant]}
+"""
+
+
+def test_indices_of_known_graphs_are_theirs(tmp_path):
+    (tmp_path / "study.yaml").write_text(INVERSES)
+    results = curvflow.run(tmp_path / "study.yaml", workers=1)
+    (failed,) = results.run.failures
+    assert "expected a connected graph for kemeny_constant, which is infinite" in str(
+        failed
+    )
+    for known, G in (("cycle", nx.cycle_graph(12)), ("cube", nx.hypercube_graph(4))):
+        spectrum = np.sort(nx.laplacian_spectrum(G))[1:]
+        found = results["kirchhoff"].sel(known=known)
+        holds(found, "kirchhoff_index", len(G) * (1 / spectrum).sum())
+        holds(found, "log_trees", np.log(spectrum).sum() - np.log(len(G)))
+        relative = np.sort(nx.normalized_laplacian_spectrum(G))[1:]
+        found = results["kemeny"].sel(known=known)
+        holds(found, "kemeny_constant", (1 / relative).sum())
+    assert (
+        pytest.approx(
+            12 * (1 / np.sort(nx.laplacian_spectrum(nx.cycle_graph(12)))[1:]).sum()
+        )
+        == (12**3 - 12) / 12
+    )
 
 
 def graph_and_runs(rng, name, num_steps):
@@ -161,6 +229,11 @@ stages:
             "lengths up to 5, which the 3 steps of 'spectrum' hold, got 6",
         ),
         ("isolated: one", "", "with isolated zero or drop, got one"),
+        (
+            "",
+            "functionals: [log_trees]",
+            "'spectrum' with deflate components for log_trees, got all",
+        ),
     ],
 )
 def test_what_a_spectrum_does_not_hold_is_refused_while_planning(of, asked, message):

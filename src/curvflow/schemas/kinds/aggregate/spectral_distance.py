@@ -11,8 +11,8 @@ from curvflow.errors import nearest
 from curvflow.schemas.checks.name_checks import unknown_label
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Axes, Input, Kind, ParamProblem, Taken, Variable
-from curvflow.schemas.kinds.shared.tables import OneOrMoreNames, failed
 from curvflow.schemas.kinds.shared.deflation import of_whole_spectrum
+from curvflow.schemas.kinds.shared.tables import OneOrMoreNames, failed
 from curvflow.schemas.nodes import Distances, Label, Ritz, Spectrum
 from curvflow.schemas.params import Floats, Params
 

@@ -102,7 +102,9 @@ KIND = Kind(
     ),
     inputs={
         "of": Input(Ritz, many=True, lacking=of_whole_spectrum("of")),
-        "density": Input(Density, many=True, optional=True, lacking=of_whole_spectrum("density")),
+        "density": Input(
+            Density, many=True, optional=True, lacking=of_whole_spectrum("density")
+        ),
         "matrix": Input(Matrix, many=True, optional=True, wanted=asks_for_a_matrix),
     },
     reduces=("over", "label"),

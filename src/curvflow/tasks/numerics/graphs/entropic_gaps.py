@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.estimators.polynomials import Support, polynomials
-from curvflow.tasks.numerics.graphs.gaps import Gap
+from curvflow.tasks.numerics.graphs.gaps import Gap, atoms_below
+from curvflow.tasks.numerics.operators.deflation import NO_ATOMS, Atoms
 
 # Eigenvalues that an interval may hold and count as a gap.
 FEW = 0.5
@@ -25,10 +26,11 @@ class EntropicDensity:
     Attributes:
         points: ascending, (G,).
         masses: of sum 1, (G,).
-        size: eigenvalues, D.
+        size: eigenvalues that it is of.
         covariance: of the multipliers, by the random vectors, (K, K).
         basis: polynomials of the multipliers.
         basis_support: interval that these are taken over.
+        atoms: further eigenvalues, known exactly.
     """
 
     points: Tensor
@@ -37,6 +39,7 @@ class EntropicDensity:
     covariance: Tensor
     basis: str
     basis_support: Support
+    atoms: Atoms = NO_ATOMS
 
     def gap(self, least: float) -> tuple[Gap, float]:
         """Find the deepest minimum below the median.
@@ -52,8 +55,9 @@ class EntropicDensity:
         Reference:
             Granziol (2020), Algorithm 5, where the first minimum is taken.
         """
-        upto_G = self.size * self.masses.cumsum(0)
-        half = int((upto_G <= self.size / 2).sum().clamp_min(1))
+        of_atoms_G = atoms_below(self.atoms, self.points, right=True)
+        upto_G = self.size * self.masses.cumsum(0) + of_atoms_G
+        half = int((upto_G <= (self.size + self.atoms.total) / 2).sum().clamp_min(1))
         density_G = self.masses / torch.gradient(self.points)[0]
         deepest = int(density_G[:half].argmin())
         low, high = self._around(upto_G, deepest)
@@ -89,8 +93,10 @@ class EntropicDensity:
         """
         below_G = (self.points < x).double()
         share = float((self.masses * below_G).sum())
-        count = len(self.covariance) + 1
-        f_GK = polynomials(self.basis, self.points, count, self.basis_support)[:, 1:]
+        orders = len(self.covariance) + 1
+        f_GK = polynomials(self.basis, self.points, orders, self.basis_support)[:, 1:]
         slope_K = -((below_G - share) * self.masses) @ f_GK
         variance = float(slope_K @ self.covariance @ slope_K)
-        return self.size * share, self.size * math.sqrt(max(variance, 0.0))
+        at_1 = torch.tensor([x], dtype=torch.float64)
+        count = self.size * share + float(atoms_below(self.atoms, at_1))
+        return count, self.size * math.sqrt(max(variance, 0.0))

@@ -21,10 +21,14 @@ from curvflow.tasks.numerics.krylov.functionals import (
     Bounded,
     Peak,
     bounded,
+    floor_by_test,
 )
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.krylov.quadrature import nodes, over_forms
 from curvflow.tasks.numerics.operators.deflation import NO_ATOMS, Atoms
+
+# Part of the largest atom up to which one counts as zero.
+ZERO = 1e-12
 
 # Pole of a function that is smooth everywhere.
 NOWHERE = -sys.float_info.max
@@ -111,9 +115,7 @@ def estrada_index(
     return found.plus(float(atoms.trace(lambda x: np.exp(beta * x))))
 
 
-def closed_walks(
-    ritz: RitzData, length: int, *, atoms: Atoms = NO_ATOMS
-) -> Bounded:
+def closed_walks(ritz: RitzData, length: int, *, atoms: Atoms = NO_ATOMS) -> Bounded:
     """Estimate tr A^k, the closed walks of k steps, each as the product of its weights.
 
     Args:
@@ -138,6 +140,61 @@ def triangles(ritz: RitzData, *, atoms: Atoms = NO_ATOMS) -> Bounded:
         The estimate with its bounds, (M,).
     """
     return _exact(ritz, lambda x: x**3 / 6, atoms)
+
+
+def log_trees(ritz: RitzData, known: float, *, atoms: Atoms = NO_ATOMS) -> Bounded:
+    """Estimate the logarithm of the number of spanning trees.
+
+    Args:
+        ritz: runs on a Laplacian from random vectors, of positive eigenvalues alone.
+        known: what is added to the sum of the logarithms of these.
+        atoms: further eigenvalues, known exactly; those of zero do not count.
+
+    Returns:
+        The estimate with its bounds; without a lower one where the runs do not show
+        what the least eigenvalue is above.
+
+    Reference:
+        Kirchhoff's matrix-tree theorem; Chung (1997), Spectral Graph Theory, for the
+        normalized Laplacian.
+    """
+    positive = float(_positive(atoms).trace(np.log))
+    return _rising(ritz, torch.log).plus(known + positive)
+
+
+def sum_of_inverses(
+    ritz: RitzData, factor: float, *, atoms: Atoms = NO_ATOMS
+) -> Bounded:
+    """Estimate a factor times the sum of the inverses of the positive eigenvalues.
+
+    Args:
+        ritz: runs on a Laplacian from random vectors, of positive eigenvalues alone.
+        factor: D for the Kirchhoff index, 1 for Kemeny's constant.
+        atoms: further eigenvalues, known exactly; those of zero do not count.
+
+    Returns:
+        The estimate with its bounds; without an upper one where the runs do not show
+        what the least eigenvalue is above.
+
+    Reference:
+        Klein and Randic (1993), doi:10.1007/BF01164627, for the Kirchhoff index.
+    """
+    found = _less(_rising(ritz, lambda x: -factor / x), 0.0)
+    return found.plus(float(_positive(atoms).trace(lambda x: factor / x)))
+
+
+def _positive(atoms: Atoms) -> Atoms:
+    is_zero = atoms.values <= ZERO * atoms.values.max(initial=0.0)
+    return Atoms(atoms.values[~is_zero], atoms.counts[~is_zero])
+
+
+def _rising(ritz: RitzData, f: Callable[[torch.Tensor], torch.Tensor]) -> Bounded:
+    """Return the trace of an increasing function with a pole at zero."""
+    floor = floor_by_test(ritz)
+    found = bounded(ritz, Bernstein(f, pole=0.0, is_clamped=False), floor=floor)
+    if floor is None:
+        return replace(found, lower=torch.full_like(found.lower, -math.inf))
+    return found
 
 
 def _exact(ritz: RitzData, f: Callable[[Any], Any], atoms: Atoms) -> Bounded:

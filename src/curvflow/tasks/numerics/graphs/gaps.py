@@ -85,8 +85,8 @@ def spectral_gap(ritz: RitzData, *, least: float, atoms: Atoms = NO_ATOMS) -> Ga
     below_G, upto_G = (
         ritz.size * bound.mean(1) for bound in _bounds_at(scanned, points_G)
     )
-    below_G = below_G + _atoms_below(atoms, points_G)
-    upto_G = upto_G + _atoms_below(atoms, points_G, right=True)
+    below_G = below_G + atoms_below(atoms, points_G)
+    upto_G = upto_G + atoms_below(atoms, points_G, right=True)
     low, high = _widest(points_G, below_G, upto_G, scanned.steps.shape[1], least)
     if high:
         deepest = low + _deepest((upto_G - below_G)[low : high + 1])
@@ -117,7 +117,7 @@ def count_below(ritz: RitzData, x: float, *, atoms: Atoms = NO_ATOMS) -> Bounded
         torch.minimum(lower_1S, draws_1S),
         torch.maximum(upper_1S, draws_1S),
     )
-    return found.plus(float(_atoms_below(atoms, at_1)))
+    return found.plus(float(atoms_below(atoms, at_1)))
 
 
 def is_clear(found: Bounded) -> bool:
@@ -163,8 +163,14 @@ def _unseen(runs: int) -> float:
     return float(chdtri(runs, CONFIDENCE)) / runs
 
 
-def _atoms_below(atoms: Atoms, points_G: Tensor, *, right: bool = False) -> Tensor:
-    """Return how many atoms are below points, or up to them, (G,)."""
+def atoms_below(atoms: Atoms, points_G: Tensor, *, right: bool = False) -> Tensor:
+    """Return how many atoms are below points, (G,).
+
+    Args:
+        atoms: eigenvalues known exactly.
+        points_G: the points.
+        right: counts those at the points too.
+    """
     values, counts = (torch.as_tensor(part) for part in (atoms.values, atoms.counts))
     upto = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     return upto[torch.searchsorted(values, points_G, right=right)].double()

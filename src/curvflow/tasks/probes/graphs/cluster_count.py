@@ -22,6 +22,7 @@ from curvflow.tasks.numerics.graphs.gaps import (
     scan_bytes,
     spectral_gap,
 )
+from curvflow.tasks.numerics.graphs.structure import components
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.operators.deflation import Atoms
 from curvflow.tasks.registry import Machine, computes
@@ -64,7 +65,7 @@ def _of_member(member: Member) -> Outcome:
         return _by_density(member, params)
     ritz, atoms = without_atoms([member]), atoms_of(member.one("ritz"))
     size = ritz.size + atoms.total
-    components = _components(member.one("graph"), size)
+    num_components = _components(member.one("graph"), size)
     gap = _gap(params, ritz, atoms)
     at = gap.at if gap.verdict == "gap" else 0.0
     found = count_below(ritz, at, atoms=atoms).of_model(0)
@@ -72,20 +73,22 @@ def _of_member(member: Member) -> Outcome:
     depth = float((found.upper - found.lower).mean())
     if params.method == "slq":  # each of these is an eigenvalue of zero
         for end in ("count_low", "count_high"):
-            count[end] = np.maximum(count[end], components)
+            count[end] = np.maximum(count[end], num_components)
     told = _told(gap, count, depth, size)
-    return Outcome({**told, "components": components})
+    return Outcome({**told, "components": num_components})
 
 
 def _by_density(member: Member, params: ClusterCountParams) -> Outcome:
     node = member.one("density")
+    atoms = atoms_of(node)
     density = EntropicDensity(
         points=torch.as_tensor(node["grid"]),
         masses=torch.as_tensor(node["mass"]),
-        size=int(node["size"]),
+        size=int(node["size"]) - atoms.total,
         covariance=torch.as_tensor(node["multipliers_covariance"]),
         basis=str(node["basis"].item()),
         basis_support=_support(node),
+        atoms=atoms,
     )
     gap, held = density.gap(params.least_gap)
     count, sem = density.count_below(gap.at)
@@ -98,7 +101,7 @@ def _by_density(member: Member, params: ClusterCountParams) -> Outcome:
         "count_high": np.array(count + reach),
         "converged": node["converged"],
     }
-    return Outcome(_told(gap, arrays, held, density.size))
+    return Outcome(_told(gap, arrays, held, int(node["size"])))
 
 
 def _support(node: NodeData) -> tuple[float, float]:
@@ -143,11 +146,5 @@ def _gap(params: ClusterCountParams, ritz: RitzData, atoms: Atoms) -> Gap:
 
 def _components(graph: NodeData, size: int) -> Array:
     """Return the components of all nodes, or of the `size` that have edges."""
-    from scipy.sparse import csgraph, csr_array
-
-    indices, indptr = graph["indices"], graph["indptr"]
-    values = np.ones(len(indices), dtype=np.int8)
-    shape = (len(indptr) - 1,) * 2
-    rows = csr_array((values, indices, indptr), shape=shape)
-    count = csgraph.connected_components(rows, directed=False, return_labels=False)
-    return np.array(count - (shape[0] - size), dtype=np.int64)
+    labels = components(graph["indptr"], graph["indices"])
+    return np.array(labels.max() + 1 - (len(labels) - size), dtype=np.int64)

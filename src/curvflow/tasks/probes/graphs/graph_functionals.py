@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -12,12 +14,14 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.graphs.graph_functionals import (
     GraphFunctionalsParams,
 )
-from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks.curvature.operators import adjacency_bytes, adjacency_of
-from curvflow.tasks.curvature.ritz_data import functional_arrays, runs_of
+from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
+from curvflow.tasks.curvature.operators import adjacency_bytes, adjacency_of, atoms_of
+from curvflow.tasks.curvature.ritz_data import functional_arrays, without_atoms
 from curvflow.tasks.numerics.graphs import functionals
+from curvflow.tasks.numerics.graphs.structure import components
 from curvflow.tasks.numerics.krylov.functionals import Bounded
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
+from curvflow.tasks.numerics.operators.deflation import Atoms
 from curvflow.tasks.numerics.operators.graphs import Adjacency
 from curvflow.tasks.registry import Machine, computes
 
@@ -44,8 +48,8 @@ def graph_functionals(members: Sequence[Member], machine: Machine) -> list[Outco
         quadratures have converged.
 
     Raises:
-        InputError: triangles of a graph with loops are asked for, or the Estrada index
-            is beyond the largest number.
+        InputError: triangles of a graph with loops are asked for, an index that is
+            infinite of several components, or one beyond the largest number.
 
     Reference:
         see `curvflow.tasks.numerics.graphs.functionals`.
@@ -55,13 +59,17 @@ def graph_functionals(members: Sequence[Member], machine: Machine) -> list[Outco
 
 def _of_member(member: Member) -> Outcome:
     params = cast("GraphFunctionalsParams", member.params)
-    ritz = runs_of([member])
-    facts = _Facts.of(adjacency_of(member.one("graph")), params.operator, ritz.size)
-    arrays: dict[str, Array] = {"size": np.array(ritz.size, dtype=np.int64)}
+    spectrum = _Spectrum(
+        without_atoms([member]),
+        atoms_of(member.one("ritz")),
+        member.one("graph"),
+        params.operator,
+    )
+    arrays: dict[str, Array] = {"size": np.array(spectrum.size, dtype=np.int64)}
     for name in params.taken:
         found = [
             functional_arrays(name, one.of_model(0), flag=f"{name}_converged")
-            for one in FUNCTIONALS[name](ritz, params, facts)
+            for one in FUNCTIONALS[name](spectrum, params)
         ]
         if name not in SEVERAL:
             arrays |= found[0]
@@ -73,75 +81,144 @@ def _of_member(member: Member) -> Outcome:
 
 
 @dataclass(frozen=True)
-class _Facts:
-    """What degrees tell of a matrix of a graph.
+class _Spectrum:
+    """Ritz data of a graph, and what the graph itself tells exactly.
 
     Attributes:
-        trace: of it.
-        largest: an upper bound of its eigenvalues.
-        has_loops: whether the graph has any.
+        ritz: of one operator, without the atoms.
+        atoms: eigenvalues that were taken out.
+        graph: the graph.
+        operator: name of the operator.
     """
 
-    trace: float
-    largest: float
-    has_loops: bool
+    ritz: RitzData
+    atoms: Atoms
+    graph: NodeData
+    operator: str
 
-    @classmethod
-    def of(cls, adjacency: Adjacency, operator: str, size: int) -> _Facts:
-        """Take the facts of one operator, with its `size` D."""
-        degrees, loops = adjacency.degrees, adjacency.loops
-        has_loops = bool(loops.any())
-        if operator == "adjacency":
-            # The square's largest eigenvalue is at most its largest sum of a row.
-            around = adjacency.matrix @ degrees[:, None]
-            return cls(float(loops.sum()), float(around.max()) ** 0.5, has_loops)
-        if operator == "laplacian":
-            return cls(
-                float((degrees - loops).sum()), 2 * float(degrees.max()), has_loops
-            )
+    @property
+    def size(self) -> int:
+        """Eigenvalues in all, D."""
+        return self.ritz.size + self.atoms.total
+
+    @cached_property
+    def adjacency(self) -> Adjacency:
+        """W, its degrees and loops."""
+        return adjacency_of(self.graph)
+
+    @property
+    def trace(self) -> float:
+        """Trace of a Laplacian."""
+        degrees, loops = self.adjacency.degrees, self.adjacency.loops
+        if self.operator == "laplacian":
+            return float((degrees - loops).sum())
         linked = degrees > 0
-        trace = (1 - loops[linked] / degrees[linked]).sum()
-        return cls(float(trace), 2.0, has_loops)
+        return float((1 - loops[linked] / degrees[linked]).sum())
+
+    @property
+    def largest(self) -> float:
+        """An upper bound of the eigenvalues."""
+        degrees = self.adjacency.degrees
+        if self.operator == "adjacency":
+            # The square's largest eigenvalue is at most its largest sum of a row.
+            return math.sqrt(float((self.adjacency.matrix @ degrees[:, None]).max()))
+        return 2 * float(degrees.max()) if self.operator == "laplacian" else 2.0
+
+    @cached_property
+    def labels(self) -> Array:
+        """Component of each node."""
+        return components(self.graph["indptr"], self.graph["indices"])
+
+    @property
+    def tree_term(self) -> float:
+        """What the sum of logarithms lacks of that of the spanning trees."""
+        degrees = self.adjacency.degrees.numpy()
+        linked = degrees > 0
+        if self.operator == "laplacian":
+            return -float(np.log(np.bincount(self.labels)).sum())
+        volumes = np.bincount(self.labels, weights=degrees)
+        of_nodes = np.log(degrees[linked]).sum()
+        return float(of_nodes - np.log(volumes[volumes > 0]).sum())
+
+    def check_connected(self, name: str) -> None:
+        """Refuse a graph of several components.
+
+        Args:
+            name: of the functional that is infinite of one.
+
+        Raises:
+            InputError: it has several.
+        """
+        alone = len(self.labels) - self.size  # nodes that were left out
+        count = int(self.labels.max()) + 1 - alone
+        if count > 1:
+            raise InputError(
+                f"functionals: expected a connected graph for {name}, which is "
+                f"infinite otherwise, got {count} components. Set component to "
+                "largest, or leave it out."
+            )
 
 
 Params = GraphFunctionalsParams
 
 
-def _heat_trace(ritz: RitzData, params: Params, _: _Facts) -> Iterator[Bounded]:
-    return (functionals.heat_trace(ritz, t) for t in params.times)
+def _heat_trace(of: _Spectrum, params: Params) -> Iterator[Bounded]:
+    for t in params.times:
+        yield functionals.heat_trace(of.ritz, t, atoms=of.atoms)
 
 
-def _entropy(ritz: RitzData, _: Params, facts: _Facts) -> Iterator[Bounded]:
-    yield functionals.entropy(ritz, facts.trace, largest=facts.largest)
+def _entropy(of: _Spectrum, _: Params) -> Iterator[Bounded]:
+    yield functionals.entropy(of.ritz, of.trace, largest=of.largest, atoms=of.atoms)
 
 
-def _estrada_index(ritz: RitzData, params: Params, facts: _Facts) -> Iterator[Bounded]:
-    largest = float(ritz.values.nan_to_num(nan=0.0).max())
+def _log_trees(of: _Spectrum, _: Params) -> Iterator[Bounded]:
+    yield functionals.log_trees(of.ritz, of.tree_term, atoms=of.atoms)
+
+
+def _kirchhoff_index(of: _Spectrum, _: Params) -> Iterator[Bounded]:
+    of.check_connected("kirchhoff_index")
+    yield functionals.sum_of_inverses(of.ritz, of.size, atoms=of.atoms)
+
+
+def _kemeny_constant(of: _Spectrum, _: Params) -> Iterator[Bounded]:
+    of.check_connected("kemeny_constant")
+    yield functionals.sum_of_inverses(of.ritz, 1.0, atoms=of.atoms)
+
+
+def _estrada_index(of: _Spectrum, params: Params) -> Iterator[Bounded]:
+    largest = float(of.ritz.values.nan_to_num(nan=0.0).max())
+    largest = max(largest, float(of.atoms.values.max(initial=0.0)))
     if params.beta * largest > MOST_EXPONENT:
         raise InputError(
             f"beta: expected at most {MOST_EXPONENT / largest:.3g}, since the largest "
             f"eigenvalue is {largest:.4g} or more and exp overflows, got "
             f"{params.beta:g}. Lower it."
         )
-    yield functionals.estrada_index(ritz, params.beta, largest=facts.largest)
+    yield functionals.estrada_index(
+        of.ritz, params.beta, largest=of.largest, atoms=of.atoms
+    )
 
 
-def _closed_walks(ritz: RitzData, params: Params, _: _Facts) -> Iterator[Bounded]:
-    return (functionals.closed_walks(ritz, length) for length in params.lengths)
+def _closed_walks(of: _Spectrum, params: Params) -> Iterator[Bounded]:
+    for length in params.lengths:
+        yield functionals.closed_walks(of.ritz, length, atoms=of.atoms)
 
 
-def _triangles(ritz: RitzData, _: Params, facts: _Facts) -> Iterator[Bounded]:
-    if facts.has_loops:
+def _triangles(of: _Spectrum, _: Params) -> Iterator[Bounded]:
+    if of.adjacency.loops.any():
         raise InputError(
             "functionals: expected a graph without loops for triangles, got one with "
             "them. Set self_loops to drop, or take closed_walks."
         )
-    yield functionals.triangles(ritz)
+    yield functionals.triangles(of.ritz, atoms=of.atoms)
 
 
-FUNCTIONALS: dict[str, Callable[[RitzData, Params, _Facts], Iterator[Bounded]]] = {
+FUNCTIONALS: dict[str, Callable[[_Spectrum, Params], Iterator[Bounded]]] = {
     "heat_trace": _heat_trace,
     "entropy": _entropy,
+    "log_trees": _log_trees,
+    "kirchhoff_index": _kirchhoff_index,
+    "kemeny_constant": _kemeny_constant,
     "estrada_index": _estrada_index,
     "closed_walks": _closed_walks,
     "triangles": _triangles,

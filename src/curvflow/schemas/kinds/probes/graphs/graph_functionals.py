@@ -16,17 +16,31 @@ from curvflow.schemas.params import Params
 
 OperatorName = Literal["normalized_laplacian", "laplacian", "adjacency"]
 FunctionalName = Literal[
-    "heat_trace", "entropy", "estrada_index", "closed_walks", "triangles"
+    "heat_trace",
+    "entropy",
+    "log_trees",
+    "kirchhoff_index",
+    "kemeny_constant",
+    "estrada_index",
+    "closed_walks",
+    "triangles",
 ]
 
 # The operators whose spectrum a functional is of.
 OPERATORS: dict[str, tuple[str, ...]] = {
     "heat_trace": ("normalized_laplacian", "laplacian"),
     "entropy": ("normalized_laplacian", "laplacian"),
+    "log_trees": ("normalized_laplacian", "laplacian"),
+    "kirchhoff_index": ("laplacian",),
+    "kemeny_constant": ("normalized_laplacian",),
     "estrada_index": ("adjacency",),
     "closed_walks": ("adjacency",),
     "triangles": ("adjacency",),
 }
+
+
+# Those of the eigenvalues above zero, which must be known apart from those at zero.
+ABOVE_ZERO = ("log_trees", "kirchhoff_index", "kemeny_constant")
 
 
 class GraphFunctionalsParams(Params):
@@ -37,7 +51,12 @@ class GraphFunctionalsParams(Params):
     )
     functionals: Annotated[
         tuple[FunctionalName, ...] | None, Field(strict=False, min_length=1)
-    ] = Field(None, description="what is computed; null takes all of the operator")
+    ] = Field(
+        None,
+        description="what is computed; null takes those that any spectrum of the "
+        "operator tells, without "
+        "log_trees, kirchhoff_index and kemeny_constant",
+    )
     times: Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1)] = (
         Field(
             (0.01, 0.1, 1.0, 10.0, 100.0),
@@ -64,8 +83,12 @@ class GraphFunctionalsParams(Params):
     def taken(self) -> tuple[str, ...]:
         """Names of the functionals that are computed."""
         names: tuple[str, ...] = get_args(FunctionalName)
-        of_operator = tuple(n for n in names if self.operator in OPERATORS[n])
-        return self.functionals or of_operator
+        of_any = tuple(
+            name
+            for name in names
+            if self.operator in OPERATORS[name] and name not in ABOVE_ZERO
+        )
+        return self.functionals or of_any
 
 
 def _other_spectrum(params: Any, name: str, spectrum: Any) -> Iterator[ParamProblem]:
@@ -83,6 +106,14 @@ def _other_spectrum(params: Any, name: str, spectrum: Any) -> Iterator[ParamProb
             f"Change it in '{name}'; a node without edges has no Laplacian of its own."
         )
         yield ("ritz",), message, hint
+    above_zero = [one for one in params.taken if one in ABOVE_ZERO]
+    if above_zero and "components" not in getattr(spectrum, "deflate", ()):
+        message = (
+            f"expected '{name}' with deflate components for {', '.join(above_zero)}, "
+            "got all eigenvalues in one"
+        )
+        hint = f"Set deflate of '{name}' to [components]."
+        yield ("functionals",), message, hint
     steps, longest = getattr(spectrum, "num_steps", None), max(params.lengths)
     walks = "closed_walks" in params.taken
     if walks and steps and longest > 2 * steps - 1:
@@ -111,6 +142,13 @@ KIND = Kind(
         Variable("time", "as given in times", ("time",), optional=True),
         *_judged("heat_trace", "tr exp(-t L)", ("time",)),
         *_judged("entropy", "-tr(rho ln rho), rho = L / tr L, in natural logarithms"),
+        *_judged(
+            "log_trees",
+            "natural logarithm of the number of spanning trees; of several components "
+            "of all theirs; with weights, of the sum of their products",
+        ),
+        *_judged("kirchhoff_index", "D sum 1 / lambda of a connected graph"),
+        *_judged("kemeny_constant", "sum 1 / lambda of a connected graph"),
         *_judged("estrada_index", "tr exp(beta A)"),
         Variable(
             "length", "as given in lengths", ("length",), dtype="int64", optional=True
@@ -131,7 +169,7 @@ KIND = Kind(
 EXPLANATION = Explanation(
     formula=(
         "tr f(A) = D Σ τ f(θ) over Ritz values θ and weights τ: f is exp(-t λ), "
-        "-(λ / T) ln(λ / T) with T = tr L, exp(β λ), λ^k, λ^3 / 6"
+        "-(λ / T) ln(λ / T) with T = tr L, ln λ, 1 / λ, exp(β λ), λ^k, λ^3 / 6"
     ),
     source=(
         "Tsitsulin et al. (2018), doi:10.1145/3219819.3219991, heat trace; "
