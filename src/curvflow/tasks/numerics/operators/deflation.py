@@ -69,7 +69,8 @@ class Complement:
     Attributes:
         coordinate: of each node, (D,).
         share: of a node in its coordinate, (D,).
-        gathered: the entries of `share` by coordinates, CSR, (Q, D).
+        gathered: the entries of `share` by coordinates, CSR, (Q, D); None without
+            twins, where a coordinate is a node.
         kept: coordinates that are left, (R,).
         along: vectors of the reflections, CSR, (C, Q).
         part: of each coordinate, the number of its reflection, (Q,).
@@ -79,7 +80,7 @@ class Complement:
 
     coordinate: Tensor
     share: Tensor
-    gathered: Tensor
+    gathered: Tensor | None
     kept: Tensor
     along: Tensor
     part: Tensor
@@ -88,19 +89,23 @@ class Complement:
 
     def up(self, columns: Tensor) -> Tensor:
         """Return B times columns (R, S), of D rows."""
-        whole = columns.new_zeros(len(self.part), columns.shape[1])
-        whole[self.kept] = columns
-        return self._reflected(whole)[self.coordinate] * self.share[:, None]
+        if len(self.factor):
+            whole = columns.new_zeros(len(self.part), columns.shape[1])
+            whole[self.kept] = columns
+            columns = self._reflected(whole)
+        if self.gathered is None:
+            return columns
+        return columns[self.coordinate].mul_(self.share[:, None])
 
     def down(self, columns: Tensor) -> Tensor:
         """Return the transpose of B times columns (D, S), of R rows."""
-        return self._reflected(self.gathered @ columns)[self.kept]
+        if self.gathered is not None:
+            columns = self.gathered @ columns
+        return self._reflected(columns)[self.kept] if len(self.factor) else columns
 
     def _reflected(self, whole: Tensor) -> Tensor:
-        if not len(self.factor):
-            return whole
         lengths = (self.along @ whole) * self.factor[:, None]
-        return whole.addcmul_(self.normal[:, None], lengths[self.part], value=-1)
+        return whole.addcmul(self.normal[:, None], lengths[self.part], value=-1)
 
 
 @dataclass(frozen=True)
@@ -268,7 +273,9 @@ def _complement(
     return Complement(
         coordinate=coordinate_D,
         share=share_D,
-        gathered=_rows(operator, coordinate, nodes, share, (count, len(nodes))),
+        gathered=_rows(operator, coordinate, nodes, share, (count, len(nodes)))
+        if count < len(nodes)
+        else None,
         kept=kept_R,
         along=_rows(operator, part, inside, normal[inside], (len(heads), count)),
         part=part_Q,
