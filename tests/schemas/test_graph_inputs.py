@@ -10,6 +10,14 @@ from curvflow.schemas.nodes import (
     Graph,
     Matrix,
     Ritz,
+    Spectrum,
+    Trajectory,
+    Weights,
+)
+    Density,
+    Graph,
+    Matrix,
+    Ritz,
     Trajectory,
     Weights,
 )
