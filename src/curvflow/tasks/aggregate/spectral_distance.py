@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import cast
 
 import numpy as np
@@ -21,6 +21,7 @@ from curvflow.schemas.kinds.aggregate.spectral_distance import (
 )
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.numerics.estimators.divergences import (
+    EntropicMeasure,
     Family,
     Measure,
     entropic_measure,
@@ -78,11 +79,16 @@ def spectral_distance(member: Member, machine: Machine) -> Outcome:
             differ.
     """
     params = cast("SpectralDistanceParams", member.params)
-    distance = _distance(params)
-    items = _items(member.inputs["of"], params, distance)
+    distance = DISTANCES[params.divergence]
+    both = [node for nodes in member.inputs.values() for node in nodes]
+    orders = max((len(n["multipliers"]) for n in both if "multipliers" in n), default=0)
+    several = len({node.stage for node in member.inputs["of"]}) > 1
+    items = [
+        _item(node, params, orders, names_stage=several) for node in member.inputs["of"]
+    ]
     pairs = list(_pairs(items, params))
     if "target" in member.inputs:
-        target = _item(member.one("target"), params, distance, names_stage=True)
+        target = _item(member.one("target"), params, orders, names_stage=True)
         pairs = [(item, target) for item in items]
     if not pairs:
         raise InputError(
@@ -98,30 +104,19 @@ def spectral_distance(member: Member, machine: Machine) -> Outcome:
     )
 
 
-def _distance(params: SpectralDistanceParams) -> Distance:
-    if params.divergence == "heat_trace":
-        given = params.times
-        times = TIMES if given is None else torch.tensor(given, dtype=torch.float64)
-        return heat_distance(times)
-    return {
-        "symmetric_kl": symmetric_kl,
-        "kl": kl,
-        "js": js,
-        "wasserstein1": wasserstein1,
-    }[params.divergence]
-
-
-def _items(
-    nodes: Sequence[NodeData], params: SpectralDistanceParams, distance: Distance
-) -> list[_Item]:
-    several = len({node.stage for node in nodes}) > 1
-    return [_item(node, params, distance, names_stage=several) for node in nodes]
+DISTANCES: dict[str, Distance] = {
+    "symmetric_kl": symmetric_kl,
+    "kl": kl,
+    "js": js,
+    "wasserstein1": wasserstein1,
+    "heat_trace": heat_distance,
+}
 
 
 def _item(
     node: NodeData,
     params: SpectralDistanceParams,
-    distance: Distance,
+    orders: int,
     *,
     names_stage: bool,
 ) -> _Item:
@@ -131,10 +126,10 @@ def _item(
     is_value = len(labels) == 1 and are_numbers(labels)
     measure, freedom, floor = None, np.inf, np.nan
     if node.status == "ok":
-        measure, freedom = _measure(node, params)
+        measure, freedom = _measure(node, params, orders)
         count = params.num_resamples + 1
         halves = [measure.versions(s) for s in (slice(1, count), slice(count, None))]
-        floor = float(distance(*halves).mean())
+        floor = float(DISTANCES[params.divergence](*halves).mean())
     return _Item(
         ", ".join([*stage, *map(str, labels)]),
         [*stage, *texts],
@@ -146,7 +141,24 @@ def _item(
     )
 
 
-def _measure(node: NodeData, params: SpectralDistanceParams) -> tuple[Measure, float]:
+def _measure(
+    node: NodeData, params: SpectralDistanceParams, orders: int
+) -> tuple[Measure, float]:
+    """Return what is compared of a spectrum, and its degrees of freedom."""
+    measure, freedom = _versions(node, params, orders)
+    if params.divergence == "heat_trace":
+        given = params.times
+        times = TIMES if given is None else torch.tensor(given, dtype=torch.float64)
+        return measure.heat_traces(times), freedom
+    if params.divergence in ("kl", "symmetric_kl"):
+        assert isinstance(measure, EntropicMeasure)
+        return measure.without_weights(), freedom
+    return measure, freedom
+
+
+def _versions(
+    node: NodeData, params: SpectralDistanceParams, orders: int
+) -> tuple[Measure, float]:
     """Return the versions of a spectrum, and the degrees of freedom of its errors."""
     text = ", ".join([node.stage, *(f"{a}={x}" for a, x in node.coords.items())])
     random = np.random.default_rng([params.seed, zlib.crc32(text.encode())])
@@ -154,7 +166,7 @@ def _measure(node: NodeData, params: SpectralDistanceParams) -> tuple[Measure, f
     if "ritz_values" in node:
         return _ritz_measure(node, draws)
     if "multipliers_covariance" in node:
-        return _entropic_measure(node, draws), np.inf
+        return _entropic_measure(node, draws, orders), np.inf
     if params.divergence in ENTROPIC:
         raise InputError(
             f"of: expected densities with what their multipliers are of, got "
@@ -172,7 +184,9 @@ def _normal(random: np.random.Generator, count: int, size: int) -> Tensor:
     return torch.cat([torch.zeros(1, size, dtype=torch.float64), half, -half])
 
 
-def _entropic_measure(node: NodeData, draws: Callable[[int], Tensor]) -> Measure:
+def _entropic_measure(
+    node: NodeData, draws: Callable[[int], Tensor], orders: int
+) -> Measure:
     low, high = (float(end) for end in node["support"])
     first, last = (float(end) for end in node["basis_support"])
     family = Family((low, high), str(node["prior"]), str(node["basis"]), (first, last))
@@ -184,7 +198,9 @@ def _entropic_measure(node: NodeData, draws: Callable[[int], Tensor]) -> Measure
     else:
         values_K, turn_KK = torch.linalg.eigh(covariance_KK)
         changes_RK = changes_RK * values_K.clamp_min(0).sqrt() @ turn_KK.T
-    return entropic_measure(alpha_K + changes_RK, family, len(node["grid"]))
+    return entropic_measure(
+        alpha_K + changes_RK, family, len(node["grid"]), num_moments=orders
+    )
 
 
 def _ritz_measure(
@@ -213,9 +229,10 @@ def _pairs(
     items: Sequence[_Item], params: SpectralDistanceParams
 ) -> Iterator[tuple[_Item, _Item]]:
     if params.to is None:
-        for one, other in permutations(items, 2):
-            if params.divergence == "kl" or items.index(one) < items.index(other):
-                yield one, other
+        # Only relative entropies differ by their direction.
+        yield from (permutations if params.divergence == "kl" else combinations)(
+            items, 2
+        )
         return
     found = [item for item in items if item.name == str(params.to)]
     if len(found) != 1:

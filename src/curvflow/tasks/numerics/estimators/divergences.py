@@ -8,7 +8,6 @@ Further letters: R versions, G points, K + 1 orders 0 .. K, T times.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -35,9 +34,10 @@ class Measure:
         """Return some of the versions."""
         return replace(self, weights=self.weights[rows])
 
-    def heat_traces(self, times_T: Tensor) -> Tensor:
-        """Return the means of exp(-t x) over the spectrum, (R, T)."""
-        return self.weights @ torch.exp(-self.points[:, None] * times_T)
+    def heat_traces(self, times_T: Tensor) -> Measure:
+        """Return the means of exp(-t x) over the spectrum as weights at the times."""
+        traces_RT = self.weights @ torch.exp(-self.points[:, None] * times_T)
+        return Measure(times_T, traces_RT)
 
 
 @dataclass(frozen=True)
@@ -67,24 +67,35 @@ class EntropicMeasure(Measure):
 
     Attributes:
         multipliers: alpha of the orders 0 .. K of each version, (R, K + 1).
+        moments: that q has, of these orders or of more, (R, K + 1).
         family: what q0 and f are.
     """
 
     multipliers: Tensor
+    moments: Tensor
     family: Family
 
     def versions(self, rows: slice) -> EntropicMeasure:
         """Return some of the versions."""
-        alpha = self.multipliers[rows]
-        return replace(self, weights=self.weights[rows], multipliers=alpha)
+        return EntropicMeasure(
+            self.points,
+            self.weights[rows],
+            self.multipliers[rows],
+            self.moments[rows],
+            self.family,
+        )
 
-    def moments(self, count: int) -> Tensor:
-        """Return the moments of the orders 0 .. count - 1 that q has, (R, count)."""
-        return self.weights @ self.family.polynomials(self.points, count)
+    def without_weights(self) -> EntropicMeasure:
+        """Return what relative entropies take, which is small."""
+        return replace(self, points=self.points[:0], weights=self.weights[:, :0])
 
 
 def entropic_measure(
-    multipliers_RK: Tensor, family: Family, num_points: int
+    multipliers_RK: Tensor,
+    family: Family,
+    num_points: int,
+    *,
+    num_moments: int | None = None,
 ) -> EntropicMeasure:
     """Return densities of largest entropy from their multipliers.
 
@@ -93,17 +104,19 @@ def entropic_measure(
             of q is 1.
         family: what q0 and the polynomials are.
         num_points: nodes of the integrals, G.
+        num_moments: highest order of the moments wanted, K at least; None for K.
 
     Returns:
         The densities.
     """
     nodes = prior(family.prior, family.support, num_points)
-    count = multipliers_RK.shape[1] + 1
-    F_GK = family.polynomials(nodes.nodes, count)[:, 1:]
-    log_RG = nodes.masses.log() - multipliers_RK @ F_GK.T
+    orders = multipliers_RK.shape[1]
+    F_GK = family.polynomials(nodes.nodes, max(num_moments or 0, orders) + 1)
+    log_RG = nodes.masses.log() - multipliers_RK @ F_GK[:, 1 : orders + 1].T
     zero_R1 = torch.logsumexp(log_RG, 1, keepdim=True)
     alpha_RK = torch.cat([zero_R1, multipliers_RK], dim=1)
-    return EntropicMeasure(nodes.nodes, torch.exp(log_RG - zero_R1), alpha_RK, family)
+    weights_RG = torch.exp(log_RG - zero_R1)
+    return EntropicMeasure(nodes.nodes, weights_RG, alpha_RK, weights_RG @ F_GK, family)
 
 
 def kl(p: EntropicMeasure, q: EntropicMeasure) -> Tensor:
@@ -113,7 +126,7 @@ def kl(p: EntropicMeasure, q: EntropicMeasure) -> Tensor:
     counts, so that the sum equals the integral.
 
     Args:
-        p: densities.
+        p: densities, with moments of all orders that q has.
         q: densities of the same family; of any number of orders.
 
     Returns:
@@ -126,15 +139,15 @@ def kl(p: EntropicMeasure, q: EntropicMeasure) -> Tensor:
         Granziol (2020), Eq. (3.11), as printed there without the order 0.
     """
     less_RK = _difference(p, q)
-    return -(less_RK * p.moments(less_RK.shape[1])).sum(1)
+    return -(less_RK * p.moments[:, : less_RK.shape[1]]).sum(1)
 
 
 def symmetric_kl(p: EntropicMeasure, q: EntropicMeasure) -> Tensor:
     """Return half of KL(p, q) + KL(q, p), in which the order 0 cancels, (R,).
 
     Args:
-        p: densities.
-        q: densities of the same family; of any number of orders.
+        p: densities, with moments of all orders that one has.
+        q: densities of the same family, with as many moments.
 
     Returns:
         The divergences.
@@ -147,7 +160,7 @@ def symmetric_kl(p: EntropicMeasure, q: EntropicMeasure) -> Tensor:
     """
     less_RK = _difference(p, q)
     count = less_RK.shape[1]
-    return (less_RK * (q.moments(count) - p.moments(count))).sum(1) / 2
+    return (less_RK * (q.moments - p.moments)[:, :count]).sum(1) / 2
 
 
 def js(p: EntropicMeasure, q: EntropicMeasure) -> Tensor:
@@ -236,23 +249,19 @@ def wasserstein1(p: Measure, q: Measure) -> Tensor:
     return signed_RG.cumsum(1)[:, :-1].abs() @ points.diff()
 
 
-def heat_distance(times_T: Tensor) -> Callable[[Measure, Measure], Tensor]:
-    """Return the distance of heat traces per row of the matrix, as in NetLSD.
+def heat_distance(p: Measure, q: Measure) -> Tensor:
+    """Return the norms of the differences of heat traces, as in NetLSD, (R,).
 
     Args:
-        times_T: at which they are compared.
+        p: heat traces at some times in place of weights at points.
+        q: heat traces at the same times.
 
     Returns:
-        From two spectra to the norm of their difference, (R,).
+        The distances.
 
     Reference:
         Tsitsulin et al. (2018), doi:10.1145/3219819.3219991, normalised by the number
         of nodes.
     """
-
-    def distance(p: Measure, q: Measure) -> Tensor:
-        difference_RT = p.heat_traces(times_T) - q.heat_traces(times_T)
-        length_R: Tensor = difference_RT.norm(dim=1)
-        return length_R
-
-    return distance
+    length_R: Tensor = (p.weights - q.weights).norm(dim=1)
+    return length_R
