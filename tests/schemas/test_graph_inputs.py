@@ -14,13 +14,6 @@ from curvflow.schemas.nodes import (
     Trajectory,
     Weights,
 )
-    Density,
-    Graph,
-    Matrix,
-    Ritz,
-    Trajectory,
-    Weights,
-)
 from curvflow.schemas.study.study import load_study
 
 STUDY = """\
