@@ -198,7 +198,7 @@ def test_heat_traces_of_negative_eigenvalues_are_refused():
     below = ritz(1, "probe.dense")
     arrays = {**below.arrays, "ritz_values": below["ritz_values"] - 0.1}
     pair = [below, replace(below, stage="below", arrays=arrays)]
-    with pytest.raises(InputError, match="of 0 or more for heat_trace, got -0.0967"):
+    with pytest.raises(InputError, match=r"of 0 or more for heat_trace, got -0\.0967"):
         distances(pair, divergence="heat_trace")
     assert distances(pair, divergence="wasserstein1")["distance"] == pytest.approx(0.1)
 
