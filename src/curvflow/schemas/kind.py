@@ -206,8 +206,9 @@ class Kind:
         judges: takes the verdicts on what it takes too, to say or leave out what is
             not converged.
         alike: from the parameters to names of parameters in which results that are
-            taken together must not differ, where the stages taken have them; null
-            counts as not known.
+            taken together must not differ, where the stages taken have them.
+        null_takes: parameters to the input whose parameter of the same name they take
+            where they are null; null there too, it is measured of each result.
         settings: outputs of the kinds taken that say how what has a verdict was
             estimated; taken with it, to say where they differ.
         rows: from the parameters and the labels of axes to what stands behind the name
@@ -247,6 +248,7 @@ class Kind:
     main: tuple[str, ...] = ()
     judges: bool = False
     alike: Callable[[Any], Sequence[str]] | None = None
+    null_takes: Mapping[str, str] = field(default_factory=dict)
     settings: tuple[str, ...] = ()
     rows: Callable[[Any, Mapping[str, Sequence[Label]]], list[str]] | None = None
     vectorised: bool = True

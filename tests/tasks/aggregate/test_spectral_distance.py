@@ -194,6 +194,15 @@ def test_ritz_data_serve_and_all_eigenvalues_have_no_error(divergence):
     assert runs["distance_sem"].item() > 0
 
 
+def test_heat_traces_of_negative_eigenvalues_are_refused():
+    below = ritz(1, "probe.dense")
+    arrays = {**below.arrays, "ritz_values": below["ritz_values"] - 0.1}
+    pair = [below, replace(below, stage="below", arrays=arrays)]
+    with pytest.raises(InputError, match=r"of 0 or more for heat_trace, got -0\.0967"):
+        distances(pair, divergence="heat_trace")
+    assert distances(pair, divergence="wasserstein1")["distance"] == pytest.approx(0.1)
+
+
 def test_single_vectors_tell_no_error():
     runs = [ritz(p, num_runs=1, num_steps=20) for p in (1, 2)]
     table = distances(runs, along="power", divergence="wasserstein1")
@@ -252,6 +261,9 @@ stages:
   moments: {use: probe.moments, graph: graph, num_moments: 4, num_probes: 4,
             support: [0, 2]}
   density: {use: probe.maxent, moments: moments}
+  loose: {use: probe.moments, graph: graph, num_moments: 4, num_probes: 4}
+  vague: {use: probe.maxent, moments: loose}
+  orders: {use: probe.maxent, moments: known, num_moments: 4}
   ring: {use: data.random_graph, model: cycle, n: 9}
   known: {use: probe.moments, graph: ring, num_moments: 4, num_probes: 4,
           support: [0, 2]}
@@ -287,6 +299,14 @@ stages:
             "of: [wide, narrow], along: p, divergence: symmetric_kl",
             r"one support of what is taken together, got \[-1.0, 2.0\] and",
         ),
+        (
+            "of: vague, along: p, divergence: kl",
+            "got what 'loose' measures each time. Give it a support",
+        ),
+        (
+            "of: [wide, density], along: p, divergence: kl",
+            r"got \[-1.0, 2.0\] and \[0.0, 2.0\]. Give wide and moments one",
+        ),
         ("of: graph, along: p, divergence: kl", "returns Spectrum"),
     ],
 )
@@ -295,11 +315,23 @@ def test_what_planning_can_see_is_refused_while_planning(line, words):
         load_study(f"{STUDY}  asked: {{use: {KIND}, {line}}}\n", file="study.yaml")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "of: vague, along: p, divergence: wasserstein1",
+        "of: density, target: fixed, along: p, divergence: kl",
+        "of: [fixed, orders], divergence: kl",
+    ],
+)
+def test_supports_that_are_one_or_do_not_matter_are_taken(line):
+    load_study(f"{STUDY}  asked: {{use: {KIND}, {line}}}\n", file="study.yaml")
+
+
 def test_another_divergence_of_a_finished_study_executes_no_probe():
     store = MemoryStore()
 
     def executed(**changes):
-        spare = ("wide", "narrow")
+        spare = ("wide", "narrow", "loose", "vague", "orders")
         lines = [s for s in STUDY.splitlines() if not s.strip().startswith(spare)]
         text = "\n".join(lines)
         for old, new in changes.items():

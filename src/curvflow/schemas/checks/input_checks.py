@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from curvflow.schemas.models import AnyModel
@@ -17,7 +17,6 @@ def check_inputs(stage: Stage, producers: Sequence[Stage]) -> None:
     by_name = {producer.name: producer for producer in producers}
     _check_epochs(stage, by_name)
     _check_wanted(stage)
-    _check_alike(stage, producers)
     for name, taken in stage.inputs.items():
         for producer in taken:
             _check_settled(stage, name, by_name[producer])
@@ -158,33 +157,71 @@ def _check_lacking(stage: Stage, name: str, producer: Stage) -> None:
             raise stage.error(path, message, hint, labels=labels)
 
 
-def _check_alike(stage: Stage, producers: Sequence[Stage]) -> None:
-    """Refuse results of different parameters where these must be alike."""
+def check_alike(stage: Stage, stages: Mapping[str, Stage]) -> None:
+    """Refuse results of different parameters where these must be alike.
+
+    Args:
+        stage: with the axes that it reduces over.
+        stages: all that it may take, and what these take.
+
+    Raises:
+        StudyError: a parameter differs, or is left to each of several results.
+    """
     if stage.kind.alike is None:
         return
     params = stage.params(next(iter(stage.template.samples())))
-    named = [getattr(params, field) or () for field in stage.kind.reduces]
-    reduced = {axis for axes in named for axis in axes}
+    names = dict.fromkeys(name for taken in stage.inputs.values() for name in taken)
     for field in stage.kind.alike(params):
-        known = _known_values(producers, field, reduced)
-        for (name, place, value), (second, at, other) in combinations(known, 2):
-            if value != other and _agree(place, at):
-                got = " and ".join(short_yaml(x) for x in (value, other))
-                message = f"expected one {field} of what is taken together, got {got}"
-                names = " and ".join(dict.fromkeys((name, second)))
-                raise stage.error((), message, f"Give {names} one.", key=True)
+        given = [
+            value for name in names for value in _settled(stages[name], field, stages)
+        ]
+        _refuse_measured(stage, field, given, is_of_many=len(names) > 1)
+        _refuse_different(stage, field, given)
 
 
-def _known_values(
-    producers: Sequence[Stage], field: str, reduced: Collection[str]
-) -> list[tuple[str, dict[str, Label], object]]:
-    """Return the values of a parameter that are not null, with their labels."""
-    return [
-        (producer.name, {a: x for a, x in labels.items() if a not in reduced}, value)
-        for producer in producers
-        for labels in producer.template.samples()
-        if (value := getattr(producer.params(labels), field, None)) is not None
-    ]
+# The stage that has a parameter, its labels, and the value.
+_Settled = tuple[Stage, Mapping[str, Label], object]
+
+
+def _refuse_measured(
+    stage: Stage, field: str, given: Sequence[_Settled], *, is_of_many: bool
+) -> None:
+    for source, _, value in given:
+        if value is None and (is_of_many or {*source.dims} & {*stage.reduced}):
+            message = (
+                f"expected one {field} of what is taken together, got what "
+                f"'{source.name}' measures each time"
+            )
+            raise stage.error((), message, f"Give it a {field}.", key=True)
+
+
+def _refuse_different(stage: Stage, field: str, given: Sequence[_Settled]) -> None:
+    for (one, place, value), (other, at, second) in combinations(given, 2):
+        shared = place.keys() & at.keys() - {*stage.reduced}
+        if value != second and all(place[axis] == at[axis] for axis in shared):
+            got = " and ".join(short_yaml(x) for x in (value, second))
+            message = f"expected one {field} of what is taken together, got {got}"
+            both = " and ".join(dict.fromkeys((one.name, other.name)))
+            raise stage.error((), message, f"Give {both} one.", key=True)
+
+
+def _settled(
+    producer: Stage, field: str, stages: Mapping[str, Stage]
+) -> Iterator[_Settled]:
+    """Yield values of a parameter, or of the stage that settles it where it is null."""
+    settling = producer.kind.null_takes.get(field, "")
+    for labels in producer.template.samples():
+        params = producer.params(labels)
+        value = getattr(params, field, None)
+        if value is not None:
+            yield producer, labels, value
+            continue
+        for name in producer.inputs.get(settling, ()):
+            source = stages[name]
+            for other in source.template.samples():
+                given = source.params(other)
+                if hasattr(given, field) and _agree(labels, other):
+                    yield source, {**labels, **other}, getattr(given, field)
 
 
 def _agree(one: Mapping[str, Label], other: Mapping[str, Label]) -> bool:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from curvflow.errors import nearest
-from curvflow.schemas.checks.input_checks import check_inputs
+from curvflow.schemas.checks.input_checks import check_alike, check_inputs
 from curvflow.schemas.checks.model_data_checks import check_model_and_data
 from curvflow.schemas.checks.name_checks import check_axes, check_names
 from curvflow.schemas.checks.size_checks import check_drawn
@@ -53,6 +53,7 @@ def connect(
         )
         stages[draft.name] = _infer_dims(stage, producers, axes)
         check_drawn(stages[draft.name], axes)
+        check_alike(stages[draft.name], stages)
         check_model_and_data(stage, stages)
     return stages
 

@@ -36,6 +36,8 @@ from curvflow.tasks.statistics.label_groups import are_numbers
 
 # Times at which NetLSD compares heat traces.
 TIMES = torch.logspace(-2, 2, 250, dtype=torch.float64)
+# Largest exponent of a heat trace: eigenvalues of 0 may come out a little below it.
+STEEPEST = 1.0
 Distance = Callable[..., Tensor]
 
 
@@ -149,6 +151,12 @@ def _measure(
     if params.divergence == "heat_trace":
         given = params.times
         times = TIMES if given is None else torch.tensor(given, dtype=torch.float64)
+        least = float(measure.points[0])
+        if -least * float(times.max()) > STEEPEST:
+            raise InputError(
+                f"divergence: expected a spectrum of 0 or more for heat_trace, got "
+                f"{least:.3g} in '{node.stage}'. Take wasserstein1."
+            )
         return measure.heat_traces(times), freedom
     if params.divergence in ("kl", "symmetric_kl"):
         assert isinstance(measure, EntropicMeasure)

@@ -100,8 +100,13 @@ def _column(name: str, description: str, units: str = UNITS) -> Variable:
     return Variable(name, description, ("quantity",), units=units)
 
 
-def _text(name: str, description: str, *dims: str) -> Variable:
-    return Variable(name, description, dims or ("quantity",), dtype="str")
+def _text(name: str, description: str) -> Variable:
+    return Variable(name, description, ("quantity",), dtype="str")
+
+
+def _of_items(name: str, description: str, *dims: str) -> Variable:
+    """Declare what belongs to the matrix, not to the rows of pairs."""
+    return Variable(name, description, dims, dtype="str", series=True)
 
 
 KIND = Kind(
@@ -141,10 +146,10 @@ KIND = Kind(
         Variable(
             "diverged", "spectra that are of diverged nodes", ("quantity",), "int64"
         ),
-        _text("axis", "axes of the labels", "axis"),
-        _text("item", "labels of each spectrum", "item"),
-        _text("other_item", "the same", "other_item"),
-        Variable("labels", "labels on each axis", ("item", "axis"), dtype="str"),
+        _of_items("axis", "axes of the labels", "axis"),
+        _of_items("item", "labels of each spectrum", "item"),
+        _of_items("other_item", "the same", "other_item"),
+        _of_items("labels", "labels on each axis", "item", "axis"),
         Variable(
             "matrix",
             "the divergence of each from each; NaN where it is not computed",

@@ -147,6 +147,7 @@ KIND = Kind(
     ),
     main=("entropy", "kl"),
     inputs={"moments": Input(Moments, lacking=_too_few)},
+    null_takes={"support": "moments"},
     vectorised=False,
 )
 
