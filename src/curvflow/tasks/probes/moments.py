@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
@@ -200,6 +201,50 @@ def _check_degree(params: MomentsParams, values: Tensor, size: int) -> None:
         )
 
 
+@dataclass(frozen=True)
+class _Moments:
+    """Moments of the orders 0 .. K with their errors.
+
+    Attributes:
+        draws: of each vector, (S, K + 1).
+        means: of the draws, (K + 1,).
+        errors: standard errors of the means.
+        low: lower ends of intervals of 95 %.
+        high: upper ends.
+        covariance: of the means, (K + 1, K + 1).
+    """
+
+    draws: Tensor
+    means: Tensor
+    errors: Tensor
+    low: Tensor
+    high: Tensor
+    covariance: Tensor
+
+    @classmethod
+    def of(
+        cls, found: MomentDraws, intervals: tuple[Tensor, Tensor, Tensor] | None
+    ) -> _Moments:
+        """Take draws, and their errors and intervals; None of exact ones."""
+        means, (count, orders) = found.draws.mean(0), found.draws.shape
+        errors, low, high = intervals or (torch.zeros_like(means), means, means)
+        covariance = torch.full((orders, orders), torch.nan, dtype=torch.float64)
+        if count > 1:
+            covariance = mean_covariance(found.draws)
+        return cls(found.draws, means, errors, low, high, covariance)
+
+    def beside(self, known: Tensor, share: float) -> _Moments:
+        """Return a share of these and what is known, which are together all."""
+        return _Moments(
+            known + share * self.draws,
+            known + share * self.means,
+            share * self.errors,
+            known + share * self.low,
+            known + share * self.high,
+            share**2 * self.covariance,
+        )
+
+
 def _outcome(
     params: MomentsParams,
     found: MomentDraws,
@@ -212,45 +257,37 @@ def _outcome(
     is_exact: bool = False,
 ) -> Outcome:
     count, orders = found.draws.shape
-    means = found.draws.mean(0)
-    covariance = torch.full((orders, orders), torch.nan, dtype=torch.float64)
-    if count > 1:
-        covariance = mean_covariance(found.draws)
-    errors, low, high = torch.zeros_like(means), means, means
-    if not is_exact:
-        errors, low, high = moment_intervals(
-            found,
-            size=size,
-            basis=params.basis,
-            is_positive=is_positive,
-        )
-    draws, whole = found.draws, size + atoms.total
+    estimated = _Moments.of(
+        found,
+        None
+        if is_exact
+        else moment_intervals(
+            found, size=size, basis=params.basis, is_positive=is_positive
+        ),
+    )
+    whole = size + atoms.total
     if atoms.total:
-        # Each draw with what is known: their mean is that of all eigenvalues.
         interval_2 = support_2 if params.basis == "chebyshev" else None
         known = atom_moments(atoms, num_moments=orders - 1, support_2=interval_2)
-        known, share = known / whole, size / whole
-        draws, means, low, high = (
-            known + share * part for part in (draws, means, low, high)
-        )
-        errors, covariance = share * errors, share**2 * covariance
+        estimated = estimated.beside(known / whole, size / whole)
+    means, errors = estimated.means, estimated.errors
     shift, scale = _of_order_one(params, support_2, whole)
     return Outcome(
         {
             "order": np.arange(orders, dtype=np.int64),
             "moments": means.numpy(),
             "moments_sem": errors.numpy(),
-            "moments_low": low.numpy(),
-            "moments_high": high.numpy(),
-            "moments_covariance": covariance.numpy(),
-            "moment_draws": draws.numpy(),
+            "moments_low": estimated.low.numpy(),
+            "moments_high": estimated.high.numpy(),
+            "moments_covariance": estimated.covariance.numpy(),
+            "moment_draws": estimated.draws.numpy(),
             "num_draws": np.array(count, dtype=np.int64),
             "basis": np.array(params.basis),
             "support": support_2.numpy(),
             "trace": (shift + scale * means[1]).numpy(),
             "trace_sem": (scale * errors[1]).numpy(),
-            "trace_low": (shift + scale * low[1]).numpy(),
-            "trace_high": (shift + scale * high[1]).numpy(),
+            "trace_low": (shift + scale * estimated.low[1]).numpy(),
+            "trace_high": (shift + scale * estimated.high[1]).numpy(),
             "size": np.array(whole, dtype=np.int64),
             "num_matvecs": np.array(products, dtype=np.int64),
             **(atom_arrays(atoms) if atoms.total or params.deflate else {}),
