@@ -50,6 +50,12 @@ def edited(lab, old, new, file="lab_help.py"):
     path.write_text(text.replace(old, new))
 
 
+def test_a_file_named_like_a_module_of_python_itself_is_in_nobodys_way(lab):
+    (lab.folder / "time.py").write_text("asleep = True\n")
+    edited(lab, "FACTOR = 2.0", "import time\nFACTOR = 2.0 if time else 3.0")
+    assert lab.run().record.failures == []
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [("scaled(x) + 1.0", "scaled(x) + 2.0"), ("FACTOR = 2.0", "FACTOR = 3.0")],

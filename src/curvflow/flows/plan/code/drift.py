@@ -255,11 +255,14 @@ def import_code(codes: Fingerprints, nodes: Iterable[Node]) -> None:
             read.setdefault(name.partition(":")[0], set()).add((name, digest))
     for name in read:
         _import(name)
-    # Typed modules have no file, and were read as they are now.
+    # Typed modules have no file, and were read as they are now. One of Python's own has
+    # none either, and is imported in place of a file of its name, such as time.py.
     theirs = {
         name: sys.modules[name]
         for name in read
-        if name.partition(".")[0] != OWN and name in sys.modules and not is_typed(name)
+        if name.partition(".")[0] != OWN
+        and getattr(sys.modules.get(name), "__file__", None)
+        and not is_typed(name)
     }
     files = codes.files()
     changed = [*_other_functions(theirs), *codes.changed()] or [
