@@ -2,9 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
 
-from curvflow.errors import InputError
+import curvflow
+from curvflow.errors import InputError, StudyError
 from curvflow.schemas.nodes import Moments
+from curvflow.schemas.study.study import load_study
+from curvflow.tasks.numerics.estimators import maxent as entropy
 from tests.tasks.matrices import as_matrix
 from tests.tasks.probes.graphs.test_deflated_probes import chebyshev, result
 from tests.tasks.toys import assert_declared, compute, member
@@ -26,9 +30,9 @@ def given(means, *, covariance=np.nan, support=ENDS, draws=1, basis="chebyshev")
     return Moments("moments", "probe.moments", {}, arrays, "given")
 
 
-def run(node, **params):
-    (outcome,) = compute(KIND, [member(KIND, params, moments=node)])
-    assert_declared(KIND, outcome)
+def run(node, kind=KIND, **params):
+    (outcome,) = compute(kind, [member(kind, params, moments=node)])
+    assert_declared(kind, outcome)
     return outcome.arrays
 
 
@@ -116,7 +120,7 @@ def test_powers_are_turned_into_chebyshev_s_polynomials():
 
 def test_standard_errors_are_the_spread_of_repetitions_and_bounds_hold_the_truth():
     values, A = spread_out()
-    results = [run(measured(A, seed), num_points=50) for seed in range(150)]
+    results = [run(measured(A, seed), num_points=50) for seed in range(100)]
     found = {name: np.array([one[name] for one in results]) for name in results[0]}
     for name in ("density", "cumulative"):
         spread = found[name].std(0, ddof=1)
@@ -182,3 +186,103 @@ def test_known_eigenvalues_are_steps(kind):
     np.testing.assert_allclose(within.arrays["cumulative_low"], low, atol=1e-12)
     with pytest.raises(InputError, match="atoms: expected moments with eigenvalues"):
         compute(kind, [member(kind, {"atoms": "apart"}, moments=exact([0.0, 1.0]))])
+
+
+def test_the_errors_of_a_density_of_largest_entropy_are_the_spread_of_repetitions():
+    values, A = spread_out()
+    results = [
+        run(measured(A, seed, num_moments=8), "probe.maxent", num_points=50)
+        for seed in range(60)
+    ]
+    found = {
+        name: np.array([one[name] for one in results])
+        for name in results[0]
+        if name.startswith(("density", "cumulative"))
+    }
+    # Where the density nearly vanishes the first order is not enough.
+    inside = found["density"].mean(0) > 0.1
+    for name in ("density", "cumulative"):
+        spread = found[name].std(0, ddof=1)[inside]
+        told = np.sqrt((found[f"{name}_sem"] ** 2).mean(0))[inside]
+        assert 0.85 < np.median(told / spread) < 1.15
+        assert ((told > 0.6 * spread) & (told < 1.6 * spread)).mean() > 0.95
+    below, upto = fractions(values, results[0]["grid"])
+    holds = (found["cumulative_low"] <= below) & (upto <= found["cumulative_high"])
+    assert holds.mean() >= 0.95
+
+
+def test_errors_of_masses_are_what_changes_of_the_moments_do():
+    prior = entropy.prior("flat", ENDS, 100)
+    moments, errors = (torch.zeros(4).double() + value for value in (-0.1, 0.02))
+    step = torch.tensor([0.3, -1.0, 0.5, 0.2]).double()
+
+    def fitted(shift):
+        return entropy.maxent(
+            moments + shift * step, errors, prior=prior, basis="chebyshev", support=ENDS
+        )
+
+    told = fitted(0).errors_of_masses(step[:, None] * step)
+    more, less = fitted(1e-3), fitted(-1e-3)
+    for name, found in told._asdict().items():
+        slope = (getattr(more, name) - getattr(less, name)) / 2e-3
+        np.testing.assert_allclose(found, slope.abs(), rtol=1e-3, atol=1e-6)
+
+
+def test_one_vector_tells_no_error_of_either():
+    node = measured(spread_out()[1], 0, num_moments=6)
+    node.arrays["moments_covariance"][:] = np.nan
+    arrays = run(node, "probe.maxent")
+    ends = ("density_sem", "cumulative_sem", "cumulative_low", "cumulative_high")
+    assert all(np.isnan(arrays[name]).all() for name in ends)
+    assert arrays["cumulative"][-1] == pytest.approx(1, abs=1e-3)
+
+
+STUDY = """\
+study: densities
+stages:
+  graph: {use: data.random_graph, model: erdos_renyi, n: 60, p: 0.2}
+  moments: {use: probe.moments, graph: graph, num_moments: 8, num_probes: 6,
+            support: [0, 2]}
+  density: {use: probe.kpm, moments: moments, num_points: 60}
+  more: {use: probe.kpm, moments: moments, num_points: 60, kernel: none}
+"""
+
+
+def test_it_is_drawn_and_compared_by_what_needs_no_multipliers(tmp_path):
+    file = tmp_path / "study.yaml"
+    file.write_text(
+        STUDY
+        + """\
+  ritz: {use: probe.spectrum, graph: graph, num_runs: 2, num_steps: 8}
+  picture: {use: figure.density, of: ritz, density: density}
+  apart: {use: aggregate.spectral_distance, of: [density, more],
+          divergence: wasserstein1}
+"""
+    )
+    done = curvflow.run(file, store=tmp_path / "store")
+    row = done["apart"]
+    assert 0 < float(row["distance"].item()) < 0.1
+    assert np.isnan(row["distance_sem"].item())
+    assert "density" in done["picture"]["source"].values
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "probe.cluster_count, density: density, method: maxent",
+            "expected a density of probe.maxent, got 'density' of probe.kpm",
+        ),
+        (
+            "aggregate.spectral_distance, of: [density, more], divergence: kl",
+            "expected a stage of probe.maxent, got 'density' of probe.kpm",
+        ),
+        (
+            "probe.kpm, moments: moments, num_moments: 9",
+            "expected at most the 8 of 'moments', got 9",
+        ),
+    ],
+)
+def test_what_needs_more_is_refused_while_planning(line, message):
+    with pytest.raises(StudyError, match=message):
+        load_study(f"{STUDY}  asked: {{use: {line}}}\n", file="study.yaml")

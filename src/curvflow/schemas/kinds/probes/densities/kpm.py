@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
-import numpy as np
 from pydantic import Field
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.kinds.probes.maxent import CUMULATIVE, NUM_DRAWS, too_few_moments
 from curvflow.schemas.kinds.shared.deflation import ATOMS
-from curvflow.schemas.nodes import Array, Density, Moments
+from curvflow.schemas.nodes import Density, Moments
 from curvflow.schemas.params import Params
 
 
@@ -36,13 +34,6 @@ class KpmParams(Params):
         description="of moments with deflate: within, the density is of all "
         "eigenvalues; apart, of those that were not taken out, of integral 1",
     )
-
-
-def _truth(
-    params: KpmParams, eigenvalues: Array, result: Mapping[str, Array]
-) -> dict[str, Array]:
-    below = np.searchsorted(np.sort(eigenvalues), result["grid"], side="right")
-    return {"cumulative": below / len(eigenvalues)}
 
 
 KIND = Kind(
@@ -75,7 +66,6 @@ KIND = Kind(
     main=("density", "density_sem"),
     inputs={"moments": Input(Moments, lacking=too_few_moments)},
     vectorised=False,
-    truth=_truth,
 )
 
 EXPLANATION = Explanation(
