@@ -8,15 +8,23 @@ from typing import cast
 
 import numpy as np
 import torch
+from scipy.special import stdtrit
 from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.nodes import Array, NodeData
 from curvflow.tasks.curvature.operators import atoms_of
-from curvflow.tasks.numerics.estimators.cumulatives import angles, distribution_interval
+from curvflow.tasks.numerics.estimators.cumulatives import (
+    angles,
+    linear_errors,
+    step_bounds,
+)
+from curvflow.tasks.numerics.estimators.intervals import HIGH
 from curvflow.tasks.numerics.estimators.moments import atom_moments
 from curvflow.tasks.numerics.estimators.polynomials import Support, converted
+from curvflow.tasks.numerics.estimators.traces import Estimate
 from curvflow.tasks.numerics.graphs.gaps import atoms_below
+from curvflow.tasks.numerics.krylov.quadrature import score_interval
 from curvflow.tasks.numerics.operators.deflation import Atoms
 
 
@@ -101,13 +109,37 @@ class MeasuredMoments:
     def cumulative_bounds(self, points_G: Tensor) -> dict[str, Array]:
         """Return intervals of 95 % at least of the fraction of eigenvalues."""
         rest = self.without_atoms().in_basis("chebyshev")
-        low_G, high_G = distribution_interval(
-            angles(points_G, self.support), rest.means, rest.covariance, self.freedom
-        )
+        low_G, high_G = rest.fraction_interval(angles(points_G, self.support))
         return {
             "cumulative_low": self.below(points_G, low_G).numpy(),
             "cumulative_high": self.below(points_G, high_G, right=True).numpy(),
         }
+
+    def fraction_interval(self, theta_G: Tensor) -> tuple[Tensor, Tensor]:
+        """Return intervals of 95 % at least of the eigenvalues up to points.
+
+        The means of `step_bounds`, each moved outwards by Student's quantile of the
+        error that it has at the end of the interval: draws of a fraction that happen to
+        lie close to 0 or 1 also lie close together.
+
+        Args:
+            theta_G: the points, as angles.
+
+        Returns:
+            Lower ends, which hold for the fraction below the points too, and upper
+            ones; NaN where the errors are not known.
+        """
+        t = float(stdtrit(np.float64(self.freedom), HIGH))
+        ends = []
+        for rows_GK in step_bounds(theta_G, len(self.means) - 1):
+            errors_G = linear_errors(rows_GK, self.covariance)
+            mean_G = rows_GK @ self.means
+            freedom_G = torch.full_like(errors_G, self.freedom)
+            found = Estimate(mean_G[None], mean_G, errors_G, 1, freedom_G)
+            low_G, high_G = score_interval(found, t)
+            ends.append((low_G + 0 * errors_G, high_G + 0 * errors_G))
+        (low_G, _), (_, high_G) = ends
+        return low_G, high_G
 
 
 def measured_moments(node: NodeData, num_moments: int | None) -> MeasuredMoments:

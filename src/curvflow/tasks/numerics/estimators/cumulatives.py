@@ -7,12 +7,9 @@ Further letters: K + 1 orders 0 .. K, G points.
 
 from __future__ import annotations
 
-import numpy as np
 import torch
-from scipy.special import stdtrit
 from torch import Tensor
 
-from curvflow.tasks.numerics.estimators.intervals import HIGH
 from curvflow.tasks.numerics.estimators.polynomials import Support
 
 
@@ -103,25 +100,3 @@ def linear_errors(rows_GK: Tensor, covariance_KK: Tensor) -> Tensor:
     """
     variance_G = ((rows_GK @ covariance_KK) * rows_GK).sum(1)
     return variance_G.clamp_min(0).sqrt()
-
-
-def distribution_interval(
-    theta_G: Tensor, moments_K: Tensor, covariance_KK: Tensor, freedom: float
-) -> tuple[Tensor, Tensor]:
-    """Return an interval of 95 % at least for the fraction of eigenvalues up to points.
-
-    Args:
-        theta_G: the points, as angles.
-        moments_K: Chebyshev moments of the orders 0 .. K, means over random vectors.
-        covariance_KK: of these means.
-        freedom: degrees of freedom of it.
-
-    Returns:
-        Lower ends, which hold for the fraction below the points too, and upper ones:
-        the means of `step_bounds`, less and plus Student's quantile of their errors.
-    """
-    lower_GK, upper_GK = step_bounds(theta_G, len(moments_K) - 1)
-    t = float(stdtrit(np.float64(freedom), HIGH))
-    low_G = lower_GK @ moments_K - t * linear_errors(lower_GK, covariance_KK)
-    high_G = upper_GK @ moments_K + t * linear_errors(upper_GK, covariance_KK)
-    return low_G.clamp(0, 1), high_G.clamp(0, 1)
