@@ -230,7 +230,8 @@ class Moments(NodeData):
 
     `moments` (order,), `moments_covariance` (order, order) of these means, `basis` of
     the polynomials p_k, `support` (2,), the interval they are taken over. Eigenvalues
-    that `atom_values` and `atom_counts` (atom,) tell are among them.
+    that `atom_values` and `atom_counts` (atom,) tell are among them. `num_draws` random
+    vectors were averaged.
     """
 
     takes: ClassVar[tuple[str, ...] | None] = (
@@ -240,7 +241,7 @@ class Moments(NodeData):
         "support",
         "size",
     )
-    takes_if_there: ClassVar[tuple[str, ...]] = ATOMS
+    takes_if_there: ClassVar[tuple[str, ...]] = ("num_draws", *ATOMS)
 
 
 class Entropic(Spectrum):

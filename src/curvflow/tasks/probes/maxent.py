@@ -5,18 +5,15 @@ from __future__ import annotations
 from typing import cast
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.maxent import MaxentParams
-from curvflow.schemas.nodes import Member, NodeData, Outcome
-from curvflow.tasks.curvature.operators import atom_arrays, atoms_of
+from curvflow.schemas.nodes import Member, Outcome
+from curvflow.tasks.curvature.measured_moments import MeasuredMoments, measured_moments
+from curvflow.tasks.curvature.operators import atom_arrays
 from curvflow.tasks.numerics.estimators.iterative_scaling import iterative_scaling
 from curvflow.tasks.numerics.estimators.maxent import MaxEnt, prior
 from curvflow.tasks.numerics.estimators.maxent import maxent as newton
-from curvflow.tasks.numerics.estimators.moments import atom_moments
-from curvflow.tasks.numerics.estimators.polynomials import Support, converted
+from curvflow.tasks.numerics.estimators.polynomials import Support
 from curvflow.tasks.registry import Machine, computes_each
 
 SOLVERS = {"newton": newton, "iterative_scaling": iterative_scaling}
@@ -42,8 +39,11 @@ def maxent(member: Member, machine: Machine) -> Outcome:
     """
     params = cast("MaxentParams", member.params)
     node = member.one("moments")
-    support = cast("Support", tuple(node["support"].tolist()))
-    means_K, covariance_KK = _moments(params, node, support)
+    given = measured_moments(node, params.num_moments)
+    chosen = given.apart() if params.atoms == "apart" else given
+    chosen = chosen.in_basis(params.basis)
+    support = given.support
+    means_K, covariance_KK = chosen.means[1:], chosen.covariance[1:, 1:]
     # A single run has no standard error, so the floor takes its place.
     errors_K = covariance_KK.diagonal().nan_to_num(nan=0.0).clamp_min(0).sqrt()
     interval = support if params.support is None else params.support
@@ -57,7 +57,7 @@ def maxent(member: Member, machine: Machine) -> Outcome:
         max_iterations=params.max_iterations,
     )
     noisy = bool((means_K.abs() < 2 * fitted.errors).double().mean() > 0.5)
-    apart = atom_arrays(atoms_of(node)) if params.atoms == "apart" else {}
+    apart = atom_arrays(given.atoms) if params.atoms == "apart" else {}
     return Outcome(
         {
             **_arrays(fitted),
@@ -71,60 +71,27 @@ def maxent(member: Member, machine: Machine) -> Outcome:
             "multipliers_covariance": fitted.multipliers_covariance(
                 covariance_KK
             ).numpy(),
+            **_errors(fitted, chosen, is_apart=params.atoms == "apart"),
+            **given.cumulative_bounds(fitted.prior.nodes),
+            **given.num_draws,
         }
     )
 
 
-def _moments(
-    params: MaxentParams, node: NodeData, support: Support
-) -> tuple[Tensor, Tensor]:
-    """Return moments of the orders 1 .. K and the covariance of their errors.
-
-    Raises:
-        InputError: fewer moments are measured than requested.
-    """
-    num_given = len(node["moments"]) - 1
-    count = num_given if params.num_moments is None else params.num_moments
-    if count > num_given:
-        raise InputError(
-            f"num_moments: expected at most the {num_given} moments given, got "
-            f"{count}. "
-            "Measure more of them in probe.moments."
-        )
-    means = torch.as_tensor(node["moments"], dtype=torch.float64)[: count + 1]
-    covariance = torch.as_tensor(node["moments_covariance"], dtype=torch.float64)
-    if params.atoms == "apart":
-        means, covariance = _without_atoms(node, means, covariance)
-    covariance = covariance[: count + 1, : count + 1]
-    means_in_basis, change_of_basis = converted(
-        means, str(node["basis"].item()), params.basis, support
-    )
-    turned = change_of_basis @ covariance @ change_of_basis.T
-    return means_in_basis[1:], turned[1:, 1:]
-
-
-def _without_atoms(
-    node: NodeData, means: Tensor, covariance: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the moments of the eigenvalues that have not been taken out.
-
-    Raises:
-        InputError: none has been.
-    """
-    atoms, size = atoms_of(node), int(node["size"])
-    if not atoms.total:
-        raise InputError(
-            "atoms: expected moments with eigenvalues taken out to set apart, got "
-            "none. Set deflate in the probe.moments, or atoms to within."
-        )
-    is_chebyshev = str(node["basis"].item()) == "chebyshev"
-    known = atom_moments(
-        atoms,
-        num_moments=len(means) - 1,
-        support_2=torch.as_tensor(node["support"]) if is_chebyshev else None,
-    )
-    share = (size - atoms.total) / size
-    return (means - known / size) / share, covariance / share**2
+def _errors(
+    fitted: MaxEnt, of: MeasuredMoments, *, is_apart: bool
+) -> dict[str, np.ndarray]:
+    """Return the distribution function, and the errors of it and of the density."""
+    errors = fitted.errors_of_masses(of.covariance[1:, 1:])
+    cumulative_G, share = fitted.cumulative, 1.0
+    if is_apart:
+        share = of.share
+        cumulative_G = of.below(fitted.prior.nodes, cumulative_G)
+    return {
+        "density_sem": (errors.masses / fitted.prior.lengths).numpy(),
+        "cumulative": cumulative_G.numpy(),
+        "cumulative_sem": (share * errors.cumulative).numpy(),
+    }
 
 
 def _arrays(fitted: MaxEnt) -> dict[str, np.ndarray]:

@@ -69,7 +69,8 @@ class MaxentParams(Params):
         return self
 
 
-def _too_few(params: Any, name: str, moments: Any) -> Iterator[ParamProblem]:
+def too_few_moments(params: Any, name: str, moments: Any) -> Iterator[ParamProblem]:
+    """Yield what moments lack of those requested."""
     given = getattr(moments, "num_moments", None)
     if given and params.num_moments and params.num_moments > given:
         message = f"expected at most the {given} of '{name}', got {params.num_moments}"
@@ -85,6 +86,29 @@ def _kept(name: str, description: str, *dims: str, dtype: str = "float64") -> Va
     """Declare what distances are computed of, which older results lack."""
     return Variable(name, description, dims, dtype, series=True, optional=True)
 
+
+def _on_grid(name: str, description: str) -> Variable:
+    return Variable(name, description, ("point",), series=True, optional=True)
+
+
+NUM_DRAWS = Variable(
+    "num_draws", "random vectors averaged", dtype="int64", optional=True
+)
+
+# Of all eigenvalues, those set apart among them as steps.
+CUMULATIVE = (
+    _on_grid("cumulative", "fraction of all eigenvalues up to each point of the grid"),
+    _on_grid(
+        "cumulative_sem",
+        "its standard error by the random vectors; NaN for one vector",
+    ),
+    _on_grid(
+        "cumulative_low",
+        "lower end of an interval of 95 % at least of what the moments leave open and "
+        "the random vectors together; NaN for one vector",
+    ),
+    _on_grid("cumulative_high", "upper end of it"),
+)
 
 KIND = Kind(
     name="probe.maxent",
@@ -144,9 +168,16 @@ KIND = Kind(
             "order",
             "order_2",
         ),
+        _on_grid(
+            "density_sem",
+            "standard error of the density by the random vectors, to first order; NaN "
+            "for one vector",
+        ),
+        *CUMULATIVE,
+        NUM_DRAWS,
     ),
     main=("entropy", "kl"),
-    inputs={"moments": Input(Moments, lacking=_too_few)},
+    inputs={"moments": Input(Moments, lacking=too_few_moments)},
     null_takes={"support": "moments"},
     vectorised=False,
 )

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.tasks.numerics.estimators.cumulatives import linear_errors
 from curvflow.tasks.numerics.estimators.polynomials import Support, polynomials
 
 PRIORS = ("flat", "log", "arcsine")
@@ -144,6 +146,11 @@ class MaxEnt:
         """True if q has the moments within their errors, so that a density does."""
         return self.strain <= STRAINED
 
+    @property
+    def cumulative(self) -> Tensor:
+        """Mass of q up to the nodes, (G,); half of that of a node lies before it."""
+        return self.masses.cumsum(0) - self.masses / 2
+
     def mean(self, values_G: Tensor) -> float:
         """Return the mean of a function, given at the nodes."""
         return float(self.masses @ values_G)
@@ -169,6 +176,27 @@ class MaxEnt:
         inverse_KK = (turn_KK.T / singular_K.square()) @ turn_KK
         turned_KK: Tensor = inverse_KK @ covariance_KK @ inverse_KK
         return turned_KK
+
+    def errors_of_masses(self, covariance_KK: Tensor) -> MassErrors:
+        """Return the standard errors of the masses and their sums, to first order.
+
+        Args:
+            covariance_KK: of the moments of the orders 1 .. K.
+        """
+        alpha_KK = self.multipliers_covariance(covariance_KK)
+        centred_GK = self.design - self.masses @ self.design
+        slopes_GK = self.masses[:, None] * centred_GK
+        sums_GK = slopes_GK.cumsum(0) - slopes_GK / 2
+        return MassErrors(
+            linear_errors(slopes_GK, alpha_KK), linear_errors(sums_GK, alpha_KK)
+        )
+
+
+class MassErrors(NamedTuple):
+    """Standard errors of the masses of a density, and of its distribution function."""
+
+    masses: Tensor
+    cumulative: Tensor
 
 
 def maxent(

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
+from curvflow.schemas.kinds.probes.densities.kpm import KpmParams
 from curvflow.schemas.kinds.shared.operators import judged
 from curvflow.schemas.nodes import Entropic, Graph, Numbers, Ritz
 from curvflow.schemas.params import Params
@@ -52,6 +53,9 @@ def _other_method(params: Any, name: str, density: Any) -> Iterator[ParamProblem
     if params.method != "maxent":
         message = f"expected Ritz data for {params.method}, got the density of '{name}'"
         yield ("method",), message, "Set method to maxent."
+    elif isinstance(density, KpmParams):
+        message = f"expected a density of probe.maxent, got '{name}' of probe.kpm"
+        yield ("density",), message, "Name a probe.maxent of the same moments."
 
 
 _COUNT = judged("count", "clusters; NaN without a gap")
