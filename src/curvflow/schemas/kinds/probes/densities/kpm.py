@@ -63,7 +63,6 @@ KIND = Kind(
         Variable("size", "dimension of the operator, D", dtype="int64"),
         NUM_DRAWS,
     ),
-    main=("density", "density_sem"),
     inputs={"moments": Input(Moments, lacking=too_few_moments)},
     vectorised=False,
 )

@@ -58,6 +58,9 @@ def _other_method(params: Any, name: str, density: Any) -> Iterator[ParamProblem
         yield ("density",), message, "Name a probe.maxent of the same moments."
 
 
+# What a density does not tell.
+OF_RULES = ("count_quadrature",)
+
 _COUNT = judged("count", "clusters; NaN without a gap")
 
 KIND = Kind(
@@ -73,7 +76,7 @@ KIND = Kind(
             "unresolved by so many steps",
             dtype="str",
         ),
-        *(replace(one, optional=True) for one in _COUNT[:-1]),
+        *(replace(one, optional=one.name in OF_RULES) for one in _COUNT[:-1]),
         Variable("gap_low", "lower end of an interval without an eigenvalue"),
         Variable("gap_high", "upper end of it"),
         Variable("gap_at", "point below which is counted; NaN without a gap"),

@@ -157,9 +157,6 @@ KIND = Kind(
         *_judged("triangles", "tr A^3 / 6; with weights, their products"),
         Variable("size", "nodes that the operator has, D", dtype="int64"),
     ),
-    main=tuple(
-        f"{name}{error}" for name in get_args(FunctionalName) for error in ("", "_sem")
-    ),
     inputs={
         "ritz": Input(Ritz, lacking=_other_spectrum),
         "graph": Input(Graph, follows="ritz"),
