@@ -200,6 +200,7 @@ class Spectrum(NodeData):
         "prior",
         "support",
         "converged",
+        "num_draws",
         "ritz_values",
         "ritz_weights",
         *ATOMS,
@@ -258,6 +259,7 @@ class Entropic(Spectrum):
         "basis_support",
         "support",
         "converged",
+        "num_draws",
         *ATOMS,
     )
 

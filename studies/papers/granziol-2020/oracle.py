@@ -47,10 +47,20 @@ def oracle(graph: curvflow.Graph, params: Oracle) -> dict[str, float]:
     }
 
 
-class Distance(curvflow.Params):
-    """Of how many clusters."""
+class Clusters(curvflow.Params):
+    """How many clusters there are."""
 
     clusters: int = Field(ge=1, description="n_c")
+
+
+@curvflow.stage(
+    "probe.planted",
+    version=1,
+    outputs=[curvflow.Variable("count", "clusters that were planted")],
+)
+def planted(graph: curvflow.Graph, params: Clusters) -> dict[str, float]:
+    """Return the truth."""
+    return {"count": float(params.clusters)}
 
 
 @curvflow.stage(
@@ -59,7 +69,7 @@ class Distance(curvflow.Params):
     outputs=[curvflow.Variable("distance", "of a count from the oracle's, over n_c")],
 )
 def distance(
-    counted: curvflow.Numbers, oracle: curvflow.Numbers, params: Distance
+    counted: curvflow.Numbers, oracle: curvflow.Numbers, params: Clusters
 ) -> dict[str, float]:
     """Compare a method with the oracle, whose vectors it shares."""
     apart = abs(float(counted["count"]) - float(oracle["count"]))

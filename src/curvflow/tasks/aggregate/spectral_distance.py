@@ -174,7 +174,8 @@ def _versions(
     if "ritz_values" in node:
         return _ritz_measure(node, draws)
     if "multipliers_covariance" in node:
-        return _entropic_measure(node, draws, orders), np.inf
+        freedom = float(node.arrays.get("num_draws", np.array(np.inf))) - 1
+        return _entropic_measure(node, draws, orders), freedom
     if params.divergence in ENTROPIC:
         raise InputError(
             f"of: expected densities with what their multipliers are of, got "

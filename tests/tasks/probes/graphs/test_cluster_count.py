@@ -6,12 +6,16 @@ import pytest
 import torch
 
 import curvflow
-from curvflow.errors import StudyError
+from curvflow.errors import InputError, StudyError
+from curvflow.schemas.kinds.probes.graphs.cluster_count import ClusterCountParams
+from curvflow.schemas.nodes import Member, NodeData
 from curvflow.schemas.study.study import load_study
 from curvflow.tasks.numerics.graphs.entropic_gaps import EntropicDensity
 from curvflow.tasks.numerics.graphs.gaps import count_below, is_clear, spectral_gap
 from curvflow.tasks.numerics.krylov.lanczos import lanczos
 from curvflow.tasks.numerics.operators.base import Dense
+from curvflow.tasks.probes.graphs.cluster_count import cluster_count
+from curvflow.tasks.registry import Machine
 
 LEAST = 0.03
 
@@ -55,6 +59,40 @@ def test_a_verdict_is_that_of_the_spectrum(G, num_steps, verdict):
     gap = spectral_gap(runs(G, num_steps), least=LEAST)
     assert gap.verdict == verdict
     assert np.isnan(gap.at) == (verdict != "gap")
+
+
+def test_no_verdict_on_random_spectra_is_wrong():
+    told = {"gap": 0, "no gap": 0, "unresolved": 0}
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        few = np.sort(rng.uniform(0, rng.choice([0, 0.01, 0.1]), rng.integers(1, 9)))
+        few[0] = 0
+        start = few[-1] + rng.uniform(0.02, 0.5)
+        law = np.linspace if seed % 2 else rng.uniform
+        spectrum = np.sort(np.concatenate([few, law(start, 2, 120 - len(few))]))
+        below = spectrum[spectrum <= np.median(spectrum)]
+        widths, least = np.diff(below), np.maximum(0.1, below[:-1])
+        starts = torch.as_tensor(rng.choice([-1.0, 1.0], (120, 10)))
+        A, steps = (
+            Dense(torch.diag(torch.as_tensor(spectrum))),
+            int(rng.choice([8, 40])),
+        )
+        gap = spectral_gap(lanczos(A, starts, num_steps=steps), least=0.1)
+        told[gap.verdict] += 1
+        assert gap.verdict != "no gap" or (widths < least).all(), seed
+        inside = (gap.low < spectrum) & (spectrum < gap.high)
+        assert gap.verdict != "gap" or not inside.any(), seed
+        if steps == 40 and (widths > 1.25 * least).any():
+            assert gap.verdict == "gap", seed
+    assert min(told.values()) >= 5, told
+
+
+def test_bounds_that_meet_but_for_rounding_do_not_fill_a_gap():
+    spectrum = torch.cat([torch.zeros(5), torch.linspace(0.11, 2, 195)]).double()
+    draws = torch.Generator().manual_seed(1)
+    starts = torch.randint(0, 2, (200, 10), generator=draws).double() * 2 - 1
+    runs_of_200 = lanczos(Dense(torch.diag(spectrum)), starts, num_steps=100)
+    assert spectral_gap(runs_of_200, least=0.1).verdict == "unresolved"
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -176,6 +214,16 @@ def test_a_density_of_another_support_is_refused(tmp_path):
     result = curvflow.run(tmp_path / "study.yaml", workers=1)
     (failed,) = result.run.failures
     assert "expected one of the normalized Laplacian, from 0 to 2, got" in str(failed)
+
+
+def test_a_density_without_what_its_errors_need_is_refused(results):
+    node = results["density"]
+    arrays = {name: node[name].values for name in ("grid", "mass", "size")}
+    density = NodeData("density", "probe.maxent", {}, arrays, "digest")
+    params = ClusterCountParams(method="maxent")
+    member = Member(params, {"density": [density]})
+    with pytest.raises(InputError, match="that 'density' stored before that was kept"):
+        cluster_count([member], Machine())
 
 
 def test_without_a_gap_there_is_no_number(results):

@@ -111,6 +111,39 @@ def test_spanning_trees_are_those_of_the_matrix_tree_theorem(results, seed):
         holds(results[stage].sel(seed=seed), "log_trees", truth)
 
 
+FEW = """\
+study: few
+stages:
+  graph: {use: data.random_graph, model: path, n: 200}
+  plain: {use: probe.spectrum, graph: graph, operator: laplacian, num_runs: 40,
+          num_steps: 4}
+  rest: {use: probe.spectrum, graph: graph, operator: laplacian, num_runs: 40,
+         deflate: [components], num_steps: 4}
+  heat: {use: probe.graph_functionals, ritz: plain, operator: laplacian,
+         times: [0.1, 100]}
+  trees: {use: probe.graph_functionals, ritz: rest, operator: laplacian,
+          functionals: [log_trees, kirchhoff_index]}
+"""
+
+
+def test_too_few_steps_are_told_and_the_interval_allows_for_them(tmp_path):
+    (tmp_path / "study.yaml").write_text(FEW)
+    results = curvflow.run(tmp_path / "study.yaml", workers=1)
+    spectrum = np.sort(nx.laplacian_spectrum(nx.path_graph(200)))
+    heat = results["heat"]
+    assert heat["heat_trace_converged"].values.tolist() == [True, False]
+    truth = np.exp(-np.array([[0.1], [100]]) * spectrum).sum(1)
+    assert (heat["heat_trace_low"] < truth).all()
+    assert (truth < heat["heat_trace_high"]).all()
+    assert abs(heat["heat_trace"][1] - truth[1]) > 4 * heat["heat_trace_vectors"][1]
+    trees = results["trees"]
+    # A line has one tree; its least eigenvalue is far below what four steps see.
+    assert not trees["log_trees_converged"]
+    assert trees["log_trees_low"] < 0 < trees["log_trees"] < trees["log_trees_high"]
+    assert not trees["kirchhoff_index_converged"]
+    assert trees["kirchhoff_index_high"] > (200**3 - 200) / 6
+
+
 INVERSES = """\
 study: inverses
 axes:

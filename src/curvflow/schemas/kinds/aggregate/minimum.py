@@ -4,30 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from curvflow.errors import nearest
 from curvflow.schemas.checks.name_checks import not_single, text_labels
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Axes, Input, Kind, ParamProblem, Taken, Variable
 from curvflow.schemas.kinds.shared.tables import (
+    NumericX,
     OneOrMoreNames,
     Unconverged,
     failed,
     unconverged,
 )
 from curvflow.schemas.nodes import Numbers, Table
-from curvflow.schemas.params import Params
 
 
-class MinimumParams(Params):
+class MinimumParams(NumericX):
     """Quantity whose least value is sought, and where."""
 
     quantity: str = Field(
         description="variable; its error is the variable of this name with _sem"
-    )
-    along: str | None = Field(
-        None, description="axis whose labels, which are numbers, are x"
     )
     x: str | None = Field(
         None,
@@ -45,16 +42,6 @@ class MinimumParams(Params):
     )
     seed: int = Field(0, ge=0, description="seed of these")
     unconverged: Unconverged = "count"
-
-    @model_validator(mode="after")
-    def _one_x(self) -> MinimumParams:
-        if (self.along is None) == (self.x is None):
-            got = "neither" if self.x is None else "both"
-            raise ValueError(
-                f"expected one of 'along', an axis, and 'x', a variable, got {got}. "
-                "Name one."
-            )
-        return self
 
 
 def _check_names(params: MinimumParams, taken: Taken) -> Iterator[ParamProblem]:

@@ -219,7 +219,7 @@ def of_all_eigenvalues(field: str) -> Lacking:
             message = (
                 f"expected Ritz data of all eigenvalues, got '{name}' with deflate"
             )
-            hint = f"Remove deflate of '{name}'; probe.moments alone reads its atoms."
+            hint = f"Remove deflate of '{name}'; probe.moments reads its atoms."
             yield (field,), message, hint
 
     return lacking

@@ -92,16 +92,31 @@ OUTPUTS = (
 )
 
 
-class ScalingLaw(Params):
-    """y = prefactor x^exponent, and what x and y are."""
+class NumericX(Params):
+    """Numbers x that a quantity is looked at along: labels, or another variable."""
 
-    y: str = Field(description="variable that the law is of, a number per node")
     along: str | None = Field(
         None, description="axis whose labels, which are numbers, are x"
     )
     x: str | None = Field(
         None, description="variable that is x instead, of the same or another stage"
     )
+
+    @model_validator(mode="after")
+    def _one_x(self) -> NumericX:
+        if (self.along is None) == (self.x is None):
+            got = "neither" if self.x is None else "both"
+            raise ValueError(
+                f"expected one of 'along', an axis, and 'x', a variable, got {got}. "
+                "Name one."
+            )
+        return self
+
+
+class ScalingLaw(NumericX):
+    """y = prefactor x^exponent, and what x and y are."""
+
+    y: str = Field(description="variable that the law is of, a number per node")
     over: OneOrMoreNames | None = Field(
         None,
         description="axes of the repetitions, such as seeds, which the bootstrap draws "
@@ -116,16 +131,6 @@ class ScalingLaw(Params):
     confidence: float = Field(0.95, gt=0, lt=1, description="coverage of the intervals")
     num_resamples: int = Field(9999, ge=100, description="samples of the bootstrap")
     seed: int = Field(0, ge=0, description="seed of the bootstrap")
-
-    @model_validator(mode="after")
-    def _one_x(self) -> ScalingLaw:
-        if (self.along is None) == (self.x is None):
-            got = "neither" if self.x is None else "both"
-            raise ValueError(
-                f"expected one of 'along', an axis, and 'x', a variable, got {got}. "
-                "Name one."
-            )
-        return self
 
 
 def check_names(params: ScalingLaw, taken: Taken) -> Iterator[ParamProblem]:

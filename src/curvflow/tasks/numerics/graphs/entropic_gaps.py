@@ -82,7 +82,7 @@ class EntropicDensity:
                 best = low, high
         return best
 
-    def count_below(self, x: float) -> tuple[float, float]:
+    def count_below(self, x: float) -> tuple[Tensor, Tensor]:
         """Count the eigenvalues below a point.
 
         Args:
@@ -92,11 +92,11 @@ class EntropicDensity:
             The count, and its standard error by the random vectors, to first order.
         """
         below_G = (self.points < x).double()
-        share = float((self.masses * below_G).sum())
+        share = self.masses @ below_G
         orders = len(self.covariance) + 1
         f_GK = polynomials(self.basis, self.points, orders, self.basis_support)[:, 1:]
         slope_K = -((below_G - share) * self.masses) @ f_GK
-        variance = float(slope_K @ self.covariance @ slope_K)
+        variance = (slope_K @ self.covariance @ slope_K).clamp_min(0)
         at_1 = torch.tensor([x], dtype=torch.float64)
-        count = self.size * share + float(atoms_below(self.atoms, at_1))
-        return count, self.size * math.sqrt(max(variance, 0.0))
+        count = self.size * share + atoms_below(self.atoms, at_1)[0]
+        return count, self.size * variance.sqrt()

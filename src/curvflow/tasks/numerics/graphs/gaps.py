@@ -27,14 +27,18 @@ from curvflow.tasks.numerics.operators.deflation import NO_ATOMS, Atoms
 
 Verdict = Literal["gap", "no gap", "unresolved"]
 
-# Points of the scan within the least width of a gap, and within each doubling.
-POINTS = 4
+# Points of the scan within the least width of a gap, and within each doubling; and the
+# first one, for a gap may begin at zero.
+POINTS, FIRST = 6, 0.02
 
 # Runs that are scanned: each point takes an eigendecomposition of each of them.
-SCANNED = 16
+SCANNED = 12
 
 # Chance that an eigenvalue has more weight in the runs than a gap is allowed.
 CONFIDENCE = 0.99
+
+# Part of all eigenvalues that is rounding of the bounds.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,9 @@ class Gap:
     """What the runs tell of a gap between the lowest eigenvalues and the bulk.
 
     Attributes:
-        verdict: `gap`, but for one case in a hundred; `no gap`, as every interval so
-            wide holds weight; `unresolved` by so many steps.
+        verdict: `gap`, where an eigenvalue goes unseen in one case of a hundred; `no
+            gap`, as every interval so wide holds weight; `unresolved` by so many steps,
+            or as the widest interval is just about so wide.
         low: lower end of the interval that holds no eigenvalue; NaN without a gap.
         high: its upper end.
         at: where it is deepest.
@@ -92,8 +97,8 @@ def spectral_gap(ritz: RitzData, *, least: float, atoms: Atoms = NO_ATOMS) -> Ga
         deepest = low + _deepest((upto_G - below_G)[low : high + 1])
         ends = (float(points_G[number]) for number in (low, high, deepest))
         return Gap("gap", *ends)
-    within_G = below_G[POINTS:] - upto_G[:-POINTS]
-    is_filled = bool((within_G > 0).all())
+    rounding = ROUNDING * (ritz.size + atoms.total)
+    is_filled = _is_filled(points_G, below_G, upto_G + rounding, least)
     return Gap("no gap" if is_filled else "unresolved")
 
 
@@ -137,7 +142,7 @@ def scan_bytes(steps: int, *, least: float) -> int:
         steps: of the runs.
         least: width of a gap.
     """
-    points = POINTS * (2 + math.ceil(max(0.0, math.log2(2 / least))))
+    points = 1 + POINTS * (2 + math.ceil(max(0.0, math.log2(2 / least))))
     return 6 * 8 * points * SCANNED * (steps + 1) ** 2
 
 
@@ -191,7 +196,8 @@ def _points(ritz: RitzData, least: float, atoms: Atoms) -> Tensor:
     even_G = torch.arange(POINTS, dtype=torch.float64) / POINTS
     count = max(2, math.ceil(POINTS * doublings) + 1)
     further_G = 2 ** (torch.arange(count, dtype=torch.float64) / POINTS)
-    return least * torch.cat([even_G, further_G])
+    first_1 = torch.tensor([FIRST], dtype=torch.float64)
+    return least * torch.cat([even_G[:1], first_1, even_G[1:], further_G])
 
 
 def _bounds_at(ritz: RitzData, points_G: Tensor) -> tuple[Tensor, Tensor]:
@@ -214,6 +220,18 @@ def _widest(
         if across > width and across >= max(least, start) * (1 - 1e-9):
             best, width = (low, high), across
     return best
+
+
+def _is_filled(points_G: Tensor, below_G: Tensor, upto_G: Tensor, least: float) -> bool:
+    """Return whether every interval that would be a gap holds weight.
+
+    One that begins between two points holds all from the second up to where one that
+    begins at the first would end. Those that end beyond the last point hold the median.
+    """
+    ends_G = (points_G + points_G.clamp_min(least)) * (1 + 1e-9)
+    last_G = torch.searchsorted(points_G, ends_G, right=True) - 1
+    inside = (ends_G <= points_G[-1] * (1 + 2e-9)).nonzero().flatten()
+    return bool((below_G[last_G[inside]] > upto_G[inside + 1]).all())
 
 
 def _deepest(widths_G: Tensor) -> int:

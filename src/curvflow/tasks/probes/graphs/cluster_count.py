@@ -13,7 +13,7 @@ from curvflow.schemas.kinds.probes.graphs.cluster_count import ClusterCountParam
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.curvature.operators import adjacency_bytes, atoms_of
 from curvflow.tasks.curvature.ritz_data import functional_arrays, without_atoms
-from curvflow.tasks.numerics.estimators.intervals import NORMAL
+from curvflow.tasks.numerics.estimators.intervals import student_interval
 from curvflow.tasks.numerics.graphs.entropic_gaps import EntropicDensity
 from curvflow.tasks.numerics.graphs.gaps import (
     Gap,
@@ -80,6 +80,11 @@ def _of_member(member: Member) -> Outcome:
 
 def _by_density(member: Member, params: ClusterCountParams) -> Outcome:
     node = member.one("density")
+    if "multipliers_covariance" not in node:
+        raise InputError(
+            "density: expected one with the covariance of its multipliers, got one "
+            f"that '{node.stage}' stored before that was kept. Compute it again."
+        )
     atoms = atoms_of(node)
     density = EntropicDensity(
         points=torch.as_tensor(node["grid"]),
@@ -92,13 +97,14 @@ def _by_density(member: Member, params: ClusterCountParams) -> Outcome:
     )
     gap, held = density.gap(params.least_gap)
     count, sem = density.count_below(gap.at)
-    reach = NORMAL * sem
+    freedom = torch.as_tensor(node.arrays.get("num_draws", np.array(np.inf))) - 1
+    low, high = student_interval(count, sem, freedom)
     arrays = {
-        "count": np.array(count),
-        "count_sem": np.array(sem),
-        "count_vectors": np.array(sem),
-        "count_low": np.array(max(count - reach, 0.0)),
-        "count_high": np.array(count + reach),
+        "count": count.numpy(),
+        "count_sem": sem.numpy(),
+        "count_vectors": sem.numpy(),
+        "count_low": low.clamp_min(0).numpy(),
+        "count_high": high.numpy(),
         "converged": node["converged"],
     }
     return Outcome(_told(gap, arrays, held, int(node["size"])))

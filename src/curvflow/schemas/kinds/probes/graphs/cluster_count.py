@@ -58,10 +58,13 @@ def _other_method(params: Any, name: str, density: Any) -> Iterator[ParamProblem
         yield ("density",), message, "Name a probe.maxent of the same moments."
 
 
-# What a density does not tell.
+# What a density does not tell, so that its errors are those of the vectors alone.
 OF_RULES = ("count_quadrature",)
 
-_COUNT = judged("count", "clusters; NaN without a gap")
+_COUNT = judged(
+    "count",
+    "clusters; NaN without a gap; of a density all errors are those of the vectors",
+)
 
 KIND = Kind(
     name="probe.cluster_count",
@@ -72,8 +75,8 @@ KIND = Kind(
     outputs=(
         Variable(
             "verdict",
-            "gap; no gap, as there are eigenvalues in every interval so wide; "
-            "unresolved by so many steps",
+            "gap; no gap, as there are eigenvalues in every interval so wide, by a "
+            "density as it has them; unresolved by so many steps or moments",
             dtype="str",
         ),
         *(replace(one, optional=one.name in OF_RULES) for one in _COUNT[:-1]),
