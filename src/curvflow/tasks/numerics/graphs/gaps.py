@@ -142,8 +142,10 @@ def scan_bytes(steps: int, *, least: float) -> int:
         steps: of the runs.
         least: width of a gap.
     """
-    points = 1 + POINTS * (2 + math.ceil(max(0.0, math.log2(2 / least))))
-    return 6 * 8 * points * SCANNED * (steps + 1) ** 2
+    # The median of a normalized Laplacian is about 1; the bordered matrices of a scan
+    # are held twice.
+    points = 2 + math.ceil(POINTS * (1 + max(0.0, -math.log2(least))))
+    return 2 * 8 * points * SCANNED * (steps + 1) ** 2
 
 
 def _taken(ritz: RitzData, take: Callable[[Tensor], Tensor]) -> RitzData:
