@@ -71,7 +71,7 @@ def test_kinds_fit_into_80_columns(curvflow):
     lines = curvflow("kinds").out.splitlines()
     assert max(map(len, lines)) <= 80
     begun = [line for line in lines if not line.startswith(" ")]
-    assert all(line[25] == " " != line[26] for line in begun)
+    assert all(line[27] == " " != line[28] for line in begun)
 
 
 def test_the_first_sentence_on_every_command_is_whole_in_the_list(curvflow):

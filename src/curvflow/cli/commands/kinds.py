@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from curvflow.schemas.explanations import Explanation
     from curvflow.schemas.kind import Kind
 
-NAME, WIDTH = 25, 80
+NAME, WIDTH = 27, 80
 PARAMETER = typer.Argument(help="one of its parameters, in full, or rule.sgd, a form")
 ALL = typer.Option("--all", help="every form of every parameter in full")
 
