@@ -10,29 +10,12 @@ from torch import Tensor
 from torch.nn.functional import gelu
 
 from curvflow.tasks.networks.network import ForwardPass, Layout, Network
+from curvflow.tasks.numerics.kronecker.uses import Rows, Scaling, Use
 
 Activation = Callable[[Tensor], Tensor]
 
 
-def dense(forward_pass: ForwardPass, name: str, x_MNI: Tensor) -> Tensor:
-    """Apply a dense layer: weight (out, in), and bias (out,) if it has one.
-
-    Args:
-        forward_pass: tensors of the network.
-        name: name of the layer.
-        x_MNI: inputs of the layer; M may be 1 where models share them.
-
-    Returns:
-        Outputs of the layer, (M, N, out).
-    """
-    x_MNI = x_MNI.expand(len(forward_pass.tensors[f"{name}.weight"]), -1, -1)
-    y_MNO = affine(forward_pass, name, x_MNI)
-    if forward_pass.dense_io is not None:
-        forward_pass.dense_io.append((name, x_MNI, y_MNO))
-    return y_MNO
-
-
-def affine(
+def dense(
     forward_pass: ForwardPass,
     name: str,
     x_MNI: Tensor,
@@ -41,25 +24,47 @@ def affine(
 ) -> Tensor:
     """Multiply rows by a weight (out, in), and add a bias (out,) if there is one.
 
-    It is not recorded among the dense layers, so that a layer may be applied to several
-    rows of a sample.
-
     Args:
         forward_pass: tensors of the network.
         name: name of the layer.
-        x_MNI: rows; M may be 1 where models share them.
+        x_MNI: rows, of which a sample may have several, one after another; M may be 1
+            where models share them.
         weight: name of the weight in the layer.
         bias: name of the bias in the layer.
 
     Returns:
         The rows, (M, N, out).
     """
-    weight_MIO = forward_pass.tensors[f"{name}.{weight}"].mT
-    bias_MO = forward_pass.tensors.get(f"{name}.{bias}")
+    names = f"{name}.{weight}", f"{name}.{bias}"
+    weight_MIO = forward_pass.tensors[names[0]].mT
+    bias_MO = forward_pass.tensors.get(names[1])
     x_MNI = x_MNI.expand(len(weight_MIO), -1, -1)
     if bias_MO is None:
-        return torch.bmm(x_MNI, weight_MIO)
-    return torch.baddbmm(bias_MO.unsqueeze(1), x_MNI, weight_MIO)
+        y_MNO = torch.bmm(x_MNI, weight_MIO)
+    else:
+        y_MNO = torch.baddbmm(bias_MO.unsqueeze(1), x_MNI, weight_MIO)
+    if forward_pass.uses is not None:
+        added = None if bias_MO is None else names[1]
+        forward_pass.uses.append(Use(names[0], added, x_MNI, (y_MNO,), Rows()))
+    return y_MNO
+
+
+def note_scaling(
+    forward_pass: ForwardPass, name: str, x: Tensor, y: Tensor, *, channel: int
+) -> None:
+    """Note the scale and the shift behind a norm, where uses are recorded.
+
+    Args:
+        forward_pass: of the network.
+        name: of the norm, with a `scale` and perhaps a `shift`.
+        x: what is scaled, (M, N, ...).
+        y: what comes out.
+        channel: dimension of their entries.
+    """
+    if forward_pass.uses is not None:
+        shift = f"{name}.shift"
+        added = shift if shift in forward_pass.tensors else None
+        forward_pass.uses.append(Scaling(f"{name}.scale", added, x, (y,), channel))
 
 
 def activate(forward_pass: ForwardPass, activation: Activation, x: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.several_inputs import InputPart
 from curvflow.tasks.networks.draws import Drawn, Uniform
 from curvflow.tasks.networks.network import ForwardPass
+from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
 from curvflow.tasks.numerics.derivatives.calls import arguments, tensor_of
 from curvflow.tasks.numerics.derivatives.precision import differentiable, reroute
 
@@ -146,7 +147,7 @@ class StackedModule:
         if forward_pass.leaves:
             return self._alone(forward_pass, inputs)
         models, tensors = _stacked(forward_pass)
-        if models == 1:
+        if models == 1 or forward_pass.uses is not None:
             return self.apart(forward_pass, inputs)
         seen = self._seen(forward_pass, inputs)
         shared = inputs.shape[0] == 1
@@ -172,13 +173,17 @@ class StackedModule:
         parts = zip(*[_rows(stacked) for stacked in tensors.values()], strict=True)
         numbers = list(zip(*map(_rows, drawn), strict=True)) or [()] * models
         each = inputs.expand(models, *inputs.shape[1:])
+        each_tensors = [dict(zip(tensors, part, strict=True)) for part in parts]
+        recorders = [UseRecorder(held) for held in each_tensors]
         with self._routes(forward_pass):
-            results = [
-                self._one(
-                    dict(zip(tensors, part, strict=True)), x, few, moved=seen.moved
-                )
-                for part, x, few in zip(parts, each, numbers, strict=True)
-            ]
+            results = []
+            for held, x, few, recorder in zip(
+                each_tensors, each, numbers, recorders, strict=True
+            ):
+                with nullcontext() if forward_pass.uses is None else recorder:
+                    results.append(self._one(held, x, few, moved=seen.moved))
+        if forward_pass.uses is not None:
+            forward_pass.uses += stacked_uses([one.uses for one in recorders])
         outputs, moved = zip(*results, strict=True)
         self._update(
             forward_pass,

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.tasks.numerics.kronecker.uses import AnyUse
 
 # Weight of the present batch in the running statistics of a batch norm.
 MOMENTUM = 0.1
@@ -29,8 +30,7 @@ class ForwardPass:
         power: p, where weights are |w|^p and inputs are ones, to count paths:
             activations are the identity, averages weigh by (1/m)^p, a maximum becomes
             a sum.
-        dense_io: name, inputs (M, N, in) and outputs (M, N, out) of each dense layer,
-            appended by the layers; None where they are not recorded.
+        uses: of parameters, appended by the layers; None where they are not recorded.
         updated: statistics after this pass, written by layers in training.
         leaves: parameters of the one model there is, *shape each, which a module of
             the user's own is called with; then `tensors` lack them.
@@ -39,7 +39,7 @@ class ForwardPass:
     tensors: Mapping[str, Tensor]
     draw: Callable[[tuple[int, ...]], Tensor] | None = None
     power: float | None = None
-    dense_io: list[tuple[str, Tensor, Tensor]] | None = None
+    uses: list[AnyUse] | None = None
     updated: dict[str, Tensor] = field(default_factory=dict)
     leaves: Mapping[str, Tensor] = field(default_factory=dict)
 
@@ -255,22 +255,22 @@ class Network:
         fixed_MS = statistics_MS.detach()
         return self.forward(self._passage(parameters_MD, fixed_MS, draw=draw), inputs)
 
-    def outputs_and_activations(
+    def outputs_and_uses(
         self, weights_MW: Tensor, inputs: Tensor
-    ) -> tuple[Tensor, list[tuple[str, Tensor, Tensor]]]:
-        """Return the outputs, as `outputs` does, and the activations of dense layers.
+    ) -> tuple[Tensor, list[AnyUse]]:
+        """Return the outputs, as `outputs` does, and the uses of parameters.
 
         Args:
             weights_MW: parameters and statistics, (M, D + S).
             inputs: shape (M or 1, N, ...).
 
         Returns:
-            Outputs, and for each dense layer its name, inputs (M, N, in) and outputs
-            (M, N, out), in the order of the pass.
+            Outputs, and each use of a weight by a layer that records it, in the order
+            of the pass.
         """
         forward_pass = self._passage(*self.split(weights_MW))
-        forward_pass.dense_io = []
-        return self.forward(forward_pass, inputs), forward_pass.dense_io
+        forward_pass.uses = []
+        return self.forward(forward_pass, inputs), forward_pass.uses
 
     def training_outputs(
         self,

@@ -138,7 +138,7 @@ def _rows(
         return torch.cat([weights_MD, held_MS], dim=1)
 
     outer = outer_rows(
-        lambda weights_MD, x: network.outputs_and_activations(whole(weights_MD), x),
+        lambda weights_MD, x: network.outputs_and_uses(whole(weights_MD), x),
         places,
         weights_MD,
         inputs,

@@ -43,7 +43,7 @@ def both(net, form, num_samples=2):
         )
     )
     outer = outer_rows(
-        network.outputs_and_activations, places, weights, samples.inputs, roots
+        network.outputs_and_uses, places, weights, samples.inputs, roots
     )
     full = fisher_rows(network.outputs, weights, samples.inputs, roots)
     return outer, FullRows(full)
@@ -79,6 +79,6 @@ def test_other_layers_than_dense_ones_have_no_outer_rows():
     places = dict.fromkeys(problem.network.layout.names, 0)
     inputs = torch.ones(1, 2, 1, 28, 28, dtype=torch.float64)
     result = outer_rows(
-        problem.network.outputs_and_activations, places, weights, inputs, torch.sin
+        problem.network.outputs_and_uses, places, weights, inputs, torch.sin
     )
     assert result is None

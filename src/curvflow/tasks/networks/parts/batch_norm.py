@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from curvflow.errors import InputError
+from curvflow.tasks.networks.layers import note_scaling
 from curvflow.tasks.networks.network import MOMENTUM, ForwardPass
 from curvflow.tasks.networks.parts.convolution import fold_models, unfold_models
 from curvflow.tasks.networks.parts.part import BuiltPart, Part, Shape
@@ -87,4 +88,8 @@ def _by_running(forward_pass: ForwardPass, name: str, x: Tensor) -> Tensor:
         forward_pass.tensors[f"{name}.{part}"][:, None, :, None, None]
         for part in ("scale", "shift", "running_mean", "running_var")
     )
-    return torch.addcmul(shift, x - mean, scale * (variance + EPS).rsqrt())
+    centred, deviation = x - mean, (variance + EPS).rsqrt()
+    y = torch.addcmul(shift, centred, scale * deviation)
+    if forward_pass.uses is not None:
+        note_scaling(forward_pass, name, centred * deviation, y, channel=2)
+    return y

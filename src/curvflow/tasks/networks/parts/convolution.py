@@ -12,6 +12,7 @@ from torch.nn.functional import avg_pool2d, conv2d, max_pool2d
 from curvflow.errors import InputError
 from curvflow.tasks.networks.network import ForwardPass
 from curvflow.tasks.networks.parts.part import BuiltPart, Part, Shape
+from curvflow.tasks.numerics.kronecker.uses import Use, Windows
 
 
 def fold_models(x: Tensor) -> Tensor:
@@ -87,7 +88,13 @@ def _convolve(
         padding=padding,
         groups=len(x),
     )
-    return unfold_models(y, models)
+    y = unfold_models(y, models)
+    if forward_pass.uses is not None:
+        sides = x.ndim - 3
+        form = Windows((stride,) * sides, ((padding, padding),) * sides, (1,) * sides)
+        added = None if bias_MO is None else f"{name}.bias"
+        forward_pass.uses.append(Use(f"{name}.weight", added, x, (y,), form))
+    return y
 
 
 def pooling(kind: Literal["avg", "max"], size: int | None) -> Part:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from curvflow.tasks.networks.layers import note_scaling
 from curvflow.tasks.networks.network import ForwardPass
 from curvflow.tasks.networks.parts.batch_norm import EPS
 from curvflow.tasks.networks.parts.part import BuiltPart, Part, Shape
@@ -35,8 +36,10 @@ def group_norm(name: str, groups: int) -> Part:
         # A layer norm of each group: that of torch 2.13 for groups lacks a derivative
         # for several columns at once.
         rows = torch.unflatten(x, 2, (groups, -1)).flatten(3)
-        y = F.layer_norm(rows, rows.shape[-1:], eps=EPS).reshape(x.shape)
-        return torch.addcmul(shift, y, scale)
+        x = F.layer_norm(rows, rows.shape[-1:], eps=EPS).reshape(x.shape)
+        y = torch.addcmul(shift, x, scale)
+        note_scaling(forward_pass, name, x, y, channel=2)
+        return y
 
     def build(shape: Shape) -> BuiltPart:
         tensors = {f"{name}.scale": shape[:1], f"{name}.shift": shape[:1]}

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from curvflow.schemas.models._base import Readout
 from curvflow.schemas.models.lstm import Recurrent
-from curvflow.tasks.networks.layers import affine
+from curvflow.tasks.networks.layers import dense
 from curvflow.tasks.networks.network import ForwardPass, Network
 from curvflow.tasks.networks.parts.part import (
     BuiltPart,
@@ -68,13 +68,13 @@ def recurrent(
     gates = GATES[cell] * hidden
 
     def apply(forward_pass: ForwardPass, x_MNTI: Tensor) -> Tensor:
-        given_MXG = affine(
+        given_MXG = dense(
             forward_pass, name, x_MNTI.flatten(1, 2), "weight_ih", "bias_ih"
         )
         given_MNTG = torch.unflatten(given_MXG, 1, x_MNTI.shape[1:3])
 
         def from_state(h_MNH: Tensor) -> Tensor:
-            return affine(forward_pass, name, h_MNH, "weight_hh", "bias_hh")
+            return dense(forward_pass, name, h_MNH, "weight_hh", "bias_hh")
 
         # Unbound at once: its derivative is one stack, that of T slices T of zeros.
         states = outputs_of(given_MNTG.unbind(2), from_state, hidden)

@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from curvflow.schemas.models._base import Readout
-from curvflow.tasks.networks.layers import affine
+from curvflow.tasks.networks.layers import dense, note_scaling
 from curvflow.tasks.networks.network import ForwardPass
 from curvflow.tasks.networks.parts.part import BuiltPart, Part, Shape
+from curvflow.tasks.numerics.kronecker.uses import Lookup, Use
 
 # Base of the wavelengths of sines, Vaswani et al. (2017), section 3.5.
 WAVELENGTHS = 10_000.0
@@ -39,7 +40,11 @@ def token_embedding(name: str, vocabulary: int, width: int) -> Part:
         # `gather` they take a tenth longer, by one-hot rows up to twice as long.
         starts_M = torch.arange(len(table_MVW), device=tokens_MNT.device) * vocabulary
         rows_MNT = tokens_MNT + starts_M[:, None, None]
-        return F.embedding(rows_MNT, table_MVW.flatten(0, 1))
+        y_MNTW = F.embedding(rows_MNT, table_MVW.flatten(0, 1))
+        if forward_pass.uses is not None:
+            use = Use(f"{name}.weight", None, tokens_MNT, (y_MNTW,), Lookup())
+            forward_pass.uses.append(use)
+        return y_MNTW
 
     def build(shape: Shape) -> BuiltPart:
         out = (*shape, width)
@@ -78,7 +83,7 @@ def tokenwise(name: str, out: int, *, bias: bool = True) -> Part:
 
 def apply_tokenwise(forward_pass: ForwardPass, name: str, x_MNTI: Tensor) -> Tensor:
     """Apply a dense layer to each token, from (M or 1, N, T, in) to (M, N, T, out)."""
-    y_MXO = affine(forward_pass, name, x_MNTI.flatten(1, 2))
+    y_MXO = dense(forward_pass, name, x_MNTI.flatten(1, 2))
     return torch.unflatten(y_MXO, 1, x_MNTI.shape[1:3])
 
 
@@ -97,7 +102,7 @@ def unembedding(name: str, vocabulary: int) -> Part:
         *tokens, _ = shape
 
         def apply(forward_pass: ForwardPass, x: Tensor) -> Tensor:
-            rows = affine(forward_pass, name, x.reshape(len(x), -1, x.shape[-1]))
+            rows = dense(forward_pass, name, x.reshape(len(x), -1, x.shape[-1]))
             return torch.unflatten(rows, 1, (-1, *tokens))
 
         out = (*tokens, vocabulary)
@@ -190,10 +195,13 @@ def _normalised(
 ) -> Tensor:
     scale_M11W = forward_pass.tensors[f"{name}.scale"][:, None, None]
     shift_MW = forward_pass.tensors.get(f"{name}.shift")
-    y_MNTW = F.layer_norm(x_MNTW, x_MNTW.shape[-1:], eps=eps)
+    x_MNTW = F.layer_norm(x_MNTW, x_MNTW.shape[-1:], eps=eps)
     if shift_MW is None:
-        return y_MNTW * scale_M11W
-    return torch.addcmul(shift_MW[:, None, None], y_MNTW, scale_M11W)
+        y_MNTW = x_MNTW * scale_M11W
+    else:
+        y_MNTW = torch.addcmul(shift_MW[:, None, None], x_MNTW, scale_M11W)
+    note_scaling(forward_pass, name, x_MNTW, y_MNTW, channel=3)
+    return y_MNTW
 
 
 def readout(how: Readout) -> Part:

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from curvflow.tasks.numerics.derivatives.row_factors import OuterLayer, OuterRows
+from curvflow.tasks.numerics.kronecker.uses import AnyUse, Rows, Use
 
 FisherForm = Literal["sampled", "empirical", "exact"]
 
@@ -169,9 +170,7 @@ def fisher_rows(
 
 
 def outer_rows(
-    outputs_seen: Callable[
-        [Tensor, Tensor], tuple[Tensor, Sequence[tuple[str, Tensor, Tensor]]]
-    ],
+    outputs_seen: Callable[[Tensor, Tensor], tuple[Tensor, Sequence[AnyUse]]],
     places: Mapping[str, int],
     weights_MD: Tensor,
     inputs: Tensor,
@@ -181,8 +180,7 @@ def outer_rows(
 
     Args:
         outputs_seen: from weights (M, D) and inputs (M or 1, N, ...) to outputs (M, N,
-            C), and name, inputs and outputs of each dense layer; the samples must not
-            meet in it.
+            C), and the uses of parameters; the samples must not meet in it.
         places: of each parameter tensor in the weights, by name.
         weights_MD: of the models.
         inputs: shape (M or 1, N, ...).
@@ -195,12 +193,19 @@ def outer_rows(
         Goodfellow (2015), arXiv:1510.01799, for gradients of samples by outer products.
     """
     weights_MD = weights_MD.detach().requires_grad_()
-    found_MNC, seen = outputs_seen(weights_MD, inputs)
-    used = [f"{name}.{part}" for name, *_ in seen for part in ("weight", "bias")]
-    if sorted(name for name in used if name in places) != sorted(places):
+    found_MNC, uses = outputs_seen(weights_MD, inputs)
+    used = [name for use in uses for name in (use.weight, use.bias) if name]
+    is_dense = all(
+        isinstance(use, Use)
+        and isinstance(use.form, Rows)
+        and not use.apart
+        and use.inputs.shape[1:-1] == inputs.shape[1:2]
+        for use in uses
+    )
+    if not is_dense or sorted(used) != sorted(places):
         return None
     roots_MNRC = roots(found_MNC.detach())
-    outputs = [y_MNO for _, _, y_MNO in seen]
+    outputs = [use.outputs[0] for use in uses]
     number = roots_MNRC.shape[2]
     deltas = [
         torch.autograd.grad(
@@ -211,12 +216,10 @@ def outer_rows(
     layers = [
         OuterLayer(
             torch.stack(per_draw, dim=2).flatten(1, 2).double(),
-            x_MNI.detach().double(),
-            places[f"{name}.weight"],
-            places.get(f"{name}.bias"),
+            use.inputs.detach().double(),
+            places[use.weight],
+            None if use.bias is None else places[use.bias],
         )
-        for (name, x_MNI, _), per_draw in zip(
-            seen, zip(*deltas, strict=True), strict=True
-        )
+        for use, per_draw in zip(uses, zip(*deltas, strict=True), strict=True)
     ]
     return OuterRows(layers, weights_MD.shape[1])

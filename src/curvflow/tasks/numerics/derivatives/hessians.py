@@ -115,8 +115,7 @@ class BatchedHessian(Averaged):
         return loss
 
     def _tried(self, part: Part, columns: int) -> Order:
-        rows = slice(part.rows.start, part.rows.start + TRIAL_SAMPLES)
-        small = self._part(part.models, rows)
+        small = self._drawing(part.first(TRIAL_SAMPLES))
         loss, weights_MD = self.scalar(small), small.weights
         orders = tried(keeps=self._is_one_pass(), columns=columns)
         trial = fastest(

@@ -132,9 +132,53 @@ class Part:
         left = iter(self.drawn)
         return {"draw": lambda _: next(left)}
 
+    def first(self, count: int) -> Part:
+        """Return the part of the first samples, without its random numbers."""
+        start = self.rows.start
+        return replace(
+            self,
+            rows=slice(start, start + count),
+            inputs=self.inputs[:, :count],
+            targets=self.targets[:, :count],
+            drawn=None,
+        )
+
     def full(self, weights_MD: Tensor) -> Tensor:
         """Return weights with what is fixed behind them, (M, D + S)."""
         return torch.cat([weights_MD, self.fixed], dim=1)
+
+
+def passes(
+    weights_MD: Tensor,
+    fixed_MS: Tensor,
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    batch_size: int,
+    models_per_pass: int,
+) -> Iterator[Part]:
+    """Yield passes over models and samples, samples within models.
+
+    Args:
+        weights_MD: of the models.
+        fixed_MS: what is behind them.
+        inputs: shape (M or 1, N, ...).
+        targets: shape (M or 1, N, ...).
+        batch_size: samples per pass.
+        models_per_pass: models per pass, at least two where there are as many.
+    """
+    for models in spans(len(weights_MD), models_per_pass):
+        of_models = slice(None) if len(inputs) == 1 else models
+        for start in range(0, inputs.shape[1], batch_size):
+            rows = slice(start, start + batch_size)
+            yield Part(
+                models,
+                rows,
+                weights_MD[models],
+                fixed_MS[models],
+                inputs[of_models, rows],
+                targets[of_models, rows],
+            )
 
 
 class Draws(Protocol):
@@ -212,23 +256,21 @@ class Averaged(ABC):
 
     def parts(self) -> Iterator[Part]:
         """Yield the passes, samples within models."""
-        for models in spans(len(self._weights_MD), self._models_per_pass):
-            for start in range(0, self.num_samples, self._batch_size):
-                yield self._part(models, slice(start, start + self._batch_size))
+        for part in passes(
+            self._weights_MD,
+            self._fixed_MS,
+            self._inputs,
+            self._targets,
+            batch_size=self._batch_size,
+            models_per_pass=self._models_per_pass,
+        ):
+            yield self._drawing(part)
 
-    def _part(self, models: slice, rows: slice) -> Part:
-        of_models = slice(None) if len(self._inputs) == 1 else models
-        part = Part(
-            models,
-            rows,
-            self._weights_MD[models],
-            self._fixed_MS[models],
-            self._inputs[of_models, rows],
-            self._targets[of_models, rows],
-        )
-        return (
-            part if self._sources is None else replace(part, drawn=self._numbers(part))
-        )
+    def _drawing(self, part: Part) -> Part:
+        """Return a part with the random numbers of its call, if it takes any."""
+        if self._sources is None:
+            return part
+        return replace(part, drawn=self._numbers(part))
 
     def _numbers(self, part: Part) -> tuple[Tensor, ...]:
         """Return the random numbers of a call: nothing can be drawn within vmap."""

@@ -1,0 +1,1 @@
+"""Kronecker factors of curvature: records of uses, factors, operators."""

@@ -1,0 +1,277 @@
+"""Kronecker factors of Gauss-Newton and Fisher matrices, for a batch of models.
+
+A block is the mean over samples n, and the sum over roots s of each, of vec(V) vec(V)',
+where V = sum_t l_t r_t' is the gradient of s'f by the weight, over positions t. Of L =
+mean_n sum_t l l' and R = mean_n mean_t r r' the block is approximated by L x R, row by
+row of the weight. See `uses` and `layers` for the letters of shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.kronecker.blocks import (
+    Block,
+    BlockOperator,
+    dense_block,
+    diagonal_block,
+    product_block,
+)
+from curvflow.tasks.numerics.kronecker.layers import (
+    Approximation,
+    Piece,
+    Places,
+    Read,
+    Sides,
+    check_positions,
+    pieces,
+)
+from curvflow.tasks.numerics.kronecker.moments import (
+    Moments,
+    Spread,
+    add_to,
+    gradients,
+    outer_of,
+    squares_of,
+)
+from curvflow.tasks.numerics.kronecker.others import other_blocks
+from curvflow.tasks.numerics.kronecker.recorded import Pass, Recorded, accounted
+from curvflow.tasks.numerics.kronecker.uses import AnyUse
+
+Structure = Literal["kron", "ekfac", "kfoc", "block", "diag"]
+Other = Literal["block", "diag", "refuse"]
+
+# Iterations of the best product of two factors at most, and what ends them.
+MOST_ITERATIONS, ENOUGH = 200, 1e-12
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Which factors.
+
+    Attributes:
+        structure: form of a layer's block.
+        kfac_approx: whether each position counts by itself, or a sample's sum.
+        separate_weight_and_bias: the bias has a block of its own.
+        other: form of the block of what is no layer.
+        is_forward_only: what comes back through outputs is not looked at: I stands for
+            its factor.
+        layers: names of the tensors looked at; None for all.
+    """
+
+    structure: Structure = "kron"
+    kfac_approx: Approximation = "expand"
+    separate_weight_and_bias: bool = False
+    other: Other = "block"
+    is_forward_only: bool = False
+    layers: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What sweeps over the data find.
+
+    Attributes:
+        operator: all blocks.
+        places: of the parameter tensors looked at.
+        spreads: of each block with two factors, by its name.
+        uses: number of uses of each layer, by the name of its weight.
+        num_backward: derivatives back through the networks, per sample.
+    """
+
+    operator: BlockOperator
+    places: Places
+    spreads: Mapping[str, Spread]
+    uses: Mapping[str, int]
+    num_backward: int
+
+
+def factors(of: Recorded, choices: Choices) -> Factors:
+    """Return the blocks of the mean over all samples.
+
+    Args:
+        of: networks and data.
+        choices: which factors.
+
+    Returns:
+        The blocks, in the order of the record; what is no layer comes last.
+
+    Raises:
+        InputError: a parameter is in no layer that is known and `other` refuses it.
+
+    Reference:
+        Martens and Grosse (2015), arXiv:1503.05671; Grosse and Martens (2016),
+        arXiv:1602.01407; Botev, Ritter and Barber (2017), arXiv:1706.03662; George et
+        al. (2018), arXiv:1806.03884, for corrected eigenvalues; Eschenhagen et al.
+        (2023), arXiv:2311.00636, for `expand` and `reduce`; Koroko et al. (2022),
+        arXiv:2201.10285, for the best product.
+    """
+    sweep = _Sweep(of, choices)
+    if choices.structure in ("block", "diag"):
+        blocks = sweep.whole(is_dense=choices.structure == "block")
+        spreads: dict[str, Spread] = {}
+    else:
+        blocks, spreads = sweep.products()
+        if choices.structure == "kfoc":
+            blocks = sweep.best_products(blocks)
+        if choices.structure == "ekfac":
+            blocks = sweep.corrected(blocks)
+    blocks += other_blocks(of, sweep.read, sweep.places, choices.other == "block")
+    return Factors(
+        BlockOperator(blocks, sweep.places.size),
+        sweep.places,
+        spreads,
+        {layer.weight: len(layer.uses) for layer in sweep.read.layers},
+        sweep.num_backward,
+    )
+
+
+class _Sweep:
+    """Passes over the data, and what is added up in them."""
+
+    def __init__(self, of: Recorded, choices: Choices) -> None:
+        self._of, self._choices = of, choices
+        chosen = set(of.names if choices.layers is None else choices.layers)
+        self.places = Places.of(of.names, of.shapes, chosen)
+        self.read, record = accounted(of, self.places)
+        for layer in self.read.layers:
+            check_positions(layer, record, choices.kfac_approx)
+        if choices.other == "refuse":
+            _check_others(self.read, record)
+        self._pieces = [
+            piece
+            for layer in self.read.layers
+            for piece in pieces(
+                layer, self.places, separate=choices.separate_weight_and_bias
+            )
+        ]
+        self.num_backward = 0
+
+    def products(self) -> tuple[list[Block], dict[str, Spread]]:
+        """Return the products of two factors, and the errors of these."""
+        how = self._choices
+        moments = [
+            Moments(piece, how.kfac_approx, knows_returned=how.is_forward_only)
+            for piece in self._pieces
+        ]
+        for one in self._passes():
+            for each in moments:
+                each.add(one)
+        count = self._of.num_samples
+        blocks = [
+            product_block(each.piece.name, each.piece.columns, *each.matrices(count))
+            for each in moments
+        ]
+        return blocks, {each.piece.name: each.spread(count) for each in moments}
+
+    def corrected(self, blocks: Sequence[Block]) -> list[Block]:
+        """Return blocks with the exact second moments along their eigenvectors."""
+        by_name = {block.name: block for block in blocks}
+
+        def along(piece: Piece, one: Pass, sides: Sequence[Sides]) -> Tensor:
+            block, models = by_name[piece.name], one.part.models
+            left, right = (
+                basis[models][:, None, None, :] for basis in (block.left, block.right)
+            )
+            turned = [Sides(each.left @ left, each.right @ right) for each in sides]
+            return squares_of(turned)
+
+        found = self._mean(along)
+        return [
+            replace(b, values=found[b.name], left_values=None, right_values=None)
+            for b in blocks
+        ]
+
+    def whole(self, *, is_dense: bool) -> list[Block]:
+        """Return the exact blocks, or their diagonals."""
+
+        def exact(_: Piece, __: Pass, sides: Sequence[Sides]) -> Tensor:
+            return outer_of(sides) if is_dense else squares_of(sides).flatten(1)
+
+        found = self._mean(exact)
+        make = dense_block if is_dense else diagonal_block
+        return [make(p.name, p.columns, found[p.name]) for p in self._pieces]
+
+    def best_products(self, blocks: Sequence[Block]) -> list[Block]:
+        """Return the products of two factors that are closest to the exact blocks.
+
+        One after another the factors are those that are best beside the other: the
+        power method for the leading pair of the rearranged block.
+        """
+        right = {block.name: block.right_factor for block in blocks}
+        before: dict[str, Tensor] = {}
+        for _ in range(MOST_ITERATIONS):
+            left = self._beside(right, transposed=False)
+            right = self._beside(left, transposed=True)
+            now = {n: _norm(left[n]) * _norm(right[n]) for n in left}
+            if before and all(
+                torch.allclose(now[n], before[n], rtol=ENOUGH, atol=0) for n in now
+            ):
+                break
+            before = now
+        return [
+            product_block(b.name, b.columns, left[b.name], right[b.name])
+            for b in blocks
+        ]
+
+    def _beside(
+        self, given: Mapping[str, Tensor], *, transposed: bool
+    ) -> dict[str, Tensor]:
+        """Return the mean of V B V' / ||B||^2 for each block, or of V' B V."""
+
+        def beside(piece: Piece, one: Pass, sides: Sequence[Sides]) -> Tensor:
+            middle = given[piece.name][one.part.models][:, None, None]
+            found = [
+                (matrices @ middle @ matrices.mT).sum((1, 2))
+                for matrices in gradients(sides, transposed=transposed)
+            ]
+            return torch.stack(found).sum(0)
+
+        means = self._mean(beside)
+        return {
+            name: mean / given[name].square().sum((1, 2, 3))[:, None, None, None]
+            for name, mean in means.items()
+        }
+
+    def _mean(
+        self, added: Callable[[Piece, Pass, Sequence[Sides]], Tensor]
+    ) -> dict[str, Tensor]:
+        """Return the mean over samples of what each pass adds to each block."""
+        sums: dict[str, list[Tensor]] = {piece.name: [] for piece in self._pieces}
+        for one in self._passes():
+            for piece in self._pieces:
+                sides = [each for _, each in piece.sides(one)]
+                add_to(sums[piece.name], one.part, added(piece, one, sides))
+        count = self._of.num_samples
+        return {name: torch.cat(parts) / count for name, parts in sums.items()}
+
+    def _passes(self) -> Iterator[Pass]:
+        for one in self._of.swept():
+            self.num_backward = one.num_draws
+            yield one
+
+
+def _norm(matrices: Tensor) -> Tensor:
+    norms: Tensor = torch.linalg.vector_norm(matrices.flatten(1), dim=1)
+    return norms
+
+
+def _check_others(found: Read, record: Sequence[AnyUse]) -> None:
+    """Refuse parameters that are in no layer.
+
+    Raises:
+        InputError: there are some.
+    """
+    others = [*found.rest, *(record[number].weight for number in found.scalings)]
+    if others:
+        raise InputError(
+            "other: expected every parameter in a dense layer, a convolution or an "
+            f"embedding, got '{others[0]}'. Set other to block or diag, or leave it "
+            "out of layers."
+        )

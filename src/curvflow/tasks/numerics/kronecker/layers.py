@@ -1,0 +1,258 @@
+"""Layers as a record of uses tells them: which tensors make a block, and by what rows.
+
+Letters of shapes beside those of `uses`: R draws or roots of a sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.kronecker.uses import AnyUse, Scaling, Use, Windows
+
+if TYPE_CHECKING:
+    from curvflow.tasks.numerics.kronecker.recorded import Pass
+
+Approximation = Literal["expand", "reduce"]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Rows whose outer products, summed over positions, are gradients of a weight.
+
+    Attributes:
+        left: (M, N, R or 1, G, T, O).
+        right: (M, N, R or 1, G, T, I).
+    """
+
+    left: Tensor
+    right: Tensor
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A weight with all its uses, and perhaps a bias.
+
+    Attributes:
+        weight: name of the tensor.
+        bias: name of the bias that all its uses add; None without.
+        shape: of the weight.
+        groups: that the weight is cut into, G.
+        uses: numbers of its uses in a record.
+    """
+
+    weight: str
+    bias: str | None
+    shape: tuple[int, ...]
+    groups: int
+    uses: tuple[int, ...]
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """G, O and I."""
+        columns = math.prod(self.shape[1:])
+        return self.groups, self.shape[0] // self.groups, columns
+
+    def sides(
+        self, record: Sequence[AnyUse], deltas: Sequence[Sequence[Tensor]], samples: int
+    ) -> Iterator[tuple[Use, Sides]]:
+        """Yield the rows of each use.
+
+        Args:
+            record: of the pass.
+            deltas: of each use what comes back through its outputs, (M, N, ...), of
+                each draw or root.
+            samples: N.
+        """
+        for number in self.uses:
+            use = record[number]
+            assert isinstance(use, Use)
+            form, shape = use.form, self.shape
+            several = [form.returned(d, shape, samples) for d in deltas[number]]
+            back = torch.stack(several, dim=2).transpose(3, 4)
+            given = form.given(use.inputs.detach(), shape, samples).to(back)
+            given = given.unsqueeze(2).transpose(3, 4).expand(len(back), *[-1] * 5)
+            yield use, Sides(back, given) if form.is_left else Sides(given, back)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A layer's block, or one of its two blocks where the bias has its own.
+
+    Attributes:
+        layer: whose block it is.
+        name: of its tensors.
+        columns: places of its parameters, in the order G, O, I.
+        has_weight: the weight is in it.
+        has_bias: the bias is in it, as a last column of the weight.
+    """
+
+    layer: Layer
+    name: str
+    columns: Tensor
+    has_weight: bool
+    has_bias: bool
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """G, O and the columns of the block."""
+        groups, rows, columns = self.layer.sizes
+        return groups, rows, columns * self.has_weight + self.has_bias
+
+    def sides(self, one: Pass) -> Iterator[tuple[Use, Sides]]:
+        """Yield the rows of the block of each use in a pass."""
+        for use, sides in self.layer.sides(one.record, one.deltas, one.samples):
+            yield use, self._of(sides)
+
+    def _of(self, sides: Sides) -> Sides:
+        """Return the rows of the block, with ones for the bias."""
+        if not self.has_bias:
+            return sides
+        ones = torch.ones_like(sides.right[..., :1])
+        parts = [sides.right, ones] if self.has_weight else [ones]
+        return Sides(sides.left, torch.cat(parts, dim=-1))
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where parameters stand in a vector of those looked at.
+
+    Attributes:
+        start: of each tensor looked at, by name.
+        shapes: of all tensors, by name.
+        size: number of all entries looked at.
+    """
+
+    start: Mapping[str, int]
+    shapes: Mapping[str, tuple[int, ...]]
+    size: int
+
+    @classmethod
+    def of(
+        cls, names: Sequence[str], shapes: Sequence[tuple[int, ...]], chosen: set[str]
+    ) -> Places:
+        """Take the tensors of a network, of which some are looked at."""
+        by_name = dict(zip(names, shapes, strict=True))
+        start, size = {}, 0
+        for name in names:
+            if name in chosen:
+                start[name] = size
+                size += math.prod(by_name[name])
+        return cls(start, by_name, size)
+
+    def columns(self, name: str) -> Tensor:
+        """Return the places of a tensor's entries, in their order."""
+        return torch.arange(math.prod(self.shapes[name])) + self.start[name]
+
+
+@dataclass(frozen=True)
+class Read:
+    """A record of uses, sorted.
+
+    Attributes:
+        layers: with weights of outer products.
+        scalings: numbers of uses that are scales and shifts.
+        rest: names of tensors looked at that neither accounts for.
+    """
+
+    layers: tuple[Layer, ...]
+    scalings: tuple[int, ...]
+    rest: tuple[str, ...]
+
+
+def read(record: Sequence[AnyUse], places: Places) -> Read:
+    """Sort a record of uses.
+
+    Args:
+        record: of a pass.
+        places: of the tensors looked at.
+
+    Returns:
+        Layers and scales, each tensor in one of them, and what is left: parameters
+        that no layer is known of, a bias of several weights, a scale used twice.
+    """
+    numbers: dict[str, list[int]] = {}
+    biases: dict[str, set[str]] = {}
+    for number, use in enumerate(record):
+        numbers.setdefault(use.weight, []).append(number)
+        if use.bias is not None:
+            biases.setdefault(use.bias, set()).add(use.weight)
+    layers, scalings, taken = [], [], set[str]()
+    for weight, of_weight in numbers.items():
+        uses = [record[number] for number in of_weight]
+        added = {use.bias for use in uses}
+        bias = added.pop() if len(added) == 1 else None
+        if bias is not None and biases[bias] != {weight}:
+            bias = None
+        if not {weight, bias} & set(places.start):
+            continue
+        if any(isinstance(use, Scaling) for use in uses):
+            if len(uses) == 1 and bias == uses[0].bias:
+                scalings.append(of_weight[0])
+                taken |= {weight, bias or weight}
+            continue
+        shape = places.shapes[weight]
+        layers.append(Layer(weight, bias, shape, _groups(uses), tuple(of_weight)))
+        taken |= {weight, bias or weight}
+    rest = tuple(name for name in places.start if name not in taken)
+    return Read(tuple(layers), tuple(scalings), rest)
+
+
+def _groups(uses: Sequence[AnyUse]) -> int:
+    forms = [use.form for use in uses if isinstance(use, Use)]
+    return max(form.groups if isinstance(form, Windows) else 1 for form in forms)
+
+
+def pieces(layer: Layer, places: Places, *, separate: bool) -> list[Piece]:
+    """Return the blocks of a layer.
+
+    Args:
+        layer: with tensors looked at.
+        places: of these.
+        separate: whether the bias has a block of its own.
+
+    Returns:
+        One block, or two.
+    """
+    groups, rows, columns = layer.sizes
+    parts: dict[str, Tensor] = {}
+    if layer.weight in places.start:
+        weight = places.columns(layer.weight)
+        parts[layer.weight] = weight.view(groups, rows, columns)
+    if layer.bias is not None and layer.bias in places.start:
+        parts[layer.bias] = places.columns(layer.bias).view(groups, rows, 1)
+    joined = [[name] for name in parts] if separate else [list(parts)]
+    return [
+        Piece(
+            layer,
+            " and ".join(names),
+            torch.cat([parts[name] for name in names], dim=2).flatten(),
+            has_weight=layer.weight in names,
+            has_bias=layer.bias in names,
+        )
+        for names in joined
+    ]
+
+
+def check_positions(layer: Layer, record: Sequence[AnyUse], how: str) -> None:
+    """Refuse to reduce the positions of a weight that is a table and a layer in one.
+
+    Raises:
+        InputError: its uses have different sides.
+    """
+    sides = set()
+    for number in layer.uses:
+        use = record[number]
+        assert isinstance(use, Use)
+        sides.add(use.form.is_left)
+    if how == "reduce" and len(sides) > 1:
+        raise InputError(
+            f"kfac_approx: reduce cannot be combined with '{layer.weight}', which is a "
+            "table of tokens and a layer at once. Take expand."
+        )

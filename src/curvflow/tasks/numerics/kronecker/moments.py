@@ -1,0 +1,231 @@
+"""Second moments of the rows of gradients, and of the gradients themselves.
+
+Letters of shapes: see `uses` and `layers`; K for O or I.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.numerics.derivatives.passes import Part
+from curvflow.tasks.numerics.kronecker.layers import Approximation, Piece, Sides
+from curvflow.tasks.numerics.kronecker.recorded import Pass
+
+# Numbers that gradients of samples may hold at once.
+MOST_NUMBERS = 1 << 23
+
+
+class Spread(NamedTuple):
+    """Relative standard errors of two factors, (M,) each.
+
+    Attributes:
+        left: of the left factor, of the samples.
+        right: of the right factor, of the samples.
+        labels: of the draws alone, of the factor of what comes back; NaN of one draw.
+    """
+
+    left: Tensor
+    right: Tensor
+    labels: Tensor
+
+
+@dataclass
+class _Sums:
+    """Sums over samples of one side, a tensor of each span of models.
+
+    Attributes:
+        moments: of the second moments, (M, G, K, K).
+        squares: of the squared norms of each sample's own, (M,).
+    """
+
+    moments: list[Tensor] = field(default_factory=list)
+    squares: list[Tensor] = field(default_factory=list)
+
+
+@dataclass
+class Moments:
+    """Second moments of the rows of one block.
+
+    Attributes:
+        piece: the block.
+        kfac_approx: whether each position counts by itself, or a sample's sum.
+        knows_returned: I stands for the moments of what comes back.
+    """
+
+    piece: Piece
+    kfac_approx: Approximation
+    knows_returned: bool = False
+    _left: _Sums = field(default_factory=_Sums)
+    _right: _Sums = field(default_factory=_Sums)
+    _draws: list[Tensor] = field(default_factory=list)
+    _positions: int = 1
+    _num_draws: int = 1
+    _is_left: bool = True
+
+    def add(self, one: Pass) -> None:
+        """Add the samples of a pass."""
+        sides = self._counted(one)
+        self._positions = sum(each.left.shape[4] for each in sides)
+        self._num_draws = one.num_draws
+        for is_left, into in ((True, self._left), (False, self._right)):
+            rows = _joined([s.left if is_left else s.right for s in sides])
+            comes_back = is_left == self._is_left
+            if comes_back:
+                add_to(self._draws, one.part, _draw_squares(rows))
+            if comes_back and self.knows_returned:
+                scale = one.samples * (1 if is_left else self._positions)
+                moment = scale * _identity_like(rows)
+                squares = moment.square().flatten(1).sum(1) / one.samples
+            else:
+                moment, squares = second_moment(rows)
+            add_to(into.moments, one.part, moment)
+            add_to(into.squares, one.part, squares)
+
+    def _counted(self, one: Pass) -> list[Sides]:
+        """Return the rows as they count: of each position, or of a sample's sum."""
+        uses, sides = zip(*self.piece.sides(one), strict=True)
+        self._is_left = uses[0].form.is_left
+        if self.kfac_approx == "expand":
+            return list(sides)
+        count = sum(each.left.shape[4] for each in sides)
+        left, right = (
+            torch.stack([rows.sum(4, keepdim=True) for rows in several]).sum(0)
+            for several in zip(*((s.left, s.right) for s in sides), strict=True)
+        )
+        if self._is_left:
+            return [Sides(left, right / count)]
+        return [Sides(left / count, right)]
+
+    def matrices(self, samples: int) -> tuple[Tensor, Tensor]:
+        """Return both factors, (M, G, O, O) and (M, G, I, I), of N samples."""
+        left, right = (torch.cat(one.moments) for one in (self._left, self._right))
+        return left / samples, right / (samples * self._positions)
+
+    def spread(self, samples: int) -> Spread:
+        """Return the relative standard errors of both factors, of N samples."""
+        left, right = self.matrices(samples)
+        squares = torch.cat(self._left.squares)
+        of_left = _relative(squares, left, samples)
+        scaled = torch.cat(self._right.squares) / self._positions**2
+        of_right = _relative(scaled, right, samples)
+        whole = squares if self._is_left else scaled
+        norm = _norm(left if self._is_left else right)
+        count = self._num_draws
+        if count < 2:
+            return Spread(of_left, of_right, torch.full_like(norm, torch.nan))
+        draws = torch.cat(self._draws)
+        if not self._is_left:
+            draws = draws / self._positions**2
+        within = (count * draws - whole) / (count - 1)
+        labels = within.clamp(min=0).sqrt() / samples / norm
+        return Spread(of_left, of_right, labels)
+
+
+def _norm(matrices: Tensor) -> Tensor:
+    norms: Tensor = torch.linalg.vector_norm(matrices.flatten(1), dim=1)
+    return norms
+
+
+def _relative(squares_M: Tensor, mean: Tensor, samples: int) -> Tensor:
+    """Return the relative standard error of a mean of matrices, by their norms."""
+    norm_M = _norm(mean)
+    if samples < 2:
+        return torch.full_like(norm_M, torch.nan)
+    spread_M = (squares_M / samples - norm_M.square()).clamp(min=0)
+    relative_M: Tensor = (spread_M / (samples - 1)).sqrt() / norm_M
+    return relative_M
+
+
+def add_to(sums: list[Tensor], part: Part, added: Tensor) -> None:
+    """Add what a pass adds to the sums of its span of models; spans come in order."""
+    if part.rows.start == 0:
+        sums.append(added)
+    else:
+        sums[-1] = sums[-1] + added
+
+
+def _joined(rows: Sequence[Tensor]) -> Tensor:
+    """Join positions of several uses; of fewer draws than others, each counts less."""
+    most = max(one.shape[2] for one in rows)
+    each = [
+        one
+        if one.shape[2] == most
+        else one.expand(-1, -1, most, -1, -1, -1) / most**0.5
+        for one in rows
+    ]
+    return each[0] if len(each) == 1 else torch.cat(each, dim=4)
+
+
+def second_moment(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sum of r r' over samples, draws and positions.
+
+    Args:
+        rows: r, (M, N, R, G, T, K).
+
+    Returns:
+        Sums (M, G, K, K), and the sum of the squared norms of each sample's own, (M,).
+    """
+    flat = rows.permute(0, 3, 1, 2, 4, 5).flatten(3, 4)  # M, G, N, RT, K
+    count, size = flat.shape[3:]
+    if count <= size:
+        together = flat.flatten(2, 3)
+        squares = (flat @ flat.mT).square().flatten(1).sum(1)
+        return together.mT @ together, squares
+    each = flat.mT @ flat
+    return each.sum(2), each.square().flatten(1).sum(1)
+
+
+def _draw_squares(rows: Tensor) -> Tensor:
+    """Return the sum of the squared norms of each draw's own second moment, (M,)."""
+    is_short = rows.shape[4] <= rows.shape[5]
+    inner = rows @ rows.mT if is_short else rows.mT @ rows
+    return inner.square().flatten(1).sum(1)
+
+
+def _identity_like(rows: Tensor) -> Tensor:
+    size = rows.shape[-1]
+    eye = torch.eye(size, dtype=rows.dtype, device=rows.device)
+    return eye.expand(len(rows), rows.shape[3], size, size)
+
+
+def gradients(sides: Sequence[Sides], *, transposed: bool = False) -> Iterator[Tensor]:
+    """Yield gradients V of some samples at a time, (M, n, R, G, O, I), or V'.
+
+    Args:
+        sides: rows of each use.
+        transposed: V' is wanted.
+    """
+    first = sides[0]
+    models, samples, draws, groups, _, rows = first.left.shape
+    draws = max(draws, first.right.shape[2])
+    size = groups * rows * first.right.shape[5]
+    step = max(1, MOST_NUMBERS // (models * draws * size))
+    for start in range(0, samples, step):
+        few = slice(start, start + step)
+        parts = [one.left[:, few].mT @ one.right[:, few] for one in sides]
+        whole = parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
+        yield whole.mT if transposed else whole
+
+
+def squares_of(sides: Sequence[Sides]) -> Tensor:
+    """Return the sum over samples and draws of the squares of V, (M, G, O, I)."""
+    (one, *more) = sides
+    if more or one.left.shape[4] > 1:
+        parts = [chunk.square().sum((1, 2)) for chunk in gradients(sides)]
+        return torch.stack(parts).sum(0)
+    left, right = (rows.square().squeeze(4) for rows in (one.left, one.right))
+    if left.shape[2] != right.shape[2]:
+        left, right = left.sum(2, keepdim=True), right.sum(2, keepdim=True)
+    left, right = (rows.flatten(1, 2).transpose(1, 2) for rows in (left, right))
+    return left.mT @ right
+
+
+def outer_of(sides: Sequence[Sides]) -> Tensor:
+    """Return the sum of vec(V) vec(V)' over samples and draws, (M, P, P)."""
+    rows = [chunk.flatten(3).flatten(1, 2) for chunk in gradients(sides)]
+    return torch.stack([each.mT @ each for each in rows]).sum(0)

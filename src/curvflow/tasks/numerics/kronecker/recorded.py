@@ -1,0 +1,225 @@
+"""Networks whose uses of parameters are recorded, pass by pass over data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from math import prod
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.numerics.derivatives.passes import Part, passes
+from curvflow.tasks.numerics.derivatives.precision import differentiable
+from curvflow.tasks.numerics.kronecker.layers import Layer, Places, Read, read
+from curvflow.tasks.numerics.kronecker.uses import AnyUse
+
+# From full weights (M, D + S) and inputs to outputs and the record of uses.
+Call = Callable[[Tensor, Tensor], tuple[Tensor, list[AnyUse]]]
+
+# Of a pass and its outputs (M, N, ...) to roots (M, N, R, ...), each sum over R of
+# outer products a sample's matrix by its outputs.
+Roots = Callable[[Part, Tensor], Tensor]
+
+# Gradients by uses and by torch agree within this share of their size.
+AGREES = {torch.float64: 1e-8, torch.float32: 1e-3}
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A pass over some samples, with what comes back through the networks.
+
+    Attributes:
+        part: models and samples.
+        record: uses of parameters.
+        deltas: of each use what comes back through its outputs, (M, N, ...), of each
+            draw or root.
+    """
+
+    part: Part
+    record: Sequence[AnyUse]
+    deltas: Sequence[Sequence[Tensor]]
+
+    @property
+    def samples(self) -> int:
+        """Number of its samples."""
+        return self.part.inputs.shape[1]
+
+    @property
+    def num_draws(self) -> int:
+        """Number of draws or roots, R."""
+        return len(self.deltas[0])
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Networks whose uses of parameters are recorded, and the data to average over.
+
+    Attributes:
+        call: the networks.
+        names: of all parameter tensors, in their order.
+        shapes: of these.
+        weights: parameters, (M, D).
+        fixed: what is behind them, (M, S).
+        inputs: shape (M or 1, N, ...).
+        targets: shape (M or 1, N, ...).
+        roots: of a pass.
+        batch_size: samples per pass.
+        models_per_pass: models per pass.
+    """
+
+    call: Call
+    names: Sequence[str]
+    shapes: Sequence[tuple[int, ...]]
+    weights: Tensor
+    fixed: Tensor
+    inputs: Tensor
+    targets: Tensor
+    roots: Roots
+    batch_size: int
+    models_per_pass: int
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the passes."""
+        return passes(
+            self.weights,
+            self.fixed,
+            self.inputs,
+            self.targets,
+            batch_size=self.batch_size,
+            models_per_pass=self.models_per_pass,
+        )
+
+    @property
+    def num_samples(self) -> int:
+        """Number of samples, N."""
+        return self.inputs.shape[1]
+
+    def starts(self) -> dict[str, int]:
+        """Return where each tensor begins in the weights."""
+        sizes = [prod(shape) for shape in self.shapes]
+        return dict(zip(self.names, accumulate(sizes, initial=0), strict=False))
+
+    def forward(self, part: Part) -> tuple[Tensor, list[AnyUse], Tensor]:
+        """Return outputs, record and the weights that they are derived by."""
+        weights = part.weights.detach().requires_grad_()
+        with torch.enable_grad(), differentiable():
+            outputs, record = self.call(part.full(weights), part.inputs)
+        return outputs, record, weights
+
+    def swept(self) -> Iterator[Pass]:
+        """Yield all passes."""
+        for part in self.parts():
+            outputs, record, _ = self.forward(part)
+            roots = self.roots(part, outputs.detach())
+            yield Pass(part, record, backward(outputs, record, roots))
+
+
+def backward(
+    outputs: Tensor, record: Sequence[AnyUse], roots: Tensor
+) -> list[list[Tensor]]:
+    """Return what comes back through the outputs of each use.
+
+    Args:
+        outputs: of the networks, (M, N, ...).
+        record: of the pass.
+        roots: what goes in at the end, (M, N, R, ...).
+
+    Returns:
+        Of each use R tensors of the shape of its outputs, with the models first.
+    """
+    number = roots.shape[2]
+    deltas: list[list[Tensor]] = [[] for _ in record]
+    for draw in range(number):
+        found = torch.autograd.grad(
+            outputs,
+            _tensors(record),
+            roots[:, :, draw],
+            retain_graph=draw + 1 < number,
+            allow_unused=True,
+        )
+        for use, delta in enumerate(_by_use(record, found)):
+            deltas[use].append(delta)
+    return deltas
+
+
+def accounted(of: Recorded, places: Places) -> tuple[Read, list[AnyUse]]:
+    """Sort the record of the first pass, and leave out what it cannot account for.
+
+    The gradient of one sample must be the one by its outer products: else a tensor has
+    uses that are not recorded, or samples are mixed up in it.
+
+    Args:
+        of: networks and data.
+        places: of the tensors looked at.
+
+    Returns:
+        Layers, scales and the rest; and the record.
+    """
+    outputs, record, weights = of.forward(next(of.parts()).first(2))
+    found = read(record, places)
+    root = torch.zeros_like(outputs)
+    root[:, -1] = _probe(outputs[:, -1])
+    gradient, *back = torch.autograd.grad(
+        outputs, [weights, *_tensors(record)], root, allow_unused=True
+    )
+    deltas = [[one] for one in _by_use(record, back)]
+    by_uses = _gradients(found.layers, record, deltas, outputs.shape[1])
+    starts, wrong = of.starts(), set()
+    for name, expected in by_uses.items():
+        given = gradient[:, starts[name] : starts[name] + expected.shape[1]]
+        limit = AGREES.get(given.dtype, 1e-3) * (1 + float(given.norm()))
+        if not torch.allclose(given, expected, rtol=0, atol=limit):
+            wrong.add(name)
+    layers = tuple(one for one in found.layers if not {one.weight, one.bias} & wrong)
+    uses = [record[number] for number in found.scalings]
+    known = {name for one in (*layers, *uses) for name in (one.weight, one.bias)}
+    rest = tuple(name for name in places.start if name not in known)
+    return Read(layers, found.scalings, rest), record
+
+
+def _tensors(record: Sequence[AnyUse]) -> list[Tensor]:
+    return [tensor for use in record for tensor in use.outputs]
+
+
+def _by_use(
+    record: Sequence[AnyUse], found: Sequence[Tensor | None]
+) -> Iterator[Tensor]:
+    """Yield what comes back through each use's outputs, zeros where nothing does."""
+    left = iter(found)
+    for use in record:
+        several = [next(left) for _ in use.outputs]
+        deltas = [
+            torch.zeros_like(out) if delta is None else delta
+            for out, delta in zip(use.outputs, several, strict=True)
+        ]
+        yield torch.stack(deltas) if use.apart else deltas[0]
+
+
+def _gradients(
+    layers: Sequence[Layer],
+    record: Sequence[AnyUse],
+    deltas: Sequence[Sequence[Tensor]],
+    samples: int,
+) -> dict[str, Tensor]:
+    """Return the gradients of all samples together by outer products, (M, size)."""
+    found = {}
+    for layer in layers:
+        sides = [one for _, one in layer.sides(record, deltas, samples)]
+        found[layer.weight] = (
+            torch.stack([(s.left.mT @ s.right).sum((1, 2)) for s in sides])
+            .sum(0)
+            .flatten(1)
+        )
+        if layer.bias is not None:
+            found[layer.bias] = (
+                torch.stack([s.left.sum((1, 2, 4)) for s in sides]).sum(0).flatten(1)
+            )
+    return found
+
+
+def _probe(like: Tensor) -> Tensor:
+    """Return numbers of different sizes and signs, of the shape of a tensor."""
+    numbers = torch.arange(like[0].numel(), dtype=like.dtype, device=like.device)
+    return (1.5 + numbers.cos()).reshape(like[0].shape).expand_as(like)

@@ -1,0 +1,181 @@
+"""Uses of parameters: what goes into a layer, what comes out, and how they meet.
+
+The gradient of a weight by one sample is a sum over positions of outer products l r':
+of a dense layer l is what comes back through its outputs, and r what went in.
+
+Letters of shapes beside M models and N samples: T positions of a sample, such as tokens
+or pixels, G groups of a weight, O rows and I columns of a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+class Form(Protocol):
+    """How a layer's inputs meet its weight.
+
+    Attributes:
+        is_left: whether what comes back is the left side of outer products, so that
+            what went in is the right one.
+    """
+
+    @property
+    def is_left(self) -> bool: ...  # noqa: D102 -- see Attributes
+
+    def given(self, inputs: Tensor, shape: Sequence[int], samples: int) -> Tensor:
+        """Return what went in, for a weight of a shape, (M, N, T, G, O or I)."""
+
+    def returned(self, deltas: Tensor, shape: Sequence[int], samples: int) -> Tensor:
+        """Return what comes back through the outputs, (M, N, T, G, O or I)."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A dense layer (O, I) on each row of inputs, (M, N, ..., I).
+
+    Positions may be folded into the samples, each sample's one after another.
+
+    Attributes:
+        tokens_first: rows are (M, T, N, I).
+    """
+
+    tokens_first: bool = False
+    is_left: bool = True
+
+    def given(self, inputs: Tensor, shape: Sequence[int], samples: int) -> Tensor:
+        """Return the rows, (M, N, T, 1, I)."""
+        return self._rows(inputs, samples, shape[1])
+
+    def returned(self, deltas: Tensor, shape: Sequence[int], samples: int) -> Tensor:
+        """Return the deltas, (M, N, T, 1, O)."""
+        return self._rows(deltas, samples, shape[0])
+
+    def _rows(self, rows: Tensor, samples: int, size: int) -> Tensor:
+        if self.tokens_first:
+            rows = rows.transpose(1, 2)
+        return rows.reshape(len(rows), samples, -1, 1, size)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A convolution of inputs (M, N, C, *sides), of any number of sides.
+
+    Attributes:
+        stride: steps between windows, of each side.
+        padding: zeros before and behind each side.
+        dilation: steps within a window, of each side.
+        groups: of channels, each convolved by itself.
+    """
+
+    stride: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    dilation: tuple[int, ...]
+    groups: int = 1
+    is_left: bool = True
+
+    def given(self, inputs: Tensor, shape: Sequence[int], samples: int) -> Tensor:
+        """Return what each window sees, (M, N, T, G, I)."""
+        sides = [both for pair in reversed(self.padding) for both in pair]
+        seen = F.pad(inputs, sides)
+        for side, kernel in enumerate(shape[2:]):
+            reach = (kernel - 1) * self.dilation[side] + 1
+            seen = seen.unfold(3 + side, reach, self.stride[side])
+            seen = seen[..., :: self.dilation[side]]
+        # From (M, N, C, *places, *kernel).
+        places = seen.shape[3 : 3 + len(self.stride)]
+        seen = seen.flatten(3, 2 + len(places)).movedim(3, 2)
+        return torch.unflatten(seen.flatten(3), 3, (self.groups, -1))
+
+    def returned(self, deltas: Tensor, shape: Sequence[int], samples: int) -> Tensor:
+        """Return the deltas of each place, (M, N, T, G, O)."""
+        rows = deltas.flatten(3).movedim(3, 2)
+        return torch.unflatten(rows, 3, (self.groups, -1))
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A table (O, I) of a row for each token, of tokens (M, N, ...).
+
+    Attributes:
+        padding: token whose row is never moved; None if there is none.
+    """
+
+    padding: int | None = None
+    is_left: bool = False
+
+    def given(self, inputs: Tensor, shape: Sequence[int], samples: int) -> Tensor:
+        """Return which row each token takes, (M, N, T, 1, O)."""
+        tokens = inputs.reshape(len(inputs), samples, -1)
+        rows = F.one_hot(tokens, shape[0]).unsqueeze(3)
+        if self.padding is not None:
+            rows[..., self.padding] = 0
+        return rows
+
+    def returned(self, deltas: Tensor, shape: Sequence[int], samples: int) -> Tensor:
+        """Return the deltas, (M, N, T, 1, I)."""
+        return deltas.reshape(len(deltas), samples, -1, 1, shape[1])
+
+
+@dataclass(frozen=True)
+class Use:
+    """One use of a weight, and of a bias that is added behind it.
+
+    Attributes:
+        weight: name of the tensor.
+        bias: name of the tensor; None without.
+        inputs: what the layer was called with, (M or 1, N, ...).
+        outputs: what it returned, within the graph: one tensor (M, N, ...), or one of
+            each model, (N, ...).
+        form: how they meet.
+        apart: whether there is one tensor of each model.
+    """
+
+    weight: str
+    bias: str | None
+    inputs: Tensor
+    outputs: tuple[Tensor, ...]
+    form: Form
+    apart: bool = False
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """One use of factors entry by entry, and of a shift, as behind a norm.
+
+    Attributes:
+        weight: name of the factors, (C,).
+        bias: name of the shift; None without.
+        inputs: what was multiplied, (M, N, ...).
+        outputs: what came out, within the graph: one tensor of the same shape, or one
+            of each model.
+        channel: dimension of the C entries.
+        apart: whether there is one tensor of each model.
+    """
+
+    weight: str
+    bias: str | None
+    inputs: Tensor
+    outputs: tuple[Tensor, ...]
+    channel: int
+    apart: bool = False
+
+    def rows(self, deltas: Tensor) -> Tensor:
+        """Return the gradient of each sample, (M, N, C or 2 C).
+
+        Args:
+            deltas: what comes back through the outputs.
+        """
+        others = [d for d in range(2, deltas.ndim) if d != self.channel]
+        parts = [deltas * self.inputs.detach(), deltas][: 1 if self.bias is None else 2]
+        summed = [part.sum(others) if others else part for part in parts]
+        return torch.cat(summed, dim=2)
+
+
+AnyUse = Use | Scaling
