@@ -234,10 +234,7 @@ class _Sweep:
             return torch.stack(found).sum(0)
 
         means = self._mean(beside)
-        return {
-            name: mean / given[name].square().sum((1, 2, 3))[:, None, None, None]
-            for name, mean in means.items()
-        }
+        return {name: _over(mean, given[name]) for name, mean in means.items()}
 
     def _mean(
         self, added: Callable[[Piece, Pass, Sequence[Sides]], Tensor]
@@ -260,6 +257,12 @@ class _Sweep:
 def _norm(matrices: Tensor) -> Tensor:
     norms: Tensor = torch.linalg.vector_norm(matrices.flatten(1), dim=1)
     return norms
+
+
+def _over(mean: Tensor, given: Tensor) -> Tensor:
+    """Return a mean over the square of a norm; 0 beside a factor that is zero."""
+    square = given.square().sum((1, 2, 3), keepdim=True)
+    return torch.where(square > 0, mean / square, 0.0)
 
 
 def _check_others(found: Read, record: Sequence[AnyUse]) -> None:

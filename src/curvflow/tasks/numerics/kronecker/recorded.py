@@ -49,7 +49,7 @@ class Pass:
     @property
     def num_draws(self) -> int:
         """Number of draws or roots, R."""
-        return len(self.deltas[0])
+        return len(self.deltas[0]) if self.deltas else 0
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def backward(
     Returns:
         Of each use R tensors of the shape of its outputs, with the models first.
     """
-    number = roots.shape[2]
+    number = roots.shape[2] if record else 0
     deltas: list[list[Tensor]] = [[] for _ in record]
     for draw in range(number):
         found = torch.autograd.grad(
@@ -203,19 +203,16 @@ def _gradients(
     deltas: Sequence[Sequence[Tensor]],
     samples: int,
 ) -> dict[str, Tensor]:
-    """Return the gradients of all samples together by outer products, (M, size)."""
+    """Return the gradients of the last sample by outer products, (M, size)."""
     found = {}
     for layer in layers:
         sides = [one for _, one in layer.sides(record, deltas, samples)]
-        found[layer.weight] = (
-            torch.stack([(s.left.mT @ s.right).sum((1, 2)) for s in sides])
-            .sum(0)
-            .flatten(1)
-        )
+        last = [(one.left[:, -1, 0], one.right[:, -1, 0]) for one in sides]
+        by_weight = [left.mT @ right for left, right in last]
+        found[layer.weight] = torch.stack(by_weight).sum(0).flatten(1)
         if layer.bias is not None:
-            found[layer.bias] = (
-                torch.stack([s.left.sum((1, 2, 4)) for s in sides]).sum(0).flatten(1)
-            )
+            by_bias = [left.sum(2) for left, _ in last]
+            found[layer.bias] = torch.stack(by_bias).sum(0).flatten(1)
     return found
 
 
