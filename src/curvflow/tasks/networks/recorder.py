@@ -118,7 +118,7 @@ class UseRecorder(TorchFunctionMode):
         name = self._names.get(id(given["weight"]))
         if name is not None:
             added = self._bias(given.get("bias"))
-            inputs = given["input"].detach()[None]
+            inputs = given["input"][None]
             self.uses.append(Use(name, added, inputs, (outputs,), form, True))
 
     def _bias(self, bias: Tensor | None) -> str | None:

@@ -252,29 +252,31 @@ def decomposed(matrices: Tensor) -> tuple[Tensor, Tensor]:
     return values, vectors
 
 
-def product_block(name: str, columns: Tensor, left: Tensor, right: Tensor) -> Block:
+def product_block(
+    name: str,
+    columns: Tensor,
+    left: Tensor,
+    right: Tensor,
+    *,
+    is_semidefinite: bool = True,
+) -> Block:
     """Return the block of a Kronecker product of two factors.
 
     Args:
         name: of the weight.
         columns: places of its parameters.
-        left: factor of the rows, (M, G, O, O), positive semidefinite.
+        left: factor of the rows, (M, G, O, O).
         right: factor of the columns, (M, G, I, I), positive semidefinite.
+        is_semidefinite: so is the left factor, and is below zero by rounding alone.
     """
     left_values, left_vectors = decomposed(left)
     right_values, right_vectors = decomposed(right)
-    # Below zero by rounding alone.
-    left_values, right_values = left_values.clamp(min=0), right_values.clamp(min=0)
+    right_values = right_values.clamp(min=0)
+    if is_semidefinite:
+        left_values = left_values.clamp(min=0)
     values = left_values.unsqueeze(3) * right_values.unsqueeze(2)
-    return Block(
-        name,
-        columns,
-        left_vectors,
-        right_vectors,
-        values,
-        left_values,
-        right_values,
-    )
+    both = (left_values, right_values) if is_semidefinite else (None, None)
+    return Block(name, columns, left_vectors, right_vectors, values, *both)
 
 
 def dense_block(name: str, columns: Tensor, matrices_MPP: Tensor) -> Block:

@@ -23,6 +23,7 @@ from curvflow.tasks.numerics.kronecker.blocks import (
     diagonal_block,
     product_block,
 )
+from curvflow.tasks.numerics.kronecker.chains import hessian_blocks, recursive_blocks
 from curvflow.tasks.numerics.kronecker.layers import (
     Approximation,
     Piece,
@@ -46,6 +47,7 @@ from curvflow.tasks.numerics.kronecker.uses import AnyUse
 
 Structure = Literal["kron", "ekfac", "kfoc", "block", "diag"]
 Other = Literal["block", "diag", "refuse"]
+Recursion = Literal["recursive", "hessian"]
 
 # Iterations of the best product of two factors at most, and what ends them.
 MOST_ITERATIONS, ENOUGH = 200, 1e-12
@@ -63,6 +65,8 @@ class Choices:
         is_forward_only: what comes back through outputs is not looked at: I stands for
             its factor.
         layers: names of the tensors looked at; None for all.
+        recursion: matrices by the outputs of layers follow from each other: those of
+            means over samples, or of each sample's Hessian; None derives by roots.
     """
 
     structure: Structure = "kron"
@@ -71,6 +75,7 @@ class Choices:
     other: Other = "block"
     is_forward_only: bool = False
     layers: tuple[str, ...] | None = None
+    recursion: Recursion | None = None
 
 
 @dataclass(frozen=True)
@@ -113,9 +118,11 @@ def factors(of: Recorded, choices: Choices) -> Factors:
         arXiv:2201.10285, for the best product.
     """
     sweep = _Sweep(of, choices)
-    if choices.structure in ("block", "diag"):
-        blocks = sweep.whole(is_dense=choices.structure == "block")
-        spreads: dict[str, Spread] = {}
+    is_dense, spreads = choices.structure == "block", dict[str, Spread]()
+    if choices.recursion is not None:
+        blocks = sweep.recursion(choices.recursion, is_dense=is_dense)
+    elif choices.structure in ("block", "diag"):
+        blocks = sweep.whole(is_dense=is_dense)
     else:
         blocks, spreads = sweep.products()
         if choices.structure == "kfoc":
@@ -169,6 +176,12 @@ class _Sweep:
             for each in moments
         ]
         return blocks, {each.piece.name: each.spread(count) for each in moments}
+
+    def recursion(self, how: Recursion, *, is_dense: bool) -> list[Block]:
+        """Return blocks by a recursion over the layers of a chain."""
+        if how == "recursive":
+            return recursive_blocks(self._of, self._pieces)
+        return hessian_blocks(self._of, self._pieces, is_dense=is_dense)
 
     def corrected(self, blocks: Sequence[Block]) -> list[Block]:
         """Return blocks with the exact second moments along their eigenvectors."""

@@ -22,6 +22,9 @@ Call = Callable[[Tensor, Tensor], tuple[Tensor, list[AnyUse]]]
 # outer products a sample's matrix by its outputs.
 Roots = Callable[[Part, Tensor], Tensor]
 
+# Of a pass and its outputs (M, N, C) to the gradient of each sample's loss, (M, N, C).
+Slopes = Callable[[Part, Tensor], Tensor]
+
 # Gradients by uses and by torch agree within this share of their size.
 AGREES = {torch.float64: 1e-8, torch.float32: 1e-3}
 
@@ -67,6 +70,7 @@ class Recorded:
         roots: of a pass.
         batch_size: samples per pass.
         models_per_pass: models per pass.
+        slopes: gradients of the samples' losses by the outputs, where they are needed.
     """
 
     call: Call
@@ -79,6 +83,7 @@ class Recorded:
     roots: Roots
     batch_size: int
     models_per_pass: int
+    slopes: Slopes | None = None
 
     def parts(self) -> Iterator[Part]:
         """Yield the passes."""
