@@ -226,6 +226,36 @@ class Ritz(Spectrum):
     takes_if_there: ClassVar[tuple[str, ...]] = ATOMS
 
 
+class Factors(Ritz):
+    """A block-diagonal matrix on D of the weights of a network, by its eigenpairs.
+
+    Each `block` (block,) is (U x V) diag(values) (U x V)' of `groups`, rows and columns
+    of `left_size` and `right_size`, on the parameters at `columns` (entry,), block
+    after block. `values` (entry,), `left_vectors`, `right_vectors` and, where values
+    are products, `left_values` and `right_values` follow in the same order. As Ritz
+    data they are all eigenvalues as one run.
+    """
+
+    takes: ClassVar[tuple[str, ...] | None] = (
+        "block",
+        "groups",
+        "left_size",
+        "right_size",
+        "columns",
+        "values",
+        "left_vectors",
+        "right_vectors",
+        "left_values",
+        "right_values",
+        "ritz_values",
+        "ritz_weights",
+        "ritz_residuals",
+        "size",
+        "num_matvecs",
+    )
+    takes_if_there: ClassVar[tuple[str, ...]] = ()
+
+
 class Moments(NodeData):
     """Normalised traces tr p_k(A) / D, k = 0 .. K, of an operator of `size` D.
 

@@ -17,6 +17,7 @@ from curvflow.schemas.kinds.shared.deflation import DeflatedParams
 from curvflow.schemas.kinds.shared.operators import OperatorParams, nearest_pattern
 from curvflow.schemas.nodes import Array, Matrix, Member, NodeData, Outcome
 from curvflow.tasks.curvature import network_operators
+from curvflow.tasks.curvature.stored_blocks import block_operator, factors_key
 from curvflow.tasks.networks.problems import Apart, probed_bytes
 from curvflow.tasks.numerics.derivatives.variances import batches_per_pass
 from curvflow.tasks.numerics.operators.adapters import Single
@@ -44,7 +45,7 @@ from curvflow.tasks.numerics.operators.graphs import (
 from curvflow.tasks.numerics.operators.matrices import KernelMatrix, Sparse
 from curvflow.tasks.registry import Machine
 
-MATRIX, GRAPH = "matrix", "graph"
+MATRIX, GRAPH, FACTORS = "matrix", "graph", "factors"
 # Operators of networks and graphs without negative eigenvalues: of networks, as each
 # loss that is named is convex in the outputs; of graphs, as weights are positive.
 SEMIDEFINITE = (
@@ -94,7 +95,7 @@ class TileOperator:
         operator: symmetric maps of all members, (M, D, D); with `deflate` of one, on
             what is left of the dimension.
         names: names of the consecutive blocks of the dimension D: parameter tensors,
-            or `matrix` or `graph`.
+            or `matrix`, `graph` or `factors`.
         sizes: sizes of these blocks.
         atoms: eigenvalues that `deflate` has taken out.
     """
@@ -110,8 +111,8 @@ def _params(member: Member) -> OperatorParams:
 
 
 def as_data(member: Member) -> NodeData | None:
-    """Return the matrix or graph that a member's operator is, or is of, or None."""
-    for name in (MATRIX, GRAPH):
+    """Return the matrix, graph or factors that an operator is, or is of, or None."""
+    for name in (MATRIX, GRAPH, FACTORS):
         if name in member.inputs:
             return member.one(name)
     return None
@@ -131,7 +132,9 @@ def _deflate(member: Member) -> tuple[str, ...]:
 
 
 def is_semidefinite(member: Member) -> bool:
-    """Return whether a member's operator has no negative eigenvalue, by its name."""
+    """Return whether a member's operator is known to have no negative eigenvalue."""
+    if FACTORS in member.inputs:
+        return bool((member.one(FACTORS)["values"] >= 0).all())
     return operator_name(member) in SEMIDEFINITE
 
 
@@ -140,6 +143,8 @@ def batch_key(member: Member) -> object:
     is_large = GRAPH in member.inputs and size_of(member) >= APART_FROM
     if is_large or _deflate(member):  # what is left differs from graph to graph
         return Apart(id(member))
+    if FACTORS in member.inputs:
+        return factors_key(member.one(FACTORS))
     if as_data(member) is not None:
         return size_of(member)
     return network_operators.problem_key(member)
@@ -160,6 +165,8 @@ def block_sizes(member: Member) -> dict[str, int]:
     params = _params(member)
     if GRAPH in member.inputs:
         return {GRAPH: _nodes_of(member.one(GRAPH), params)}
+    if FACTORS in member.inputs:
+        return {FACTORS: int(member.one(FACTORS)["size"])}
     if MATRIX in member.inputs:
         matrix = member.one(MATRIX)
         if isinstance(matrix, OperatorNode):
@@ -170,6 +177,15 @@ def block_sizes(member: Member) -> dict[str, int]:
                 "combined with a matrix. Remove them."
             )
         return {MATRIX: int(matrix["size"])}
+    return _tensor_sizes(member, params)
+
+
+def _tensor_sizes(member: Member, params: OperatorParams) -> dict[str, int]:
+    """Return the sizes of the parameter tensors of a network that are looked at.
+
+    Raises:
+        InputError: `layers` names no tensor.
+    """
     layout = network_operators.problem_of(member).network.layout
     sizes = dict(zip(layout.names, layout.sizes, strict=True))
     if params.layers is None:
@@ -235,7 +251,8 @@ def _data_bytes(member: Member) -> int:
         # Twins and components are found by hashes of all entries.
         found = 40 * len(graph["indices"]) + 200 * len(graph["indptr"])
         return adjacency_bytes(graph) + (found if _deflate(member) else 0)
-    return 2 * _stored_bytes(member.one(MATRIX))
+    given = as_data(member)
+    return 0 if given is None else 2 * _stored_bytes(given)
 
 
 def adjacency_bytes(graph: NodeData) -> int:
@@ -369,6 +386,10 @@ def dense_matrices(operator: BatchedOperator) -> Tensor:
 
 
 def _of_data(members: Sequence[Member], machine: Machine) -> BatchedOperator:
+    if FACTORS in members[0].inputs:
+        nodes = [member.one(FACTORS) for member in members]
+        dtype = getattr(torch, _params(members[0]).dtype)
+        return block_operator(nodes, machine.device, dtype)
     given = [as_data(member) for member in members]
     if isinstance(given[0], OperatorNode):
         return Copies(given[0].operator, len(members))

@@ -17,7 +17,7 @@ from curvflow.schemas.kinds.shared.operators import (
     OperatorParams,
     RefinedParams,
 )
-from curvflow.schemas.nodes import Array, Member, Outcome
+from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.curvature import operators
 from curvflow.tasks.numerics.estimators.traces import random_vectors
 from curvflow.tasks.numerics.krylov.functionals import Bounded
@@ -38,14 +38,19 @@ def _params(member: Member) -> LanczosParams:
 
 
 def has_stored(member: Member) -> bool:
-    """Return whether a member takes stored Ritz data instead of an operator."""
-    return RITZ in member.inputs
+    """Return whether a member takes stored Ritz data, of which factors are some."""
+    return RITZ in member.inputs or operators.FACTORS in member.inputs
+
+
+def stored_node(member: Member) -> NodeData:
+    """Return the stored Ritz data that a member takes."""
+    return member.one(RITZ if RITZ in member.inputs else operators.FACTORS)
 
 
 def batch_key(member: Member) -> object:
     """Return the key that members of one batch share."""
     if has_stored(member):
-        node = member.one(RITZ)
+        node = stored_node(member)
         return node["ritz_values"].shape, int(node["size"])
     return operators.batch_key(member)
 
@@ -53,7 +58,7 @@ def batch_key(member: Member) -> object:
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: bases, products, data."""
     if has_stored(member):
-        return 16 * member.one(RITZ)["ritz_values"].nbytes + (1 << 20)
+        return 16 * stored_node(member)["ritz_values"].nbytes + (1 << 20)
     params, size = _params(member), operators.size_of(member)
     doubled = _doublings(member)
     peaks = []
@@ -172,7 +177,7 @@ def stored(members: Sequence[Member]) -> RitzData:
             "combined with stored Ritz data. Set them in the probe.spectrum that "
             "stores it."
         )
-    if any("atom_values" in member.one(RITZ) for member in members):
+    if any("atom_values" in stored_node(member) for member in members):
         raise InputError(
             "ritz: expected Ritz data of all eigenvalues, got some that deflate has "
             "taken atoms out of. Remove deflate."
@@ -186,7 +191,7 @@ def without_atoms(members: Sequence[Member]) -> RitzData:
     Args:
         members: with `ritz`, of equal shapes and sizes.
     """
-    nodes = [member.one(RITZ) for member in members]
+    nodes = [stored_node(member) for member in members]
     values, weights, residuals = (
         torch.as_tensor(np.stack([node[f"ritz_{name}"] for node in nodes]))
         for name in ("values", "weights", "residuals")

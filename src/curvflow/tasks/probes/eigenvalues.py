@@ -20,7 +20,13 @@ from curvflow.tasks.curvature.eigensolvers import (
     solve,
     solver_bytes,
 )
-from curvflow.tasks.curvature.ritz_data import batch_key, data_bytes, has_stored, stored
+from curvflow.tasks.curvature.ritz_data import (
+    batch_key,
+    data_bytes,
+    has_stored,
+    stored,
+    stored_node,
+)
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.krylov.eigenpairs import Ritz
 from curvflow.tasks.numerics.krylov.ritz_spectra import best_run
@@ -34,7 +40,7 @@ def _params(member: Member) -> EigenvaluesParams:
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: products, blocks, data."""
     if has_stored(member):
-        return 16 * member.one("ritz")["ritz_values"].nbytes + (1 << 20)
+        return 16 * stored_node(member)["ritz_values"].nbytes + (1 << 20)
     params, size = _params(member), operators.size_of(member)
     products = operators.product_bytes(member, num_columns(params, size))
     return solver_bytes(params, size, products=products, data=data_bytes(member))

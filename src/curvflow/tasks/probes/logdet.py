@@ -17,6 +17,7 @@ from curvflow.schemas.kinds.probes.logdet import LogdetParams
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature import ritz_data
 from curvflow.tasks.curvature.operators import (
+    FACTORS,
     MATRIX,
     as_data,
     data_operator,
@@ -344,7 +345,7 @@ def _shown(estimate: LogDet) -> str:
 
 def _size(member: Member) -> int:
     if ritz_data.has_stored(member):
-        return int(member.one(ritz_data.RITZ)["size"])
+        return int(ritz_data.stored_node(member)["size"])
     return size_of(member)
 
 
@@ -365,6 +366,14 @@ class _Ends:
     scale: float | None
 
 
+def _bounds(member: Member, machine: Machine) -> tuple[float, float] | None:
+    """Return bounds of the eigenvalues of what is data; of factors they are known."""
+    if FACTORS in member.inputs:
+        values = member.one(FACTORS)["values"]
+        return float(values.min()), float(values.max())
+    return gershgorin_bounds(data_operator(member, machine, torch.float64))
+
+
 def _ends(members: Sequence[Member], machine: Machine) -> list[_Ends]:
     """Return what is known of each member's eigenvalues, matrices read once."""
     read: dict[int, tuple[float, float] | None] = {}
@@ -372,12 +381,12 @@ def _ends(members: Sequence[Member], machine: Machine) -> list[_Ends]:
     for member in members:
         params, given = _params(member), as_data(member)
         if given is not None and id(given) not in read:
-            operator = data_operator(member, machine, torch.float64)
-            read[id(given)] = gershgorin_bounds(operator)
+            read[id(given)] = _bounds(member, machine)
         bounds = read.get(id(given))
         floor, certified = None, ""
         if bounds and bounds[0] + params.damping > 0:
-            floor, certified = bounds[0] + params.damping, "gershgorin"
+            how = "eigenvalues" if FACTORS in member.inputs else "gershgorin"
+            floor, certified = bounds[0] + params.damping, how
         least = lower_bound(member)
         if least is not None and (floor is None or least > floor):
             floor, certified = least, "floor" if params.floor else "damping"

@@ -25,6 +25,7 @@ from curvflow.tasks.curvature.operators import (
     size_of,
     tile_operator,
 )
+from curvflow.tasks.curvature.ritz_data import has_stored, stored_node
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.estimators.moments import (
     MomentDraws,
@@ -56,8 +57,8 @@ def _params(member: Member) -> MomentsParams:
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: products and a basis."""
     params = _params(member)
-    if "ritz" in member.inputs:
-        return 64 * int(member.one("ritz")["ritz_values"].nbytes)
+    if has_stored(member):
+        return 64 * int(stored_node(member)["ritz_values"].nbytes)
     columns = min(BLOCK, params.num_probes)
     # A basis is of the precision of the products.
     dtype: torch.dtype = getattr(torch, params.dtype)
@@ -67,7 +68,7 @@ def member_bytes(member: Member) -> int:
 
 def data_bytes(member: Member) -> int:
     """Return the part of `member_bytes` that members with the same data share."""
-    return 0 if "ritz" in member.inputs else shared_bytes(member)
+    return 0 if has_stored(member) else shared_bytes(member)
 
 
 @computes("probe.moments", member_bytes=member_bytes, data_bytes=data_bytes)
@@ -86,7 +87,7 @@ def moments(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         InputError: products are not finite, the support lacks part of the spectrum, or
             Ritz data have too few nodes.
     """
-    if "ritz" in members[0].inputs:
+    if has_stored(members[0]):
         return [_from_ritz_data(member) for member in members]
     return grouped(members, batch_key, partial(_together, machine=machine))
 
@@ -152,7 +153,7 @@ def _ends(values: Tensor, residuals: Tensor) -> Tensor:
 
 
 def _from_ritz_data(member: Member) -> Outcome:
-    params, ritz = _params(member), member.one("ritz")
+    params, ritz = _params(member), stored_node(member)
     if params.operator != "hessian" or params.layers:
         raise InputError(
             f"operator: {params.operator} with layers {params.layers} cannot be "

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from curvflow.errors import nearest
 from curvflow.schemas.kind import Input, ParamProblem, Shares, Variable
-from curvflow.schemas.nodes import Data, Graph, Matrix, Ritz, Weights
+from curvflow.schemas.nodes import Data, Factors, Graph, Matrix, Ritz, Weights
 from curvflow.schemas.params import Names, Neutral, Params
 
 UNITS = "loss / parameter^2"
@@ -234,7 +234,7 @@ def _alternatives(*others: str) -> dict[str, Input]:
     """Return the inputs of which one is enough; `data` go with weights."""
 
     def without(name: str) -> tuple[str, ...]:
-        names = ("weights", "matrix", "graph", *others)
+        names = ("weights", "matrix", "graph", "factors", *others)
         return tuple(other for other in names if other != name)
 
     return {
@@ -252,20 +252,24 @@ def _alternatives(*others: str) -> dict[str, Input]:
             settles=_OF_NETWORKS,
             lacking=no_operator_of_graphs,
         ),
+        "factors": Input(Factors, unless=without("factors"), settles=_SETTLED),
     }
 
 
-# One of these is enough: weights, with the data they were trained on, or a matrix or
-# graph.
+# One of these is enough: weights, with the data they were trained on, or a matrix, a
+# graph, or the factors of a network.
 OPERATOR_INPUTS = _alternatives()
 
-# The same, or what a probe.spectrum has stored of the operator.
+# The same, or what a probe.spectrum has stored of the operator. Factors are read as
+# Ritz data, too.
+_STORED = (*_SETTLED, "seed", "dtype")
 OPERATOR_OR_RITZ_INPUTS = {
     **_alternatives("ritz"),
+    "factors": replace(_alternatives("ritz")["factors"], settles=_STORED),
     "ritz": Input(
         Ritz,
-        unless=("weights", "matrix", "graph"),
-        settles=(*_SETTLED, "seed", "dtype"),
+        unless=("weights", "matrix", "graph", "factors"),
+        settles=_STORED,
         lacking=of_all_eigenvalues("ritz"),
     ),
 }
@@ -300,9 +304,13 @@ def ritz_inputs(
             hint = f"Lower it, or raise num_steps of '{name}'."
             yield ("num_moments",), message, hint
 
-    ritz = OPERATOR_OR_RITZ_INPUTS["ritz"]
-    stored = replace(ritz, settles=(*ritz.settles, *settled), lacking=lacking)
-    return {**OPERATOR_OR_RITZ_INPUTS, "ritz": stored}
+    ritz, factors = (OPERATOR_OR_RITZ_INPUTS[name] for name in ("ritz", "factors"))
+    settles = (*_STORED, *settled)
+    return {
+        **OPERATOR_OR_RITZ_INPUTS,
+        "ritz": replace(ritz, settles=settles, lacking=lacking),
+        "factors": replace(factors, settles=settles),
+    }
 
 
 def more_than_rows(params: Any, name: str, matrix: Any) -> Iterator[ParamProblem]:

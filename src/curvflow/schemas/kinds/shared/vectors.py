@@ -104,6 +104,6 @@ def vector_inputs(*settled: str) -> dict[str, Input]:
     without_samples = {
         name: replace(given, settles=(*given.settles, *names))
         for name, given in OPERATOR_INPUTS.items()
-        if name in ("matrix", "graph")
+        if name in ("matrix", "graph", "factors")
     }
     return OPERATOR_INPUTS | without_samples

@@ -67,6 +67,7 @@ class Choices:
         layers: names of the tensors looked at; None for all.
         recursion: matrices by the outputs of layers follow from each other: those of
             means over samples, or of each sample's Hessian; None derives by roots.
+        has_draws: roots are drawn at random, so that their spread is an error.
     """
 
     structure: Structure = "kron"
@@ -76,6 +77,7 @@ class Choices:
     is_forward_only: bool = False
     layers: tuple[str, ...] | None = None
     recursion: Recursion | None = None
+    has_draws: bool = False
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,10 @@ class _Sweep:
             product_block(each.piece.name, each.piece.columns, *each.matrices(count))
             for each in moments
         ]
-        return blocks, {each.piece.name: each.spread(count) for each in moments}
+        return blocks, {
+            each.piece.name: each.spread(count, has_draws=how.has_draws)
+            for each in moments
+        }
 
     def recursion(self, how: Recursion, *, is_dense: bool) -> list[Block]:
         """Return blocks by a recursion over the layers of a chain."""

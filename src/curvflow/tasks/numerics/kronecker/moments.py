@@ -26,7 +26,8 @@ class Spread(NamedTuple):
     Attributes:
         left: of the left factor, of the samples.
         right: of the right factor, of the samples.
-        labels: of the draws alone, of the factor of what comes back; NaN of one draw.
+        labels: of the draws alone, of the factor of what comes back; NaN of one, and
+            where nothing is drawn.
     """
 
     left: Tensor
@@ -106,7 +107,7 @@ class Moments:
         left, right = (torch.cat(one.moments) for one in (self._left, self._right))
         return left / samples, right / (samples * self._positions)
 
-    def spread(self, samples: int) -> Spread:
+    def spread(self, samples: int, *, has_draws: bool) -> Spread:
         """Return the relative standard errors of both factors, of N samples."""
         left, right = self.matrices(samples)
         squares = torch.cat(self._left.squares)
@@ -116,7 +117,7 @@ class Moments:
         whole = squares if self._is_left else scaled
         norm = _norm(left if self._is_left else right)
         count = self._num_draws
-        if count < 2:
+        if count < 2 or not has_draws:
             return Spread(of_left, of_right, torch.full_like(norm, torch.nan))
         draws = torch.cat(self._draws)
         if not self._is_left:

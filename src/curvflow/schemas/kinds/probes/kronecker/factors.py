@@ -1,0 +1,206 @@
+"""Declaration of `probe.factors`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from curvflow.schemas.explanations import TRAINED, Explanation
+from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
+from curvflow.schemas.kinds.shared.operators import UNITS, unknown_layers
+from curvflow.schemas.nodes import Data, Factors, Weights
+from curvflow.schemas.params import Names, Params
+
+FisherType = Literal[
+    "type-2", "mc", "recursive", "projection", "empirical", "forward-only"
+]
+
+# What follows from layer to layer has no roots of single samples.
+_OF_ROOTS = ("ekfac", "kfoc", "diag")
+
+
+class FactorsParams(Params):
+    """Which matrix, and in which form it is kept."""
+
+    curvature: Literal["ggn", "hessian"] = Field(
+        "ggn",
+        description="matrix whose blocks are looked at: ggn, generalised Gauss-Newton "
+        "or Fisher; hessian, of dense layers one after another, by a recursion",
+    )
+    fisher_type: FisherType = Field(
+        "type-2",
+        description="what goes back through the network: type-2, all roots of each "
+        "sample's output matrix (KFLR); mc, gradients at labels drawn from the model "
+        "(K-FAC); recursive, means from layer to layer (KFRA); projection, random "
+        "combinations of the roots; empirical, gradients at the labels given; "
+        "forward-only, nothing, with I in its place",
+    )
+    structure: Literal["kron", "ekfac", "kfoc", "block", "diag"] = Field(
+        "kron",
+        description="form of a layer's block: kron, product of two means; ekfac, the "
+        "same with exact second moments along its eigenvectors; kfoc, the closest "
+        "product; block, the block itself; diag, its diagonal",
+    )
+    kfac_approx: Literal["expand", "reduce"] = Field(
+        "expand",
+        description="of a layer used at several positions of a sample, tokens or "
+        "pixels: expand counts each by itself; reduce takes a sample's sum",
+    )
+    separate_weight_and_bias: bool = Field(
+        False, description="a bias has a block of its own, not a column of the weight"
+    )
+    mc_samples: int = Field(
+        1, ge=1, description="labels drawn per sample, or combinations of projection"
+    )
+    distribution: Literal["rademacher", "gaussian"] = Field(
+        "rademacher", description="law of the coefficients of projection"
+    )
+    other: Literal["block", "diag", "refuse"] = Field(
+        "block",
+        description="form of parameters that are in no dense layer, convolution or "
+        "embedding, such as the scales of a norm: their exact block, its diagonal, or "
+        "a refusal",
+    )
+    layers: Names | None = Field(
+        None,
+        min_length=1,
+        description="parameter tensors, by name or pattern such as layer1.*; null "
+        "takes all",
+    )
+    seed: int = Field(0, ge=0, description="seed of labels and coefficients drawn")
+    dtype: Literal["float32", "float64"] = Field(
+        "float64", description="precision of the derivatives"
+    )
+
+    @model_validator(mode="after")
+    def _fitting(self) -> FactorsParams:
+        recursion = self.fisher_type == "recursive" or self.curvature == "hessian"
+        if self.curvature == "hessian" and self.fisher_type != "type-2":
+            raise ValueError(
+                f"curvature hessian cannot be combined with fisher_type "
+                f"{self.fisher_type}, which is of the ggn. Remove fisher_type."
+            )
+        if recursion and self.structure in _OF_ROOTS:
+            what = "hessian" if self.curvature == "hessian" else "recursive"
+            raise ValueError(
+                f"structure {self.structure} cannot be combined with {what}, which has "
+                "no gradients of samples. Take kron, or fisher_type type-2."
+            )
+        if self.fisher_type == "recursive" and self.structure != "kron":
+            raise ValueError(
+                "structure block cannot be combined with recursive, whose means are "
+                "products. Take kron, or fisher_type type-2."
+            )
+        if self.fisher_type == "forward-only" and self.structure != "kron":
+            raise ValueError(
+                f"structure {self.structure} cannot be combined with forward-only, "
+                "which has no gradients. Take kron, or another fisher_type."
+            )
+        return self
+
+
+def _lacking(params: Any, name: str, training: Any) -> Iterator[ParamProblem]:
+    yield from unknown_layers(params, name, training)
+
+
+def _of_blocks(
+    name: str, description: str, units: str = "1", dtype: str = "float64"
+) -> Variable:
+    return Variable(name, description, ("block",), dtype=dtype, units=units)
+
+
+def _bulk(name: str, description: str, dim: str, units: str = "1") -> Variable:
+    return Variable(name, description, (dim,), units=units, bulk=True)
+
+
+def _ritz(name: str, description: str, units: str = "1") -> Variable:
+    return Variable(name, description, ("run", "node"), units=units, series=True)
+
+
+KIND = Kind(
+    name="probe.factors",
+    version=1,
+    summary="Kronecker factors of curvature, layer by layer, by their eigenpairs.",
+    params=FactorsParams,
+    returns=Factors,
+    outputs=(
+        Variable("trace", "sum of the eigenvalues of all blocks", units=UNITS),
+        Variable("frobenius", "root of the sum of their squares", units=UNITS),
+        Variable("least", "smallest eigenvalue", units=UNITS),
+        Variable("greatest", "largest eigenvalue", units=UNITS),
+        _of_blocks(
+            "block", "names of the parameter tensors of each block", dtype="str"
+        ),
+        _of_blocks("block_trace", "trace of the block", UNITS),
+        _of_blocks("block_norm", "Frobenius norm of the block", UNITS),
+        _of_blocks("groups", "groups of the weight, each with factors", dtype="int64"),
+        _of_blocks("left_size", "rows of the weight in a group", dtype="int64"),
+        _of_blocks(
+            "right_size", "columns of the weight, one more for a bias", dtype="int64"
+        ),
+        _of_blocks("num_uses", "uses of the weight in a pass", dtype="int64"),
+        _of_blocks(
+            "left_rel_sem",
+            "standard error of the factor of the rows over samples, relative to its "
+            "Frobenius norm; NaN of blocks that are no product of two means",
+        ),
+        _of_blocks(
+            "right_rel_sem", "the same of the factor of the columns, the inputs"
+        ),
+        _of_blocks(
+            "label_rel_sem",
+            "part of it that is due to drawn labels; NaN of one draw, and where none "
+            "are drawn",
+        ),
+        _ritz("ritz_values", "all eigenvalues, ascending, as a single run", UNITS),
+        _ritz("ritz_weights", "1 / D each"),
+        replace(
+            _ritz("ritz_residuals", "rounding of the decompositions", UNITS),
+            error_of="ritz_values",
+        ),
+        Variable("size", "parameters in blocks, D", dtype="int64"),
+        replace(
+            _bulk("columns", "places of the parameters of each block", "entry"),
+            dtype="int64",
+        ),
+        _bulk("values", "eigenvalues in the order of columns", "entry", UNITS),
+        _bulk("left_vectors", "eigenvectors of the rows, as columns", "left_entry"),
+        _bulk("right_vectors", "of the columns of the weight", "right_entry"),
+        _bulk("left_values", "eigenvalues of the left factor; NaN of none", "row"),
+        _bulk("right_values", "eigenvalues of the right factor; NaN of none", "column"),
+        Variable("num_backward", "derivatives back, per sample", dtype="int64"),
+        Variable("num_matvecs", "products with the network: none", dtype="int64"),
+    ),
+    accelerated=True,
+    main=("trace", "greatest"),
+    inputs={
+        "weights": Input(Weights, lacking=_lacking),
+        "data": Input(Data, follows="weights", by_rows=True),
+    },
+    varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "block ≈ L ⊗ R row by row of the weight: L = mean Σ l lᵀ of what comes back "
+        "through the outputs, R = mean of r rᵀ of what goes in"
+    ),
+    source=(
+        "Martens and Grosse (2015), arXiv:1503.05671; Botev, Ritter and Barber (2017), "
+        "arXiv:1706.03662; George et al. (2018), arXiv:1806.03884; Eschenhagen et al. "
+        "(2023), arXiv:2311.00636; Koroko et al. (2022), arXiv:2201.10285"
+    ),
+    cost=(
+        "one pass forward and num_backward passes back over the data, twice for ekfac; "
+        "rows³ and columns³ of each layer"
+    ),
+    example=TRAINED
+    + """\
+  factors: {use: probe.factors, weights: fit, structure: ekfac}
+  dimension: {use: probe.effective_dimension, ritz: factors, prior_precision: [0.01]}
+""",
+    page="kronecker.md",
+)

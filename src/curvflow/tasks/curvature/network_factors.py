@@ -1,0 +1,275 @@
+"""Kronecker factors of networks: recorded passes of members, and stored blocks."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor
+from torch.func import grad
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
+from curvflow.schemas.nodes import Member
+from curvflow.tasks.curvature.network_operators import problem_of, stacked_weights
+from curvflow.tasks.networks.problems import Problem, load_samples, probed_bytes
+from curvflow.tasks.numerics.derivatives.fishers import fisher_draws, fisher_roots
+from curvflow.tasks.numerics.derivatives.passes import Part
+from curvflow.tasks.numerics.kronecker.factors import (
+    Choices,
+    Factors,
+    Recursion,
+    factors,
+)
+from curvflow.tasks.numerics.kronecker.recorded import Recorded, Roots
+from curvflow.tasks.numerics.streams import stream
+from curvflow.tasks.registry import Machine
+
+# Forms whose columns are random, and the stream that they are drawn from.
+DRAWN = {"mc": "labels", "projection": "projections"}
+
+
+def chosen_names(params: FactorsParams, problem: Problem) -> tuple[str, ...] | None:
+    """Return the names of the parameter tensors looked at; None for all.
+
+    Raises:
+        InputError: a pattern fits none.
+    """
+    if params.layers is None:
+        return None
+    names = problem.network.layout.names
+    for pattern in params.layers:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise InputError(
+                f"layers: expected names of parameter tensors, got {pattern}. Known: "
+                f"{', '.join(names)}."
+            )
+    return tuple(n for n in names if any(fnmatchcase(n, p) for p in params.layers))
+
+
+def network_factors(
+    members: Sequence[Member], machine: Machine, params: Sequence[FactorsParams]
+) -> Factors:
+    """Find the factors of networks of one problem.
+
+    Args:
+        members: each with `weights` and `data`.
+        machine: the device to compute on.
+        params: of each member; they differ in the seed at most.
+
+    Returns:
+        The factors of all members.
+
+    Raises:
+        InputError: a weight is NaN or infinite, or the loss or the layers do not fit.
+    """
+    first, problem = params[0], problem_of(members[0])
+    weights_MW = stacked_weights(members, machine, dtype=first.dtype)
+    weights_MD, statistics_MS = problem.network.split(weights_MW)
+    data = [member.one("data") for member in members]
+    samples = load_samples(problem, data, "", machine.device, weights_MD.dtype)
+    layout = problem.network.layout
+    of = Recorded(
+        problem.network.outputs_and_uses,
+        layout.names,
+        layout.shapes,
+        weights_MD,
+        statistics_MS,
+        samples.inputs,
+        samples.targets,
+        network_roots(problem, params, samples.count),
+        rows_per_pass(problem, first),
+        len(members),
+        _slopes(problem),
+    )
+    choices = Choices(
+        structure=first.structure,
+        kfac_approx=first.kfac_approx,
+        separate_weight_and_bias=first.separate_weight_and_bias,
+        other=first.other,
+        is_forward_only=first.fisher_type == "forward-only",
+        layers=chosen_names(first, problem),
+        recursion=_recursion(first),
+        has_draws=first.fisher_type in DRAWN,
+    )
+    return factors(of, choices)
+
+
+def _recursion(params: FactorsParams) -> Recursion | None:
+    if params.curvature == "hessian":
+        return "hessian"
+    return "recursive" if params.fisher_type == "recursive" else None
+
+
+def factors_bytes(member: Member, params: FactorsParams) -> int:
+    """Return the estimated peak bytes of one member's factors.
+
+    Args:
+        member: with `weights` and `data`.
+        params: which factors.
+    """
+    problem = problem_of(member)
+    shapes = problem.network.layout.shapes
+    blocks = sum(_block_bytes(shape, params.structure) for shape in shapes)
+    rows = min(rows_per_pass(problem, params), len(member.one("data")["inputs"]))
+    roots = num_roots(problem, params)
+    passes = 8 * rows * problem.network.width * (4 + 2 * roots)
+    weights = 4 * 8 * problem.network.num_parameters
+    return 4 * blocks + passes + weights + 2 * probed_bytes(member)
+
+
+def _block_bytes(shape: tuple[int, ...], structure: str) -> int:
+    rows, columns = shape[0], math.prod(shape[1:]) + 1
+    if structure == "block":
+        return 8 * (rows * columns) ** 2
+    if structure == "diag":
+        return 8 * rows * columns
+    return 8 * (rows**2 + columns**2 + rows * columns)
+
+
+def rows_per_pass(problem: Problem, params: FactorsParams) -> int:
+    """Return how many samples of one model a pass takes, whatever the tile."""
+    return problem.rows_per_pass(max(1, num_roots(problem, params)))
+
+
+def num_roots(problem: Problem, params: FactorsParams) -> int:
+    """Return how many derivatives back there are of each sample."""
+    if params.fisher_type in ("mc", "projection"):
+        return params.mc_samples
+    if params.fisher_type in ("empirical", "forward-only"):
+        return 1
+    return num_outputs(problem)
+
+
+def num_outputs(problem: Problem) -> int:
+    """Return the number of outputs of a sample, of all its tokens."""
+    outputs: int = json.loads(problem.text)["num_outputs"]
+    return outputs * (problem.tokens or 1)
+
+
+def _slopes(problem: Problem) -> Roots:
+    of_samples = problem.criterion.of_samples
+
+    def slopes(part: Part, outputs: Tensor) -> Tensor:
+        found: Tensor = grad(lambda f: of_samples(f, part.targets).sum())(outputs)
+        return found
+
+    return slopes
+
+
+def network_roots(
+    problem: Problem, params: Sequence[FactorsParams], num_samples: int
+) -> Roots:
+    """Return what goes back through networks, of each pass.
+
+    Args:
+        problem: the network and its loss.
+        params: of each model, which differ in the seed at most.
+        num_samples: N.
+
+    Returns:
+        From a pass and its outputs to roots (M, N, R, ...): the mean over samples of
+        J'SS'J is the matrix.
+
+    Raises:
+        InputError: the loss has no likelihood to draw labels from.
+    """
+    kind = params[0].fisher_type
+    if kind == "mc" and not problem.criterion.likelihood:
+        raise InputError(
+            "fisher_type: mc cannot be combined with a loss other than cross_entropy, "
+            "mse or sse. Take type-2, or empirical."
+        )
+    if kind in ("empirical", "forward-only"):
+        slopes = _slopes(problem)
+        return lambda part, outputs: slopes(part, outputs).unsqueeze(2)
+    drawn: dict[str, Tensor] = {}
+
+    def roots(part: Part, outputs: Tensor) -> Tensor:
+        if kind == "mc":
+            uniform = _drawn(drawn, problem, params, num_samples)
+            return _sampled(problem, part, outputs, uniform[part.models, part.rows])
+        exact = _exact(problem, part, outputs)
+        if kind != "projection":
+            return exact
+        signs = _coefficients(drawn, params, num_samples, exact.shape[2])
+        signs = signs[part.models, part.rows].to(exact)
+        flat = signs @ exact.flatten(3) / math.sqrt(params[0].mc_samples)
+        return flat.reshape(*flat.shape[:3], *exact.shape[3:])
+
+    return roots
+
+
+def _drawn(
+    held: dict[str, Tensor],
+    problem: Problem,
+    params: Sequence[FactorsParams],
+    num_samples: int,
+) -> Tensor:
+    """Return the uniform numbers of labels; of more draws, the first are the same."""
+    if "mc" not in held:
+        outputs = json.loads(problem.text)["num_outputs"]
+        _, *each = fisher_draws(problem.loss, outputs, params[0].mc_samples)
+        tokens = () if problem.tokens is None else (problem.tokens,)
+        shape = (params[0].mc_samples, num_samples, *tokens, *each)
+        by_model = _by_seed(
+            params,
+            "labels",
+            lambda g: torch.rand(shape, generator=g, dtype=torch.float64),
+        )
+        held["mc"] = by_model.movedim(1, 2 + len(tokens))
+    return held["mc"]
+
+
+def _coefficients(
+    held: dict[str, Tensor],
+    params: Sequence[FactorsParams],
+    num_samples: int,
+    roots: int,
+) -> Tensor:
+    if "projection" not in held:
+        shape = (params[0].mc_samples, num_samples, roots)
+
+        def draw(generator: torch.Generator) -> Tensor:
+            if params[0].distribution == "gaussian":
+                return torch.randn(shape, generator=generator, dtype=torch.float64)
+            uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
+            return torch.where(uniform < 0.5, -1.0, 1.0)
+
+        held["projection"] = _by_seed(params, "projections", draw).transpose(1, 2)
+    return held["projection"]
+
+
+def _by_seed(
+    params: Sequence[FactorsParams],
+    purpose: str,
+    draw: Callable[[torch.Generator], Tensor],
+) -> Tensor:
+    drawn = {p.seed: draw(stream(p.seed, purpose)) for p in params}
+    return torch.stack([drawn[p.seed] for p in params])
+
+
+def _sampled(problem: Problem, part: Part, outputs: Tensor, uniform: Tensor) -> Tensor:
+    """Return the gradients at drawn labels, those of a sample's tokens together."""
+    uniform = uniform.to(outputs.device)
+    if problem.tokens is None:
+        return fisher_roots("sampled", problem.loss, outputs, part.targets, uniform)
+    flat = [given.flatten(1, 2) for given in (outputs, part.targets, uniform)]
+    scores = fisher_roots("sampled", problem.loss, *flat)
+    each = torch.unflatten(scores, 1, outputs.shape[1:3]).transpose(2, 3)
+    return each / math.sqrt(problem.tokens)
+
+
+def _exact(problem: Problem, part: Part, outputs: Tensor) -> Tensor:
+    """Return all roots of each sample's output matrix, one token at a time."""
+    if problem.tokens is None:
+        return fisher_roots("exact", problem.loss, outputs, part.targets)
+    flat = [given.flatten(1, 2) for given in (outputs, part.targets)]
+    roots = fisher_roots("exact", problem.loss, *flat)
+    roots = torch.unflatten(roots, 1, outputs.shape[1:3]) / math.sqrt(problem.tokens)
+    eye = torch.eye(problem.tokens, dtype=roots.dtype, device=roots.device)
+    apart = eye[:, None, :, None] * roots.unsqueeze(4)  # M, N, T, R, T, C
+    return apart.flatten(2, 3)

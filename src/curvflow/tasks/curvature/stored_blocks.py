@@ -1,0 +1,110 @@
+"""Blocks by eigenpairs, as arrays of the edge type Factors and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from curvflow.schemas.nodes import Array, NodeData
+from curvflow.tasks.numerics.kronecker.blocks import Block, BlockOperator
+
+_FLAT = ("values", "left_vectors", "right_vectors", "left_values", "right_values")
+
+
+def stored_blocks(operator: BlockOperator, model: int) -> dict[str, Array]:
+    """Return the blocks of one model, as arrays.
+
+    Args:
+        operator: of several models.
+        model: which.
+    """
+    blocks = [block.select(torch.tensor([model])) for block in operator.blocks]
+    sizes = np.array([block.values.shape[1:] for block in blocks], dtype=np.int64)
+    columns = np.concatenate([block.columns.cpu().numpy() for block in blocks])
+    flat = {
+        "values": [block.values for block in blocks],
+        "left_vectors": [block.left for block in blocks],
+        "right_vectors": [block.right for block in blocks],
+        "left_values": [_values(b.left_values, b.left) for b in blocks],
+        "right_values": [_values(b.right_values, b.right) for b in blocks],
+    }
+    return {
+        "block": np.array([block.name for block in blocks]),
+        "groups": sizes[:, 0],
+        "left_size": sizes[:, 1],
+        "right_size": sizes[:, 2],
+        "columns": columns.astype(np.int64),
+        **{name: _joined(parts) for name, parts in flat.items()},
+    }
+
+
+def _values(found: Tensor | None, vectors: Tensor) -> Tensor:
+    if found is None:
+        return torch.full(vectors.shape[:-1], torch.nan)
+    return found
+
+
+def _joined(parts: Sequence[Tensor]) -> Array:
+    flat = torch.cat([part.detach().double().flatten().cpu() for part in parts])
+    return np.asarray(flat.numpy())
+
+
+def factors_key(node: NodeData) -> object:
+    """Return what results of one batched operator share: names and sizes of blocks."""
+    sizes = (node[name].tobytes() for name in ("groups", "left_size", "right_size"))
+    return tuple(node["block"].tolist()), *sizes, node["columns"].tobytes()
+
+
+def block_operator(
+    nodes: Sequence[NodeData],
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float64,
+) -> BlockOperator:
+    """Return stored factors as one operator.
+
+    Args:
+        nodes: results of the edge type Factors, with equal `factors_key`.
+        device: to compute on.
+        dtype: precision of the products.
+
+    Returns:
+        The operator of all of them, (M, D, D).
+    """
+    first = nodes[0]
+    left = {
+        name: torch.as_tensor(
+            np.stack([node[name] for node in nodes]), device=device, dtype=dtype
+        )
+        for name in _FLAT
+    }
+    columns = torch.as_tensor(first["columns"]).to(device)
+    blocks = []
+    sizes = zip(first["groups"], first["left_size"], first["right_size"], strict=True)
+    for name, (groups, rows, across) in zip(first["block"], sizes, strict=True):
+        g, o, i = int(groups), int(rows), int(across)
+        shapes = (g, o, i), (g, o, o), (g, i, i), (g, o), (g, i)
+        parts = {}
+        for key, shape in zip(_FLAT, shapes, strict=True):
+            size = math.prod(shape)
+            parts[key], left[key] = left[key][:, :size], left[key][:, size:]
+            parts[key] = parts[key].reshape(-1, *shape)
+        own, columns = columns[: g * o * i], columns[g * o * i :]
+        blocks.append(_block(str(name), own, parts))
+    return BlockOperator(blocks, int(first["size"]))
+
+
+def _block(name: str, columns: Tensor, parts: dict[str, Tensor]) -> Block:
+    is_product = not bool(parts["left_values"].isnan().any())
+    return Block(
+        name,
+        columns,
+        parts["left_vectors"],
+        parts["right_vectors"],
+        parts["values"],
+        parts["left_values"] if is_product else None,
+        parts["right_values"] if is_product else None,
+    )
