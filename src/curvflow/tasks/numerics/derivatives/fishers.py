@@ -155,7 +155,7 @@ def fisher_rows(
     copies = weights_MD.detach().repeat_interleave(samples, dim=0).requires_grad_()
     each = inputs.expand(models, *inputs.shape[1:]).flatten(0, 1).unsqueeze(1)
     computed = outputs(copies, each)
-    roots_MNRC = roots(computed.detach().reshape(models, samples, -1))
+    roots_MNRC = roots(computed.detach().reshape(models, samples, *computed.shape[2:]))
     number = roots_MNRC.shape[2]
     rows = copies.new_empty((models, samples, number, size), dtype=torch.float64)
     for draw in range(number):
