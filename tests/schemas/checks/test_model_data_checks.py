@@ -15,6 +15,7 @@ stages:
   digits: {use: data.digits}
   noughts: {use: data.modify, data: digits, classes: [0, 1]}
   columns: {use: data.modify, data: digits, labels: one_hot}
+  themselves: {use: data.modify, data: digits, targets: inputs}
   taught: {use: data.teacher, dim: 64, outputs: 12}
   sorted: {use: data.teacher, dim: 64, outputs: 12, labels: class}
   sums: {use: data.modular, p: 7}
@@ -56,7 +57,7 @@ def refused(line):
     with pytest.raises(StudyError) as caught:
         loaded(line)
     place, _, message = str(caught.value).partition(": stages.asked.")
-    assert place.startswith("study.yaml:36:")
+    assert place.startswith("study.yaml:37:")
     return message
 
 
@@ -189,6 +190,36 @@ def test_data_that_fit_or_are_known_only_to_a_run_are_accepted(line):
             f"train, loss: cross_entropy, data: columns, {MLP}",
             "loss: expected mse or sse for the values of 'columns', got cross_entropy. "
             "Take mse, sse or auto, or data with labels.",
+        ),
+        (
+            f"train, loss: gaussian, data: digits, {MLP}",
+            "loss: expected cross_entropy for the labels of 'digits', got gaussian. "
+            "Take cross_entropy or auto, or data.modify with labels: one_hot.",
+        ),
+        (
+            f"train, loss: bce, data: digits, {MLP}",
+            "loss: expected labels of 2 classes for bce, got 10, of 'digits'. Take "
+            "cross_entropy, or data.modify with labels: one_hot.",
+        ),
+        (
+            "train, loss: {kind: cross_entropy, class_weights: [1.0, 2.0]}, "
+            f"data: digits, {MLP}",
+            "loss.class_weights: expected one for each of the 10 classes, got 2, of "
+            "'digits'. Give as many.",
+        ),
+        (
+            "train, loss: gaussian, data: themselves, "
+            f"model: {{kind: autoencoder, hidden: [3]}}, {REST}",
+            "loss: expected a loss of the 64 outputs of autoencoder, got gaussian, "
+            "which takes 128 for 64 values per target of 'themselves'. Take mse or bce "
+            "with targets: inputs, or model mlp.",
+        ),
+        (
+            "train, loss: {kind: mixture_bernoulli, components: 3}, data: themselves, "
+            f"model: {{kind: autoencoder, hidden: [3]}}, {REST}",
+            "loss: expected a loss of the 64 outputs of autoencoder, got "
+            "mixture_bernoulli, which takes 195 for 64 values per target of "
+            "'themselves'. Take mse or bce with targets: inputs, or model mlp.",
         ),
         (
             f"train, augment: {{flip: true}}, data: columns, {MLP}",

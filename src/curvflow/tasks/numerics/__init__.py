@@ -9,6 +9,7 @@ from curvflow.tasks.numerics.derivatives.fishers import (
     fisher_draws,
     fisher_roots,
     fisher_rows,
+    ggn_roots,
 )
 from curvflow.tasks.numerics.derivatives.gauss_newton import (
     BatchedGaussNewton,
@@ -128,6 +129,7 @@ __all__ = [
     "full_precision",
     "functional",
     "ggn",
+    "ggn_roots",
     "gradient_covariance",
     "gradient_variance",
     "group_norm",
