@@ -341,6 +341,27 @@ def test_more_eigenvalues_than_parameters_are_refused(line, most, of):
     assert loaded(f"{line}, k: {most}").stages["asked"].kind.name in line
 
 
+@pytest.mark.parametrize(
+    ("loss", "outputs"),
+    [
+        ("gaussian", 2),
+        ("{kind: mixture_bernoulli, components: 3}", 6),
+        ('{factory: "nets:loss", num_outputs: 5}', 5),
+        ("mse", 1),
+    ],
+)
+def test_parameters_are_counted_by_the_outputs_that_a_loss_takes(loss, outputs):
+    fit = f"  fit: {{use: train, loss: {loss}, data: xor, {MLP}}}\n"
+    most = 3 * 3 + 4 * outputs
+    for k in (most, most + 1):
+        study = f"{STUDY}{fit}  asked: {{use: probe.eigenvalues, weights: fit, k: {k}}}"
+        if k == most:
+            load_study(f"{study}\n", file="study.yaml")
+        else:
+            with pytest.raises(StudyError, match=f"at most the {most} parameters"):
+                load_study(f"{study}\n", file="study.yaml")
+
+
 def test_eigenvalues_of_what_is_known_only_once_built_are_not_counted():
     for weights in ("of_images", "of_own", "module"):
         assert loaded(f"probe.eigenvalues, weights: {weights}, k: 99999")
