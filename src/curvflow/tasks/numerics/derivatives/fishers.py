@@ -165,7 +165,7 @@ def ggn_roots(
     if psd == "refuse":
         _check_signs(values_MNC, torch.finfo(outputs_MNC.dtype).eps, name)
     values_MNC = values_MNC.abs() if psd == "abs" else values_MNC.clamp(min=0)
-    roots = values_MNC.sqrt().unsqueeze(-1) * vectors.mT
+    roots: Tensor = values_MNC.sqrt().unsqueeze(-1) * vectors.mT
     return roots.where(is_finite, torch.nan).to(outputs_MNC)
 
 

@@ -249,14 +249,13 @@ def poisson_counts(rates: Tensor, uniform: Tensor) -> Tensor:
     have less than 2^-53 of the probability.
 
     Args:
-        rates: of a shape that broadcasts with `uniform`.
+        rates: of a shape that expands to that of `uniform`.
         uniform: in [0, 1).
 
     Returns:
         Counts in double precision; NaN where a rate is not finite.
     """
-    shape = torch.broadcast_shapes(rates.shape, uniform.shape)
-    rates = rates.double().expand(shape)
+    rates = rates.double().expand_as(uniform)
     spread = _DEVIATIONS * rates.sqrt()
     low = (rates - spread).floor().clamp(min=0) - 1  # not yet beyond the number
     high = (rates + spread + _COUNTS).ceil()
