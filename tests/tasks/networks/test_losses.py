@@ -292,6 +292,29 @@ def test_matrices_of_ragged_samples_are_of_the_mean_over_their_tokens(operator):
     torch.testing.assert_close(matrix_of(probe), exact, rtol=1e-8, atol=1e-10)
 
 
+def test_labels_are_drawn_of_the_tokens_that_count():
+    data = ragged()
+    (outcome,) = train_all([train_member(data, model=DECODER, epochs=2)])
+    weights_D = torch.as_tensor(outcome.arrays["weights"][-1])
+    problem = read(str(outcome.arrays["network"]))
+    x, labels = torch.as_tensor(data["inputs"]), torch.as_tensor(data["targets"])
+
+    def outputs(weights_D):
+        return problem.network.outputs(weights_D[None], x[None])[0].flatten(0, 1)
+
+    shape = (*labels.shape, 3)
+    uniform = torch.rand(shape, generator=stream(0, "labels"), dtype=torch.float64)
+    drawn = uniform.flatten(0, 1)[None]
+    flat = outputs(weights_D)[None], labels.flatten()[None]
+    S_TRC = fisher_roots("sampled", "cross_entropy", *flat, drawn)[0]
+    J_TCD = torch.autograd.functional.jacobian(outputs, weights_D)
+    rows = (S_TRC @ J_TCD)[(labels != -100).flatten()]
+    settings = {"operator": "fisher_mc", "mc_samples": 3}
+    probe = member("probe.trace", settings, weights=weights_of(outcome), data=data)
+    exact = (rows.mT @ rows).mean(0)
+    torch.testing.assert_close(matrix_of(probe), exact, rtol=1e-9, atol=1e-12)
+
+
 def test_a_part_of_the_data_is_measured_by_its_own_terms():
     data = data_of("ignored", samples=16)
     loss = {"kind": "cross_entropy", "class_weights": [0.5, 1.0, 3.0]}

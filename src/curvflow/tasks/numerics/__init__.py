@@ -4,7 +4,6 @@ Letters of the shape suffixes: M models of a batch, D parameters, N samples, C o
 S random vectors or columns, K eigenpairs.
 """
 
-from curvflow.tasks.numerics.derivatives.batches import sample_losses
 from curvflow.tasks.numerics.derivatives.fishers import (
     fisher_draws,
     fisher_roots,
@@ -23,6 +22,7 @@ from curvflow.tasks.numerics.derivatives.modules import (
     hessian,
     residual,
 )
+from curvflow.tasks.numerics.derivatives.output_laws import sample_losses
 from curvflow.tasks.numerics.derivatives.precision import full_precision
 from curvflow.tasks.numerics.derivatives.row_factors import damped_solve
 from curvflow.tasks.numerics.derivatives.variances import (

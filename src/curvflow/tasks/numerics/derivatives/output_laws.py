@@ -445,3 +445,28 @@ LAWS = {
         mixture_bernoulli(),
     )
 }
+
+
+def sample_losses(name: str) -> SampleLoss:
+    """Return the loss of each sample as a function of outputs and targets.
+
+    Args:
+        name: `cross_entropy` of the softmax, `mse` (squared error, mean over outputs)
+            or `sse` (squared error, sum over outputs); `bce` of logits, `poisson` of
+            logarithms of rates, `gaussian` of means and logarithms of variances (means
+            over values), or `mixture_bernoulli` of two components.
+
+    Returns:
+        A function of outputs (M, N, C) and targets, labels (M or 1, N) or values
+        (M or 1, N, V), that returns losses (M, N); of outputs (M, N, T, C) and labels
+        of tokens (M or 1, N, T) the mean over the tokens.
+
+    Raises:
+        InputError: there is no loss of this name.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import sample_losses
+        >>> sample_losses("sse")(torch.zeros(1, 1, 2), torch.tensor([[[3.0, 4.0]]]))
+        tensor([[25.]])
+    """
+    return law_of(name).losses
