@@ -12,7 +12,7 @@ from curvflow.schemas.kinds.shared.datasets import dataset, dataset_of
 from curvflow.schemas.losses import OwnLoss
 from curvflow.schemas.models import parse_model
 from curvflow.tasks.networks.problems import load_samples, pose, read
-from curvflow.tasks.numerics import fisher_draws, fisher_roots, stream
+from curvflow.tasks.numerics import fisher_draws, fisher_roots, ggn_roots, stream
 from curvflow.tasks.registry import Machine, find
 from curvflow.tasks.training.curves import Evaluation
 from tests.tasks import toys
@@ -507,6 +507,26 @@ def test_a_sampled_matrix_is_of_the_labels_drawn(fitted, loss):
     each = rows @ J_NCD
     exact = (each.mT @ each).mean(0)
     torch.testing.assert_close(matrix_of(probe), exact, rtol=1e-10, atol=1e-12)
+
+
+def test_roots_of_a_loss_of_ones_own_are_taken_or_refused_by_its_name():
+    def posed(kind, name, **settings):
+        data = data_of(kind, samples=4)
+        spec = OwnLoss(**own(name, **settings))
+        problem = pose(parse_model(toys.TANH_NET), spec, data)
+        samples = load_samples(problem, [data], "", "cpu", torch.float64)
+        w = torch.randn(2, problem.network.num_parameters, dtype=torch.float64)
+        return problem, problem.network.outputs(w, samples.inputs), samples.targets
+
+    problem, outputs, targets = posed("values", "branching")
+    S = ggn_roots(problem.criterion.of_samples, outputs, targets)
+    exact = torch.where(outputs.sum(-1)[..., None] > 0, 2.0, outputs.exp())
+    torch.testing.assert_close(S.mT @ S, torch.diag_embed(exact))
+    problem, outputs, targets = posed("value", "gaussian", num_outputs=2)
+    with pytest.raises(InputError, match="for test_losses:gaussian, got -"):
+        ggn_roots(
+            problem.criterion.of_samples, outputs, targets, loss="test_losses:gaussian"
+        )
 
 
 def test_natural_gradients_take_a_law_and_refuse_what_has_none(fitted):

@@ -116,8 +116,8 @@ def ggn_roots(
     """Return S of each sample, so that its Gauss-Newton matrix is J'S'SJ.
 
     S'S is the Hessian of the sample's loss by its outputs, of any loss. Where it is the
-    Fisher matrix of a known law the roots are those; else they are by eigenvectors, and
-    eigenvalues down to -sqrt(eps) of the largest magnitude of all samples are taken for
+    Fisher matrix of a known law the roots are those. Else they are by eigenvectors, and
+    eigenvalues down to -sqrt(eps) of the largest magnitude of a model's samples are
     rounding of 0, eps the precision of the outputs. Samples whose Hessian is not finite
     get NaN.
 
@@ -172,11 +172,13 @@ def ggn_roots(
 def _check_signs(values_MNC: Tensor, eps: float, name: str) -> None:
     if values_MNC.is_meta or not values_MNC.numel():
         return
-    least, largest = float(values_MNC.min()), float(values_MNC.abs().max())
-    if least < -math.sqrt(eps) * largest:
+    least_M, largest_M = values_MNC.amin((1, 2)), values_MNC.abs().amax((1, 2))
+    is_indefinite = least_M < -math.sqrt(eps) * largest_M
+    if is_indefinite.any():
         raise InputError(
-            f"loss: expected a Hessian by the outputs without negative eigenvalues for "
-            f"{name}, got {least:.3g}. Set psd to clip, abs or fisher."
+            "loss: expected a Hessian by the outputs without negative eigenvalues for "
+            f"{name}, got {float(least_M[is_indefinite].min()):.3g}. Set psd to clip, "
+            "abs or fisher."
         )
 
 
