@@ -79,8 +79,7 @@ def law_of(loss: str | OutputLaw) -> OutputLaw:
     law = LAWS.get(loss) if isinstance(loss, str) else loss
     if law is None:
         raise InputError(
-            f"loss: expected one of {', '.join(LAWS)}, got {loss}. Name one of them, "
-            "or pass an OutputLaw."
+            f"loss: expected one of {', '.join(LAWS)}, got {loss}. Name one of them."
         )
     return law
 
