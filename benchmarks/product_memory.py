@@ -23,8 +23,7 @@ from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.models import parse_model
 from curvflow.schemas.nodes import Data, Member, Weights
 from curvflow.tasks.networks.problems import load_samples, pose
-from curvflow.tasks.numerics import BatchedGaussNewton, BatchedHessian
-from curvflow.tasks.numerics.derivatives.batches import sample_losses
+from curvflow.tasks.numerics import BatchedGaussNewton, BatchedHessian, sample_losses
 from curvflow.tasks.numerics.derivatives.differentiation_modes import ORDERS
 from curvflow.tasks.numerics.derivatives.passes import Averaged
 from curvflow.tasks.registry import Machine, find

@@ -1,4 +1,4 @@
-"""Golden keys: settings of every kind, rule and model, and the keys they have.
+"""Golden keys: settings of every kind, rule, model and loss, and the keys they have.
 
 `make golden` writes `golden_keys.json`, which is reviewed as a diff. A key that moves
 throws away results: raise the kind's version and say so in the change log, or give a
@@ -13,7 +13,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from curvflow.schemas import models, rules
+from curvflow.schemas import losses, models, rules
 from curvflow.schemas.explanations import explanations
 from curvflow.schemas.keys import action_key, form, sha256
 from curvflow.schemas.kind import Kind
@@ -31,7 +31,7 @@ def written() -> Entries:
 
 
 def renewed(before: Entries) -> Entries:
-    """Return an entry for every kind, rule and model, with the key it has now."""
+    """Return an entry for every kind, rule, model and loss, with its key now."""
     entries: Entries = {}
     for name, kind in all_kinds().items():
         if not kind.home:
@@ -45,7 +45,9 @@ def renewed(before: Entries) -> Entries:
 
 
 def _specifications() -> Iterator[tuple[str, type[Params], dict[str, Any]]]:
-    """Yield the rules and the models, each with the first settings of its example."""
+    """Yield rules and models with the first settings of their examples, and losses."""
+    for name, loss in losses.WITH_SETTINGS.items():
+        yield f"loss.{name}", loss, loss().model_dump(mode="json")
     for name, section in rules.sections().items():
         axes = YAML(typ="safe").load(section.example)["axes"]
         yield f"rule.{name}", rules.all_rules()[name], next(iter(axes["rule"].values()))

@@ -17,6 +17,7 @@ from curvflow.flows.run.run import run_study
 from curvflow.schemas.explanations import explanations
 from curvflow.schemas.kind import Variable
 from curvflow.schemas.kinds import all_kinds, find_kind
+from curvflow.schemas.losses import WITH_SETTINGS
 from curvflow.schemas.models import all_models
 from curvflow.schemas.nodes import Figure, Table
 from curvflow.schemas.rules import all_rules
@@ -263,7 +264,9 @@ def test_golden_keys_are_those_of_make_golden():
     entries = golden.written()
     rules = {f"rule.{name}" for name in all_rules()}
     models = {f"model.{name}" for name in all_models()}
-    assert set(entries) == {*KINDS, *rules, *models}, "write them by `make golden`"
+    losses = {f"loss.{name}" for name in WITH_SETTINGS}
+    named = {*KINDS, *rules, *models, *losses}
+    assert set(entries) == named, "write them by `make golden`"
     moved = {
         name
         for name, entry in golden.renewed(entries).items()

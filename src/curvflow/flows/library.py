@@ -41,7 +41,7 @@ def hessian(
     Args:
         module: as it is to be called, in eval or in train mode.
         loss: of outputs and targets: the mean over a batch, or of each sample; or
-            `cross_entropy`, `mse` or `sse`.
+            `cross_entropy`, `mse`, `sse`, `bce` or `poisson`.
         data: a batch (inputs, targets) or a dictionary, a list of batches, or a loader.
         order: of differentiation; `auto` tries those without a trace on a few samples
             and takes the fastest, named orders give equal bits from run to run.

@@ -17,11 +17,25 @@ from curvflow.schemas.params import Params
 # The label that stands for none, as torch has it.
 IGNORED = -100
 
-LossName = Literal["auto", "cross_entropy", "mse", "sse", "bce", "huber", "poisson"]
+LossName = Literal[
+    "auto",
+    "cross_entropy",
+    "mse",
+    "sse",
+    "bce",
+    "huber",
+    "poisson",
+    "gaussian",
+    "mixture_bernoulli",
+]
+Reduction = Literal["mean", "sum"]
 
 # Those of labels alone, and those of values alone; the others take either.
 OF_LABELS = ("cross_entropy",)
-OF_VALUES = ("mse", "sse", "huber", "poisson")
+OF_VALUES = ("mse", "sse", "huber", "poisson", "gaussian")
+
+# Those that take labels of two classes, as one value of 0 or 1.
+OF_TWO_CLASSES = ("bce", "mixture_bernoulli")
 
 
 class CrossEntropy(Params):
@@ -47,6 +61,46 @@ class Huber(Params):
     delta: float = Field(1.0, gt=0, description="difference at which both meet")
 
 
+def _reduction() -> Any:
+    return Field(
+        "mean", description="of the losses of a sample's values: their mean, or sum"
+    )
+
+
+class Bce(Params):
+    """Binary cross entropy of the logistic function of each output."""
+
+    kind: Literal["bce"] = "bce"
+    reduction: Reduction = _reduction()
+
+
+class Poisson(Params):
+    """Counts, by the logarithms of their rates."""
+
+    kind: Literal["poisson"] = "poisson"
+    reduction: Reduction = _reduction()
+
+
+class Gaussian(Params):
+    """Normal values, by their means, and then the logarithms of their variances."""
+
+    kind: Literal["gaussian"] = "gaussian"
+    reduction: Reduction = _reduction()
+
+
+class MixtureBernoulli(Params):
+    """A mixture of independent values 0 and 1.
+
+    By the logits of the weights of its components, and then those of each component's
+    values.
+    """
+
+    kind: Literal["mixture_bernoulli"] = "mixture_bernoulli"
+    components: int = Field(
+        2, ge=1, description="components K, of K (P + 1) outputs for P values"
+    )
+
+
 class OwnLoss(Factory):
     """A function of outputs and targets, or what makes one from the arguments."""
 
@@ -58,8 +112,16 @@ class OwnLoss(Factory):
     )
 
 
-WITH_SETTINGS = {"cross_entropy": CrossEntropy, "huber": Huber}
-AnyLoss = LossName | CrossEntropy | Huber | OwnLoss
+Named = CrossEntropy | Huber | Bce | Poisson | Gaussian | MixtureBernoulli
+WITH_SETTINGS: dict[str, type[Named]] = {
+    "cross_entropy": CrossEntropy,
+    "huber": Huber,
+    "bce": Bce,
+    "poisson": Poisson,
+    "gaussian": Gaussian,
+    "mixture_bernoulli": MixtureBernoulli,
+}
+AnyLoss = LossName | Named | OwnLoss
 
 
 def _form(value: object) -> str:
@@ -83,6 +145,10 @@ FullLoss = Annotated[
     Annotated[LossName, Tag("name")]
     | Annotated[CrossEntropy, Tag("cross_entropy")]
     | Annotated[Huber, Tag("huber")]
+    | Annotated[Bce, Tag("bce")]
+    | Annotated[Poisson, Tag("poisson")]
+    | Annotated[Gaussian, Tag("gaussian")]
+    | Annotated[MixtureBernoulli, Tag("mixture_bernoulli")]
     | Annotated[OwnLoss, Tag("factory")],
     Discriminator(_form),
 ]
@@ -94,8 +160,58 @@ LOSS_UNITS = {
     "loss.ignore_index": "1",
     "loss.class_weights": "1",
     "loss.delta": "target",
+    "loss.components": "component",
     "loss.num_outputs": "1",
 }
+
+
+def with_settings(loss: AnyLoss) -> AnyLoss:
+    """Return a loss with all its settings, but the plain cross entropy as its name."""
+    if isinstance(loss, str) and loss != "cross_entropy" and loss in WITH_SETTINGS:
+        return WITH_SETTINGS[loss]()
+    return loss
+
+
+def num_outputs(loss: AnyLoss, targets: Literal["labels", "values"], size: int) -> int:
+    """Return the outputs that a network of this loss has for a sample, or a token.
+
+    Args:
+        loss: the loss.
+        targets: of the data.
+        size: number of classes, or of the values of one target.
+    """
+    loss, name = with_settings(loss), loss_name(loss)
+    if isinstance(loss, OwnLoss):
+        return loss.num_outputs or size
+    values = 1 if targets == "labels" and name in OF_TWO_CLASSES else size
+    if isinstance(loss, Gaussian):
+        return 2 * values
+    if isinstance(loss, MixtureBernoulli):
+        return loss.components * (values + 1)
+    return values
+
+
+def misfit(
+    loss: AnyLoss, targets: Literal["labels", "values"], size: int
+) -> tuple[str, str, str] | None:
+    """Return what of a loss does not fit targets: where, a message, what to do.
+
+    Args:
+        loss: the loss.
+        targets: of the data.
+        size: number of classes, or of the values of one target.
+    """
+    if targets == "values":
+        return None
+    name, weights = loss_name(loss), getattr(loss, "class_weights", None)
+    if weights is not None and len(weights) != size:
+        message = f"expected one for each of the {size} classes, got {len(weights)}"
+        return ".class_weights", message, "Give as many."
+    if name in OF_TWO_CLASSES and size != 2:
+        message = f"expected labels of 2 classes for {name}, got {size}"
+        hint = "Take cross_entropy, or data.modify with labels: one_hot."
+        return "", message, hint
+    return None
 
 
 def loss_name(loss: AnyLoss) -> str:

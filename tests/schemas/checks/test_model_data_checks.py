@@ -15,6 +15,7 @@ stages:
   digits: {use: data.digits}
   noughts: {use: data.modify, data: digits, classes: [0, 1]}
   columns: {use: data.modify, data: digits, labels: one_hot}
+  themselves: {use: data.modify, data: digits, targets: inputs}
   taught: {use: data.teacher, dim: 64, outputs: 12}
   sorted: {use: data.teacher, dim: 64, outputs: 12, labels: class}
   sums: {use: data.modular, p: 7}
@@ -56,7 +57,7 @@ def refused(line):
     with pytest.raises(StudyError) as caught:
         loaded(line)
     place, _, message = str(caught.value).partition(": stages.asked.")
-    assert place.startswith("study.yaml:36:")
+    assert place.startswith("study.yaml:37:")
     return message
 
 
@@ -191,6 +192,36 @@ def test_data_that_fit_or_are_known_only_to_a_run_are_accepted(line):
             "Take mse, sse or auto, or data with labels.",
         ),
         (
+            f"train, loss: gaussian, data: digits, {MLP}",
+            "loss: expected cross_entropy for the labels of 'digits', got gaussian. "
+            "Take cross_entropy or auto, or data.modify with labels: one_hot.",
+        ),
+        (
+            f"train, loss: bce, data: digits, {MLP}",
+            "loss: expected labels of 2 classes for bce, got 10, of 'digits'. Take "
+            "cross_entropy, or data.modify with labels: one_hot.",
+        ),
+        (
+            "train, loss: {kind: cross_entropy, class_weights: [1.0, 2.0]}, "
+            f"data: digits, {MLP}",
+            "loss.class_weights: expected one for each of the 10 classes, got 2, of "
+            "'digits'. Give as many.",
+        ),
+        (
+            "train, loss: gaussian, data: themselves, "
+            f"model: {{kind: autoencoder, hidden: [3]}}, {REST}",
+            "loss: expected a loss of the 64 outputs of autoencoder, got gaussian, "
+            "which takes 128 for 64 values per target of 'themselves'. Take mse or bce "
+            "with targets: inputs, or model mlp.",
+        ),
+        (
+            "train, loss: {kind: mixture_bernoulli, components: 3}, data: themselves, "
+            f"model: {{kind: autoencoder, hidden: [3]}}, {REST}",
+            "loss: expected a loss of the 64 outputs of autoencoder, got "
+            "mixture_bernoulli, which takes 195 for 64 values per target of "
+            "'themselves'. Take mse or bce with targets: inputs, or model mlp.",
+        ),
+        (
             f"train, augment: {{flip: true}}, data: columns, {MLP}",
             "augment: expected images (channels, height, width) for shift, flip and "
             "erase, got 64 inputs of 'columns'. Remove these, or do not flatten the "
@@ -308,6 +339,27 @@ def test_more_eigenvalues_than_parameters_are_refused(line, most, of):
         f"k: expected at most the {most} parameters of {of}, got {most + 1}. Lower it."
     )
     assert loaded(f"{line}, k: {most}").stages["asked"].kind.name in line
+
+
+@pytest.mark.parametrize(
+    ("loss", "outputs"),
+    [
+        ("gaussian", 2),
+        ("{kind: mixture_bernoulli, components: 3}", 6),
+        ('{factory: "nets:loss", num_outputs: 5}', 5),
+        ("mse", 1),
+    ],
+)
+def test_parameters_are_counted_by_the_outputs_that_a_loss_takes(loss, outputs):
+    fit = f"  fit: {{use: train, loss: {loss}, data: xor, {MLP}}}\n"
+    most = 3 * 3 + 4 * outputs
+    for k in (most, most + 1):
+        study = f"{STUDY}{fit}  asked: {{use: probe.eigenvalues, weights: fit, k: {k}}}"
+        if k == most:
+            load_study(f"{study}\n", file="study.yaml")
+        else:
+            with pytest.raises(StudyError, match=f"at most the {most} parameters"):
+                load_study(f"{study}\n", file="study.yaml")
 
 
 def test_eigenvalues_of_what_is_known_only_once_built_are_not_counted():

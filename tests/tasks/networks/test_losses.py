@@ -12,6 +12,7 @@ from curvflow.schemas.kinds.shared.datasets import dataset, dataset_of
 from curvflow.schemas.losses import OwnLoss
 from curvflow.schemas.models import parse_model
 from curvflow.tasks.networks.problems import load_samples, pose, read
+from curvflow.tasks.numerics import fisher_draws, fisher_roots, ggn_roots, stream
 from curvflow.tasks.registry import Machine, find
 from curvflow.tasks.training.curves import Evaluation
 from tests.tasks import toys
@@ -81,27 +82,33 @@ def failing(outputs, targets):
     raise RuntimeError("no such thing")
 
 
+def mixed(outputs, targets, components):
+    """The mean of -log of a mixture, of probabilities."""
+    chances = outputs[:, :components].softmax(1)
+    values = outputs[:, components:].reshape(len(outputs), components, -1).sigmoid()
+    y = targets[:, None, :]
+    each = (y * values + (1 - y) * (1 - values)).prod(-1)
+    return -(chances * each).sum(1).log().mean()
+
+
+TARGETS = {
+    "values": lambda rng, n: rng.normal(size=(n, 2)),
+    "value": lambda rng, n: rng.normal(size=(n, 1)),
+    "chances": lambda rng, n: rng.random((n, 2)),
+    "counts": lambda rng, n: rng.poisson(2.0, (n, 2)).astype(float),
+    "binary values": lambda rng, n: rng.integers(0, 2, (n, 2)).astype(float),
+    "many binary values": lambda rng, n: rng.integers(0, 2, (n, 5)).astype(float),
+    "binary": lambda rng, n: np.arange(n) % 2,
+    "labels": lambda rng, n: np.arange(n) % 3,
+    "ignored": lambda rng, n: np.where(rng.random(n) < 0.4, -100, np.arange(n) % 3),
+}
+
+
 def data_of(kind, samples=12, seed=0):
     """Return random samples whose targets a loss takes."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(samples + 5, 3))
-    match kind:
-        case "values":
-            y = rng.normal(size=(samples + 5, 2))
-        case "value":
-            y = rng.normal(size=(samples + 5, 1))
-        case "chances":
-            y = rng.random((samples + 5, 2))
-        case "counts":
-            y = rng.poisson(2.0, (samples + 5, 2)).astype(float)
-        case "binary":
-            y = np.arange(samples + 5) % 2
-        case "labels":
-            y = np.arange(samples + 5) % 3
-        case "ignored":
-            y = np.where(
-                rng.random(samples + 5) < 0.4, -100, np.arange(samples + 5) % 3
-            )
+    y = TARGETS[kind](rng, samples + 5)
     parts = x[5:], y[5:], x[:5], y[:5]
     num_classes = {"labels": 3, "ignored": 3, "binary": 2}.get(kind)
     return as_data(dataset_of(np.float64, num_classes, *parts), f"{kind}{seed}")
@@ -119,7 +126,33 @@ CASES = {
         {"kind": "huber", "delta": 0.3},
         lambda f, y: F.huber_loss(f, y, delta=0.3),
     ),
+    "bce, summed": (
+        "chances",
+        {"kind": "bce", "reduction": "sum"},
+        lambda f, y: 2 * F.binary_cross_entropy_with_logits(f, y),
+    ),
     "poisson": ("counts", "poisson", F.poisson_nll_loss),
+    "poisson, summed": (
+        "counts",
+        {"kind": "poisson", "reduction": "sum"},
+        lambda f, y: 2 * F.poisson_nll_loss(f, y),
+    ),
+    "gaussian": (
+        "values",
+        "gaussian",
+        lambda f, y: F.gaussian_nll_loss(f[:, :2], y, f[:, 2:].exp()),
+    ),
+    "gaussian, summed": (
+        "values",
+        {"kind": "gaussian", "reduction": "sum"},
+        lambda f, y: 2 * F.gaussian_nll_loss(f[:, :2], y, f[:, 2:].exp()),
+    ),
+    "mixture": ("binary values", "mixture_bernoulli", lambda f, y: mixed(f, y, 2)),
+    "mixture of labels": (
+        "binary",
+        {"kind": "mixture_bernoulli", "components": 3},
+        lambda f, y: mixed(f, y[:, None].double(), 3),
+    ),
     "smoothing": (
         "labels",
         {"kind": "cross_entropy", "label_smoothing": 0.2},
@@ -259,6 +292,29 @@ def test_matrices_of_ragged_samples_are_of_the_mean_over_their_tokens(operator):
     torch.testing.assert_close(matrix_of(probe), exact, rtol=1e-8, atol=1e-10)
 
 
+def test_labels_are_drawn_of_the_tokens_that_count():
+    data = ragged()
+    (outcome,) = train_all([train_member(data, model=DECODER, epochs=2)])
+    weights_D = torch.as_tensor(outcome.arrays["weights"][-1])
+    problem = read(str(outcome.arrays["network"]))
+    x, labels = torch.as_tensor(data["inputs"]), torch.as_tensor(data["targets"])
+
+    def outputs(weights_D):
+        return problem.network.outputs(weights_D[None], x[None])[0].flatten(0, 1)
+
+    shape = (*labels.shape, 3)
+    uniform = torch.rand(shape, generator=stream(0, "labels"), dtype=torch.float64)
+    drawn = uniform.flatten(0, 1)[None]
+    flat = outputs(weights_D)[None], labels.flatten()[None]
+    S_TRC = fisher_roots("sampled", "cross_entropy", *flat, drawn)[0]
+    J_TCD = torch.autograd.functional.jacobian(outputs, weights_D)
+    rows = (S_TRC @ J_TCD)[(labels != -100).flatten()]
+    settings = {"operator": "fisher_mc", "mc_samples": 3}
+    probe = member("probe.trace", settings, weights=weights_of(outcome), data=data)
+    exact = (rows.mT @ rows).mean(0)
+    torch.testing.assert_close(matrix_of(probe), exact, rtol=1e-9, atol=1e-12)
+
+
 def test_a_part_of_the_data_is_measured_by_its_own_terms():
     data = data_of("ignored", samples=16)
     loss = {"kind": "cross_entropy", "class_weights": [0.5, 1.0, 3.0]}
@@ -304,6 +360,9 @@ def test_a_loss_that_vmap_cannot_hold_is_computed_for_one_model_after_another():
         ("values", "bce", "from 0 to 1"),
         ("values", "poisson", "counts for poisson"),
         ("labels", "huber", "a loss for labels, got huber"),
+        ("labels", "gaussian", "a loss for labels, got gaussian"),
+        ("labels", "mixture_bernoulli", "2 classes for mixture_bernoulli, got 3"),
+        ("values", "mixture_bernoulli", "from 0 to 1 for mixture_bernoulli"),
         (
             "labels",
             {"kind": "cross_entropy", "class_weights": [1.0, 2.0]},
@@ -370,6 +429,141 @@ def test_a_fisher_matrix_of_a_loss_that_is_no_likelihood_is_refused(operator):
         compute("probe.trace", [probe])
 
 
+def middle_of(operator, loss, outputs, targets):
+    """Return the matrix B of each sample, (N, C, C), written down."""
+    size = outputs.shape[1]
+    match loss:
+        case "bce":
+            s = outputs.sigmoid()
+            return torch.diag_embed(s * (1 - s)) / size
+        case "poisson":
+            return torch.diag_embed(outputs.exp()) / size
+    means, logs = outputs.chunk(2, 1)
+    sharp, e = (-logs).exp(), means - targets
+    if operator == "fisher_type2":
+        e = torch.zeros_like(e)
+        by_logs = torch.full_like(logs, 0.5)
+    else:
+        by_logs = 0.5 * sharp * e.square()
+    cross = torch.diag_embed(-sharp * e)
+    upper = torch.cat([torch.diag_embed(sharp), cross], 2)
+    lower = torch.cat([cross, torch.diag_embed(by_logs)], 2)
+    return torch.cat([upper, lower], 1) / (size // 2)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """A network of each loss with its data."""
+    found = {}
+    for loss, kind in (
+        ("bce", "chances"),
+        ("poisson", "counts"),
+        ("gaussian", "values"),
+        ("mixture_bernoulli", "binary values"),
+        ("auto", "ignored"),
+    ):
+        data = data_of(kind, samples=6)
+        (outcome,) = train_all([train_member(data, loss=loss, epochs=3)])
+        found[loss] = (data, weights_of(outcome), read(str(outcome.arrays["network"])))
+    return found
+
+
+def of_problem(fitted, loss):
+    data, weights, problem = fitted[loss]
+    samples = load_samples(problem, [data], "", "cpu", torch.float64)
+    w = torch.as_tensor(weights["weights"])
+
+    def outputs(w):
+        return problem.network.outputs(w[None], samples.inputs)[0]
+
+    J_NCD = torch.autograd.functional.jacobian(outputs, w)
+    return outputs(w), J_NCD, samples.targets
+
+
+@pytest.mark.parametrize("operator", ["ggn", "fisher_type2"])
+@pytest.mark.parametrize("loss", ["bce", "poisson", "gaussian"])
+def test_matrices_of_a_law_are_their_dense_twins(fitted, loss, operator):
+    outputs, J_NCD, targets = of_problem(fitted, loss)
+    B_NCC = middle_of(operator, loss, outputs, targets[0])
+    exact = (J_NCD.mT @ B_NCC @ J_NCD).mean(0)
+    data, weights, _ = fitted[loss]
+    probe = member("probe.trace", {"operator": operator}, weights=weights, data=data)
+    torch.testing.assert_close(matrix_of(probe), exact, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "loss", ["bce", "poisson", "gaussian", "mixture_bernoulli", "auto"]
+)
+def test_a_sampled_matrix_is_of_the_labels_drawn(fitted, loss):
+    outputs, J_NCD, targets = of_problem(fitted, loss)
+    law = fitted[loss][2].criterion.law
+    shape = (6, *fisher_draws(law, outputs.shape[1], 5))
+    uniform = torch.rand(shape, generator=stream(7, "labels"), dtype=torch.float64)
+    rows = fisher_roots("sampled", law, outputs[None], targets, uniform[None])[0]
+    assert rows.abs().max() > 0.01
+    settings = {"operator": "fisher_mc", "mc_samples": 5, "seed": 7}
+    data, weights, _ = fitted[loss]
+    probe = member("probe.trace", settings, weights=weights, data=data)
+    each = rows @ J_NCD
+    exact = (each.mT @ each).mean(0)
+    torch.testing.assert_close(matrix_of(probe), exact, rtol=1e-10, atol=1e-12)
+
+
+def test_roots_of_a_loss_of_ones_own_are_taken_or_refused_by_its_name():
+    def posed(kind, name, **settings):
+        data = data_of(kind, samples=4)
+        spec = OwnLoss(**own(name, **settings))
+        problem = pose(parse_model(toys.TANH_NET), spec, data)
+        samples = load_samples(problem, [data], "", "cpu", torch.float64)
+        w = torch.randn(2, problem.network.num_parameters, dtype=torch.float64)
+        return problem, problem.network.outputs(w, samples.inputs), samples.targets
+
+    problem, outputs, targets = posed("values", "branching")
+    S = ggn_roots(problem.criterion.of_samples, outputs, targets)
+    exact = torch.where(outputs.sum(-1)[..., None] > 0, 2.0, outputs.exp())
+    torch.testing.assert_close(S.mT @ S, torch.diag_embed(exact))
+    problem, outputs, targets = posed("value", "gaussian", num_outputs=2)
+    with pytest.raises(InputError, match="for test_losses:gaussian, got -"):
+        ggn_roots(
+            problem.criterion.of_samples, outputs, targets, loss="test_losses:gaussian"
+        )
+
+
+def test_natural_gradients_take_a_law_and_refuse_what_has_none(fitted):
+    data = data_of("chances", samples=6)
+    rule = {"rule": "ngd", "lr": 0.1, "fisher": "exact"}
+    for loss in ("bce", {"kind": "bce", "reduction": "sum"}):
+        (outcome,) = train_all([train_member(data, loss=loss, rule=rule, epochs=20)])
+        losses = outcome.arrays["train_loss"]
+        assert losses[-1] < losses[0]
+    with pytest.raises(InputError, match="loss that is no likelihood"):
+        train_all([train_member(data, loss="huber", rule=rule)])
+
+
+def test_the_exact_matrix_of_a_mixture_of_many_values_is_refused_by_name():
+    data = data_of("many binary values")
+    (outcome,) = train_all([train_member(data, loss="mixture_bernoulli", epochs=1)])
+    settings = {"operator": "fisher_type2"}
+    probe = member("probe.trace", settings, weights=weights_of(outcome), data=data)
+    with pytest.raises(InputError, match="mixture_bernoulli, 12, got 5 values"):
+        compute("probe.trace", [probe])
+
+
+def test_what_laws_predict_is_compared_with_the_targets():
+    parts = data_of("binary values", samples=30).arrays
+    x, y = parts["inputs"], (parts["inputs"][:, :2] > 0).astype(float)
+    data = as_data(dataset_of(np.float64, None, x, y, x[:4], y[:4]), "signs")
+    rule = {"rule": "adam", "lr": 0.1}
+    (outcome,) = train_all(
+        [train_member(data, loss="mixture_bernoulli", rule=rule, epochs=60)]
+    )
+    assert outcome.arrays["final_train_accuracy"] == 1
+    one_hot = np.stack([y[:, 0], 1 - y[:, 0]], 1)
+    data = as_data(dataset_of(np.float64, 2, x, one_hot, x[:4], one_hot[:4]), "means")
+    (outcome,) = train_all([train_member(data, loss="gaussian", rule=rule, epochs=60)])
+    assert outcome.arrays["final_train_accuracy"] == 1
+
+
 def test_chains_take_a_loss_of_ones_own():
     data = data_of("values")
     (outcome,) = train_all([train_member(data, loss=own("scaled"), epochs=50)])
@@ -401,9 +595,11 @@ def test_chains_take_a_loss_of_ones_own():
 
 
 def test_settings_at_their_defaults_are_the_name_alone():
-    params = train_member(data_of("values"), loss={"kind": "huber"}).params
-    assert params.loss == "huber"
-    assert train_member(data_of("values"), loss="huber").params == params
+    data = data_of("values")
+    for kind in ("huber", "bce", "poisson", "gaussian", "mixture_bernoulli"):
+        params = train_member(data, loss={"kind": kind}).params
+        assert params.loss == kind
+        assert train_member(data, loss=kind).params == params
 
 
 def weighted(outputs, targets):

@@ -79,7 +79,7 @@ class Monitor:
         Args:
             model: the module that is trained; it is measured in evaluation mode.
             loss: of outputs and targets: the mean over a batch, or of each sample; or
-                `cross_entropy`, `mse` or `sse`.
+                `cross_entropy`, `mse`, `sse`, `bce` or `poisson`.
             data: what is measured on, read once and held: a batch (inputs, targets) or
                 a dictionary, a list of batches, or a loader.
             every: steps from one measurement to the next.

@@ -20,7 +20,7 @@ from curvflow.schemas.checks.samples import (
 )
 from curvflow.schemas.kind import Kind, ParamProblem, Samples
 from curvflow.schemas.kinds.shared.several_inputs import argument_names
-from curvflow.schemas.losses import AnyLoss, loss_name, takes
+from curvflow.schemas.losses import AnyLoss, loss_name, misfit, num_outputs, takes
 from curvflow.schemas.models import AnyModel, model_name
 from curvflow.schemas.models._base import SequenceModel
 from curvflow.schemas.nodes import Data, Label
@@ -43,6 +43,12 @@ def tensor_sizes(model: AnyModel, inputs: int, outputs: int) -> Mapping[str, int
     sizes_of = getattr(_file(model), "tensor_sizes", None)
     sizes: Mapping[str, int] = sizes_of(model, inputs, outputs) if sizes_of else {}
     return sizes
+
+
+def fixed_outputs(model: AnyModel, inputs: int) -> int | None:
+    """Return the outputs of a model that are not as many as its loss wants, or None."""
+    outputs_of = getattr(_file(model), "fixed_outputs", None)
+    return int(outputs_of(model, inputs)) if outputs_of else None
 
 
 def _file(model: AnyModel) -> ModuleType:
@@ -84,11 +90,13 @@ class _Network:
     Attributes:
         name: of the stage that returns the weights.
         model: its specification.
+        loss: that it was trained with.
         data: that the stage took.
     """
 
     name: str
     model: AnyModel
+    loss: AnyLoss
     data: _Dataset
 
 
@@ -188,12 +196,14 @@ def _samples(
 def _network(
     source: Stage, stages: Stages, labels: Labels, samples_of: SamplesOf
 ) -> _Network | None:
-    model = getattr(source.params(labels), "model", None)
+    params = source.params(labels)
+    model = getattr(params, "model", None)
     if "model" not in source.kind.carries or DATA not in source.inputs:
         return None
     assert isinstance(model, AnyModel)
+    loss: AnyLoss = getattr(params, "loss", "auto")
     return _Network(
-        f"'{source.name}'", model, _dataset(source, stages, labels, samples_of)
+        f"'{source.name}'", model, loss, _dataset(source, stages, labels, samples_of)
     )
 
 
@@ -236,6 +246,35 @@ def _model_problems(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
             f"expected mse or sse for the values of {data.name}, got {loss_name(loss)}"
         )
         yield ("loss",), message, "Take mse, sse or auto, or data with labels."
+    elif takes(loss) in (None, targets):
+        yield from _width_problems(model, loss, data)
+
+
+def _width_problems(
+    model: AnyModel, loss: AnyLoss, data: _Dataset
+) -> Iterator[ParamProblem]:
+    """Yield mismatches between the outputs that a loss wants, model and data."""
+    shape, targets, size = (
+        data.samples.shape,
+        data.samples.targets,
+        data.samples.outputs,
+    )
+    if targets is None or size is None:
+        return
+    if wrong := misfit(loss, targets, size):
+        where, message, hint = wrong
+        path = ("loss", *filter(None, where.split(".")))
+        yield path, f"{message}, of {data.name}", hint
+        return
+    fixed = None if shape is None else fixed_outputs(model, prod(shape))
+    wanted = num_outputs(loss, targets, size)
+    if fixed is not None and wanted != fixed:
+        of = describe_outputs(targets, size)
+        message = (
+            f"expected a loss of the {fixed} outputs of {model_name(model)}, got "
+            f"{loss_name(loss)}, which takes {wanted} for {of} of {data.name}"
+        )
+        yield ("loss",), message, "Take mse or bce with targets: inputs, or model mlp."
 
 
 def _augment_problems(augment: Any, data: _Dataset) -> Iterator[ParamProblem]:
@@ -350,7 +389,8 @@ def _too_many_eigenvalues(params: Any, trained: _Network) -> Iterator[ParamProbl
     samples = trained.data.samples
     if samples.shape is None or samples.outputs is None:
         return
-    sizes = tensor_sizes(trained.model, prod(samples.shape), samples.outputs)
+    outputs = num_outputs(trained.loss, samples.targets or "values", samples.outputs)
+    sizes = tensor_sizes(trained.model, prod(samples.shape), outputs)
     free = [
         size
         for name, size in sizes.items()

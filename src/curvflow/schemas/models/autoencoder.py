@@ -35,6 +35,11 @@ def tensor_sizes(spec: Autoencoder, inputs: int, outputs: int) -> Mapping[str, i
     )
 
 
+def fixed_outputs(spec: Autoencoder, inputs: int) -> int:
+    """Return the number of outputs, whatever the loss."""
+    return inputs
+
+
 EXPLANATION = Section(
     group="Dense networks",
     summary="any shape, targets equal to inputs; parameters as `mlp`",

@@ -61,8 +61,10 @@ the mean over the samples of J'SJ, or the sum of them where the loss is the sum 
 J is the Jacobian of a sample's outputs, C of them, and S says how the loss is curved
 in the outputs: diag(p) − pp' for `cross_entropy` with the probabilities p of the
 softmax, 2/C I for `mse`, and 2 I for `sse`, whose likelihoods are Gaussian of
-variance C/2 and 1/2. So F is the Gauss-Newton matrix of the loss, and a linear
-regression is solved in one step of η = 1 as α goes to 0.
+variance C/2 and 1/2; other [laws](how-to/own-loss.md#laws-and-their-fisher-matrices)
+are taken as well. So F is the Gauss-Newton matrix of the loss, but of `gaussian` and
+`mixture_bernoulli`, and a linear regression is solved in one step of η = 1 as α goes
+to 0.
 
 `fisher` says which labels F is made of: `exact` weights every class by its
 probability; `sampled` draws `num_samples` labels (or values) for each input from the

@@ -249,7 +249,7 @@ def _gauss_newton(
         problem.criterion.of_samples,
         **source.inputs,
         kind=kind,
-        loss=criterion.likelihood or problem.loss,
+        loss=criterion.law or problem.loss,
         mc_samples=params[0].mc_samples,
         seeds=[member.seed for member in params],
     )

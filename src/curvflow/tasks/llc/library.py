@@ -157,7 +157,7 @@ def llc(
     Args:
         net: the module at the weights w*, in eval mode if it has dropout or batch norm.
         loss: of outputs and targets, the mean over a batch or of each sample; or
-            `cross_entropy`, `mse` or `sse`.
+            `cross_entropy`, `mse`, `sse`, `bce` or `poisson`.
         data: a batch (inputs, targets) or a dictionary, a list of batches, or a loader;
             all samples are held in memory.
         nbeta: inverse temperature; `auto` is n / ln n of n samples, `devinterp` is

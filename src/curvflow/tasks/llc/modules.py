@@ -25,7 +25,7 @@ from curvflow.tasks.llc.targets import (
     sum_over_free,
 )
 from curvflow.tasks.networks.problems import Problem, Samples, pose
-from curvflow.tasks.numerics.derivatives.batches import Batch, few_of
+from curvflow.tasks.numerics.derivatives.batches import LOSSES, Batch, few_of
 from curvflow.tasks.numerics.derivatives.differentiation_modes import Order
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 from curvflow.tasks.numerics.derivatives.modules import hessian
@@ -152,18 +152,19 @@ def _short(name: str) -> str:
 def _problem(net: nn.Module, of: Subject, batch: Batch) -> Problem | None:
     """Return the problem of a study that a module, loss and data are, or None."""
     spec = mlp_of(net)
-    if spec is None or of.likelihood is None or not _are_samples(batch):
+    name = of.likelihood.name if of.likelihood else ""
+    if spec is None or name not in LOSSES or not _are_samples(batch):
         return None
     inputs, targets = batch
     is_flat = inputs.ndim == 2 or _flattens(_layers(net))
     labels = targets.ndim == 1 and not targets.is_floating_point()
-    if not is_flat or labels != (of.likelihood.name == "cross_entropy"):
+    if not is_flat or labels != (name == "cross_entropy"):
         return None
     if labels and bool((targets == IGNORED).any()):
         return None
     outputs = of.shapes[-1][0]
     shapes = {"inputs": inputs, "targets": targets, "num_classes": outputs}
-    loss = cast("LossName", of.likelihood.name)
+    loss = cast("LossName", name)
     return pose(spec, loss, cast("NodeData", shapes | {"test_targets": targets[:0]}))
 
 

@@ -29,14 +29,29 @@ from curvflow.errors import InputError
 from curvflow.schemas.losses import (
     IGNORED,
     AnyLoss,
+    Bce,
     CrossEntropy,
     FullLoss,
+    Gaussian,
     Huber,
+    MixtureBernoulli,
     OwnLoss,
+    Poisson,
+    with_settings,
 )
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.networks.checks import first_line
-from curvflow.tasks.numerics.derivatives.batches import LOSSES, SampleLoss
+from curvflow.tasks.numerics.derivatives.batches import SampleLoss
+from curvflow.tasks.numerics.derivatives.output_laws import (
+    LAWS,
+    OutputLaw,
+    bernoulli,
+    counted_labels,
+    gaussian,
+    mixture_bernoulli,
+    mixture_means,
+    poisson,
+)
 
 
 class Rows(NamedTuple):
@@ -67,6 +82,10 @@ def _whole(targets: Array) -> Array:
     return targets
 
 
+def _themselves(outputs: Tensor) -> Tensor:
+    return outputs
+
+
 @dataclass(frozen=True)
 class NetworkLoss:
     """The loss of each sample, and how it takes targets.
@@ -76,12 +95,12 @@ class NetworkLoss:
             losses (M, N).
         has_labels: targets are loaded as labels (int64), else as numbers.
         is_sum: the sum over samples is minimised, else their mean.
-        likelihood: name among `LOSSES` of which it is the negative logarithm; empty
-            where it is none.
-        has_fisher: the Gauss-Newton matrix is the Fisher matrix, as of losses whose
-            outputs are the natural parameters of their law.
+        likelihood: name, where it is one of the three that need no settings and no
+            change of targets: `cross_entropy`, `mse` or `sse`; else empty.
+        law: of which it is the negative logarithm; None where it is of none.
         weighs_terms: targets are loaded as pairs of a label and its weight.
-        by_sign: an output above 0 stands for a target above 1/2.
+        predicted: from outputs to what stands for the targets.
+        by_sign: what is predicted above 0 stands for a target above 1/2.
         loaded: from the targets of a data set to what is loaded.
         class_weights: of its terms, by their labels.
     """
@@ -90,11 +109,17 @@ class NetworkLoss:
     has_labels: bool = False
     is_sum: bool = False
     likelihood: str = ""
-    has_fisher: bool = False
+    law: OutputLaw | None = None
     weighs_terms: bool = False
+    predicted: Callable[[Tensor], Tensor] = _themselves
     by_sign: bool = False
     loaded: Callable[[Array], Array] = _whole
     class_weights: tuple[float, ...] | None = None
+
+    @property
+    def has_fisher(self) -> bool:
+        """Whether the Gauss-Newton matrix is the Fisher matrix."""
+        return self.law is not None and not self.law.depends_on_targets
 
     def weights_of(self, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return how much of each sample's labels counts, as it is and in the loss.
@@ -130,29 +155,57 @@ def network_loss(text: str, *, has_labels: bool) -> NetworkLoss:
         text: a name, or canonical JSON of a specification.
         has_labels: the targets of the data are labels, and not values.
     """
-    spec = parse_loss(text)
+    spec = with_settings(parse_loss(text))
     if isinstance(spec, OwnLoss):
         return NetworkLoss(_OwnLoss(spec), has_labels=has_labels)
     if isinstance(spec, CrossEntropy):
         return _cross_entropy(spec)
     if isinstance(spec, Huber):
         return NetworkLoss(partial(_huber, spec.delta))
-    if spec == "bce":
-        loaded = _column if has_labels else _chances
+    if isinstance(spec, str):
+        law = LAWS[spec]
         return NetworkLoss(
-            _binary_cross_entropy, has_fisher=True, loaded=loaded, by_sign=True
+            law.losses,
+            has_labels=spec == "cross_entropy",
+            is_sum=spec == "sse",
+            likelihood=spec,
+            law=law,
         )
-    if spec == "poisson":
-        return NetworkLoss(_poisson, has_fisher=True, loaded=_rates)
-    if spec == "huber":
-        return NetworkLoss(partial(_huber, Huber().delta))
+    return _of_values(spec, has_labels=has_labels)
+
+
+def _of_values(
+    spec: Bce | Poisson | Gaussian | MixtureBernoulli, *, has_labels: bool
+) -> NetworkLoss:
+    """Return the loss of values, or of labels 0 and 1 as one, by their law."""
+    match spec:
+        case Poisson():
+            law = poisson(spec.reduction)
+            return NetworkLoss(law.losses, law=law, loaded=_rates)
+        case Gaussian():
+            law, means = gaussian(spec.reduction), partial(_part, 2)
+            return NetworkLoss(law.losses, law=law, predicted=means)
+        case Bce():
+            law, predicted = bernoulli(spec.reduction), _themselves
+        case MixtureBernoulli():
+            law = mixture_bernoulli(spec.components)
+            predicted = partial(_beyond_half, spec.components)
+    loaded = partial(_chances, spec.kind)
     return NetworkLoss(
-        LOSSES[spec],
-        has_labels=spec == "cross_entropy",
-        is_sum=spec == "sse",
-        likelihood=spec,
-        has_fisher=True,
+        law.losses,
+        law=law,
+        loaded=partial(_column, loaded) if has_labels else loaded,
+        predicted=predicted,
+        by_sign=True,
     )
+
+
+def _part(parts: int, outputs: Tensor) -> Tensor:
+    return outputs.chunk(parts, -1)[0]
+
+
+def _beyond_half(components: int, outputs: Tensor) -> Tensor:
+    return mixture_means(components, outputs) - 0.5
 
 
 def parse_loss(text: str) -> AnyLoss:
@@ -189,38 +242,29 @@ def _cross_entropy(spec: CrossEntropy) -> NetworkLoss:
     is_likelihood = not smoothing and given is None
     return NetworkLoss(
         of_samples,
-        has_fisher=is_likelihood,
+        law=counted_labels(of_samples) if is_likelihood else None,
         weighs_terms=True,
         loaded=loaded,
         class_weights=given,
     )
 
 
-def _binary_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    losses = targets * F.logsigmoid(outputs) + (1 - targets) * F.logsigmoid(-outputs)
-    return -losses.flatten(2).mean(2)
-
-
 def _huber(delta: float, outputs: Tensor, targets: Tensor) -> Tensor:
     return _huber_loss(outputs, targets, reduction="none", delta=delta).mean(-1)
 
 
-def _poisson(outputs: Tensor, targets: Tensor) -> Tensor:
-    return (outputs.exp() - targets * outputs).mean(-1)
-
-
-def _chances(targets: Array) -> Array:
-    """Return values of bce, those of labels 0 and 1 as one output."""
+def _chances(name: str, targets: Array) -> Array:
     if targets.size and not 0 <= targets.min() <= targets.max() <= 1:
         raise InputError(
-            "targets: expected values from 0 to 1 for bce, got "
+            f"targets: expected values from 0 to 1 for {name}, got "
             f"{targets.min():g} to {targets.max():g}. Rescale them, or take mse."
         )
     return targets
 
 
-def _column(labels: Array) -> Array:
-    return _chances(labels)[..., np.newaxis]
+def _column(chances: Callable[[Array], Array], labels: Array) -> Array:
+    """Return labels 0 and 1 as one value each."""
+    return chances(labels)[..., np.newaxis]
 
 
 def _rates(targets: Array) -> Array:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, NamedTuple, NotRequired, TypedDict, TypeVar, cast
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, TypeVar, cast
 
 import numpy as np
 import torch
@@ -25,8 +25,11 @@ from curvflow.schemas.losses import (
     IGNORED,
     AnyLoss,
     CrossEntropy,
+    LossName,
     OwnLoss,
     loss_name,
+    misfit,
+    num_outputs,
     takes,
 )
 from curvflow.schemas.models import AnyModel, model_name, parse_model
@@ -247,20 +250,20 @@ def pose(model: AnyModel, loss: AnyLoss, data: NodeData) -> Problem:
         only_one_input(data, str(model_name(model)))
     spec = _fitting_loss(loss, data)
     text = spec if isinstance(spec, str) else _encode(spec.model_dump(mode="json"))
-    num_outputs = _num_outputs(spec, data)
+    outputs = _num_outputs(spec, data)
     plain = _encode(model.model_dump(mode="json", exclude={"init"}))
-    shapes = data["inputs"].shape[1:], num_outputs, tokens, _posed_targets(text, data)
+    shapes = data["inputs"].shape[1:], outputs, tokens, _posed_targets(text, data)
     if isinstance(spec, OwnLoss):
         kind = np.int64 if has_labels(targets) else np.float64
         rows = Rows.of(_varied_rows(targets).astype(kind))
-        check_own_loss(text, output_shape(num_outputs, tokens), rows)
+        check_own_loss(text, output_shape(outputs, tokens), rows)
     takes_integers = model.takes_tokens and data["inputs"].dtype.kind == "i"
     if several := _several(data):
         rows = Rows.of(data["inputs"][:TRIAL_ROWS])
         return _of_several(plain, text, shapes, rows, several)
-    is_as_classes = not has_labels(targets) or num_outputs == int(data["num_classes"])
+    is_as_classes = not has_labels(targets) or outputs == int(data["num_classes"])
     if takes_integers and tokens and not is_as_classes:
-        _check_vocabulary(model, num_outputs)
+        _check_vocabulary(model, outputs)
     if not (takes_integers and model.is_tried):
         return _build(plain, text, *shapes, takes_integers=takes_integers)
     return _of_integers(plain, text, shapes, Rows.of(data["inputs"][:TRIAL_ROWS]))
@@ -294,13 +297,10 @@ def _varied_rows(targets: Array) -> Array:
 
 def _fitting_loss(loss: AnyLoss, data: NodeData) -> AnyLoss:
     """Return the loss itself, or that which leaves labels out that do not count."""
-    kind, other = (
-        ("labels", "cross_entropy")
-        if has_labels(data["targets"])
-        else ("values", "mse")
-    )
+    kind = _kind_of(data)
+    other: LossName = "cross_entropy" if kind == "labels" else "mse"
     if loss == "auto":
-        loss = "cross_entropy" if kind == "labels" else "mse"
+        loss = other
     if takes(loss) not in (None, kind):
         raise InputError(
             f"loss: expected a loss for {kind}, got {loss_name(loss)}. Use {other} or "
@@ -314,24 +314,16 @@ def _fitting_loss(loss: AnyLoss, data: NodeData) -> AnyLoss:
 
 def _num_outputs(loss: AnyLoss, data: NodeData) -> int:
     """Return the number of outputs of a sample, or of each token, C."""
-    targets = data["targets"]
-    if isinstance(loss, OwnLoss) and loss.num_outputs is not None:
-        return loss.num_outputs
-    if not has_labels(targets):
-        return int(targets.shape[1])
-    classes = int(data["num_classes"])
-    weights = getattr(loss, "class_weights", None)
-    if weights is not None and len(weights) != classes:
-        raise InputError(
-            f"loss.class_weights: expected one for each of the {classes} classes, got "
-            f"{len(weights)}"
-        )
-    if loss == "bce" and classes != 2:
-        raise InputError(
-            f"loss: expected labels of 2 classes for bce, got {classes}. Take "
-            "cross_entropy, or data.modify with labels: one_hot."
-        )
-    return 1 if loss == "bce" else classes
+    kind = _kind_of(data)
+    size = int(data["num_classes"] if kind == "labels" else data["targets"].shape[1])
+    if wrong := misfit(loss, kind, size):
+        where, message, hint = wrong
+        raise InputError(f"loss{where}: {message}. {hint}")
+    return num_outputs(loss, kind, size)
+
+
+def _kind_of(data: NodeData) -> Literal["labels", "values"]:
+    return "labels" if has_labels(data["targets"]) else "values"
 
 
 class Targets(NamedTuple):

@@ -4,11 +4,11 @@ Letters of the shape suffixes: M models of a batch, D parameters, N samples, C o
 S random vectors or columns, K eigenpairs.
 """
 
-from curvflow.tasks.numerics.derivatives.batches import sample_losses
 from curvflow.tasks.numerics.derivatives.fishers import (
     fisher_draws,
     fisher_roots,
     fisher_rows,
+    ggn_roots,
 )
 from curvflow.tasks.numerics.derivatives.gauss_newton import (
     BatchedGaussNewton,
@@ -22,6 +22,7 @@ from curvflow.tasks.numerics.derivatives.modules import (
     hessian,
     residual,
 )
+from curvflow.tasks.numerics.derivatives.output_laws import sample_losses
 from curvflow.tasks.numerics.derivatives.precision import full_precision
 from curvflow.tasks.numerics.derivatives.row_factors import damped_solve
 from curvflow.tasks.numerics.derivatives.variances import (
@@ -128,6 +129,7 @@ __all__ = [
     "full_precision",
     "functional",
     "ggn",
+    "ggn_roots",
     "gradient_covariance",
     "gradient_variance",
     "group_norm",

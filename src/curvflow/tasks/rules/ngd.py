@@ -20,6 +20,7 @@ from curvflow.tasks.numerics.derivatives.fishers import (
     fisher_rows,
     outer_rows,
 )
+from curvflow.tasks.numerics.derivatives.output_laws import LAWS
 from curvflow.tasks.numerics.derivatives.passes import spans
 from curvflow.tasks.numerics.derivatives.row_factors import FullRows, Rows, damped_solve
 from curvflow.tasks.training.cache_blocks import CPU_PASS_BYTES, GPU_PASS_BYTES
@@ -80,10 +81,11 @@ def _solved(
 ) -> Tensor:
     """Return (F + kappa I)^-1 g in double precision, some models at a time."""
     rule, problem, count = hyper.rule, context.problem, context.batch.count
-    if not problem.criterion.likelihood:
+    law = problem.criterion.law
+    if law is None:
         raise InputError(
-            "rule: ngd cannot be combined with a loss other than cross_entropy, mse or "
-            "sse. Take one of them, or another rule."
+            "rule: ngd cannot be combined with a loss that is no likelihood. Take one "
+            f"of {', '.join(LAWS)}, or another rule."
         )
     if problem.tokens is not None:
         raise InputError(
@@ -94,7 +96,7 @@ def _solved(
     batch = _chosen(context, rule.fisher_batch)
     uniform = None
     if rule.fisher == "sampled":
-        draws = fisher_draws(problem.loss, outputs, rule.num_samples)
+        draws = fisher_draws(law, outputs, rule.num_samples)
         uniform = context.draw((batch.count, *draws))
     share = (count if problem.criterion.is_sum else 1) / batch.count
 
@@ -104,7 +106,7 @@ def _solved(
 
         def roots(outputs_MNC: Tensor) -> Tensor:
             factors = fisher_roots(
-                rule.fisher, problem.loss, outputs_MNC, samples.targets, drawn
+                rule.fisher, law, outputs_MNC, samples.targets, drawn
             )
             return math.sqrt(share) * factors
 

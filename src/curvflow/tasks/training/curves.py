@@ -132,7 +132,7 @@ class Evaluation:
         outputs_MNC = self._problem.network.outputs(weights_MW, chunk.inputs)
         losses_MN = self._criterion.of_samples(outputs_MNC, chunk.targets)
         weights = self._criterion.weights_of(chunk.targets)
-        right_MN = self._right(outputs_MNC, chunk.targets)
+        right_MN = self._right(self._criterion.predicted(outputs_MNC), chunk.targets)
         if right_MN is None:
             right_MN = torch.full_like(losses_MN, torch.nan)
         return (

@@ -78,6 +78,20 @@ def crossed(shape, axis, targets, *, is_over_terms, ignored=None):
     return shape, targets, middle
 
 
+def natural(name, shape):
+    """Return a case of values by their natural parameters."""
+    drawn = values(shape)
+    targets = drawn.sigmoid() if name == "bce" else (2 * drawn.abs()).floor()
+
+    def of(output):
+        flat = output.reshape(-1)
+        s = flat.sigmoid()
+        curvature = s * (1 - s) if name == "bce" else flat.exp()
+        return torch.diag(curvature) / len(flat) / SAMPLES
+
+    return shape, targets, lambda _: of
+
+
 TORCH = nn.CrossEntropyLoss
 CASES = {
     "sse of one value": ("sse", squared("sse", ())),
@@ -88,6 +102,14 @@ CASES = {
     "mse of a matrix": ("mse", squared("mse", (2, 3))),
     "torch's mse of one value": (nn.MSELoss(), squared("mse", ())),
     "torch's mse of a matrix": (nn.functional.mse_loss, squared("mse", (2, 3))),
+    "bce of a vector": ("bce", natural("bce", (3,))),
+    "poisson of a matrix": ("poisson", natural("poisson", (2, 3))),
+    "torch's bce of one value": (nn.BCEWithLogitsLoss(), natural("bce", ())),
+    "torch's bce of a matrix, not reduced": (
+        nn.BCEWithLogitsLoss(reduction="none"),
+        natural("bce", (2, 3)),
+    ),
+    "torch's poisson": (nn.functional.poisson_nll_loss, natural("poisson", (3,))),
     "labels": (
         "cross_entropy",
         crossed((3,), -1, labels((), 3), is_over_terms=False),
@@ -150,6 +172,10 @@ def mean_loss(loss, outputs, targets):
         classes = outputs.shape[-1]
         flat = outputs.reshape(-1, classes), targets.reshape(-1)
         return nn.functional.cross_entropy(*flat)
+    if loss == "bce":
+        return nn.functional.binary_cross_entropy_with_logits(outputs, targets)
+    if loss == "poisson":
+        return nn.functional.poisson_nll_loss(outputs, targets)
     squares = (outputs - targets).square().reshape(len(outputs), -1)
     return (squares.sum(1) if loss == "sse" else squares.mean(1)).mean()
 
@@ -207,6 +233,10 @@ def test_losses_without_a_known_likelihood_have_none():
     assert likelihood_of(TORCH(label_smoothing=0.1)) is None
     assert likelihood_of(TORCH(weight=torch.ones(3))) is None
     assert likelihood_of("absolute") is None
+    assert likelihood_of("gaussian") is None
+    assert likelihood_of(nn.BCEWithLogitsLoss(pos_weight=torch.ones(3))) is None
+    assert likelihood_of(nn.PoissonNLLLoss(log_input=False)) is None
+    assert likelihood_of(nn.PoissonNLLLoss(full=True)) is None
 
 
 def test_a_parameter_without_dimensions_is_taken():

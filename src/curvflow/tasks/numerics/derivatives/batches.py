@@ -97,23 +97,3 @@ def _mean_squared(outputs_MNC: Tensor, targets: Tensor) -> Tensor:
 
 
 LOSSES = {"cross_entropy": _cross_entropy, "mse": _mean_squared, "sse": _squared}
-
-
-def sample_losses(name: str) -> SampleLoss:
-    """Return the loss of each sample as a function of outputs and targets.
-
-    Args:
-        name: `cross_entropy` of the softmax, `mse` (squared error, mean over outputs)
-            or `sse` (squared error, sum over outputs).
-
-    Returns:
-        A function of outputs (M, N, C) and targets, labels (M or 1, N) or values
-        (M or 1, N, C), that returns losses (M, N); of outputs (M, N, T, C) and labels
-        of tokens (M or 1, N, T) the mean over the tokens.
-
-    Examples:
-        >>> from curvflow.tasks.numerics import sample_losses
-        >>> sample_losses("sse")(torch.zeros(1, 1, 2), torch.tensor([[[3.0, 4.0]]]))
-        tensor([[25.]])
-    """
-    return LOSSES[name]

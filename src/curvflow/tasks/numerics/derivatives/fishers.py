@@ -1,49 +1,62 @@
 """Fisher matrices of networks by their rows: F = G'G, G of one row per sample and draw.
 
 The likelihood is the one whose negative logarithm is the loss of a sample, up to a
-constant: the softmax for cross_entropy; for squared errors a Gaussian of variance 1/2
-in each output for sse, C/2 for mse, which is the mean over C outputs.
+constant, as `output_laws` has them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
+from torch.func import grad, vjp, vmap
 
+from curvflow.errors import InputError
+from curvflow.tasks.numerics.derivatives.batches import SampleLoss
+from curvflow.tasks.numerics.derivatives.output_laws import (
+    LAWS,
+    FisherForm,
+    OutputLaw,
+    law_of,
+)
+from curvflow.tasks.numerics.derivatives.precision import differentiable
 from curvflow.tasks.numerics.derivatives.row_factors import OuterLayer, OuterRows
 from curvflow.tasks.numerics.kronecker.uses import AnyUse, Rows, Use
 
-FisherForm = Literal["sampled", "empirical", "exact"]
+Psd = Literal["refuse", "clip", "abs", "fisher"]
 
 
-def fisher_draws(loss: str, outputs: int, num_samples: int) -> tuple[int, ...]:
+def fisher_draws(
+    loss: str | OutputLaw, outputs: int, num_samples: int
+) -> tuple[int, ...]:
     """Return how many uniform numbers a sampled Fisher matrix takes of each sample.
 
     Args:
-        loss: `cross_entropy`, `mse` or `sse`.
+        loss: `cross_entropy`, `mse`, `sse`, `bce`, `poisson`, `gaussian`,
+            `mixture_bernoulli` of two components, or a law.
         outputs: C.
         num_samples: labels drawn for each input, R.
 
     Returns:
-        A shape, (R,) or (R, C, 2).
+        A shape that begins with R: (R,) for labels, (R, C, 2) for squared errors.
+
+    Raises:
+        InputError: there is no law of this name.
 
     Examples:
         >>> from curvflow.tasks.numerics import fisher_draws
         >>> fisher_draws("cross_entropy", 10, 4), fisher_draws("mse", 3, 4)
         ((4,), (4, 3, 2))
     """
-    per_draw = () if loss == "cross_entropy" else (outputs, 2)
-    return (num_samples, *per_draw)
+    return (num_samples, *law_of(loss).uniforms(outputs))
 
 
 def fisher_roots(
     form: FisherForm,
-    loss: str,
+    loss: str | OutputLaw,
     outputs_MNC: Tensor,
     targets: Tensor,
     uniform: Tensor | None = None,
@@ -51,19 +64,28 @@ def fisher_roots(
     """Return S of each sample, R rows of C, so that its Fisher matrix is J'S'SJ.
 
     J is the Jacobian of the outputs. The Fisher matrix, of which `exact` gives all and
-    `sampled` an unbiased estimate, is the Gauss-Newton matrix of the loss; in that of
-    the data's own labels, `empirical`, rows are the gradients of the samples' losses.
+    `sampled` an unbiased estimate, is the Gauss-Newton matrix of the loss where outputs
+    are natural parameters, as of all these but `gaussian` and `mixture_bernoulli`; in
+    that of the data's own labels, `empirical`, rows are the gradients of the samples'
+    losses. Of a mean over V values the Fisher matrix is the mean of theirs, so that
+    sampled rows are sqrt(V) times gradients.
 
     Args:
         form: whose labels rows are taken from: drawn from the model, the data's, or
             every one weighted by its probability.
-        loss: `cross_entropy`, `mse` or `sse`.
+        loss: `cross_entropy`, `mse`, `sse`, `bce`, `poisson`, `gaussian`,
+            `mixture_bernoulli` of two components, or a law.
         outputs_MNC: of the models.
-        targets: labels (M or 1, N) or values (M or 1, N, C).
+        targets: labels (M or 1, N) or values (M or 1, N, V).
         uniform: for `sampled`, numbers in [0, 1), (M, N, *fisher_draws).
 
     Returns:
-        Rows (M, N, R, C): R is 1, the number of draws, or C.
+        Rows (M, N, R, C): R is 1, the number of draws, or C; of an exact mixture the
+        number of possible targets.
+
+    Raises:
+        InputError: there is no law of this name, no numbers to draw by, or too many
+            possible targets of a mixture.
 
     Examples:
         >>> from curvflow.tasks.numerics import fisher_roots
@@ -75,51 +97,117 @@ def fisher_roots(
         Martens (2020), arXiv:1412.1193, for the Fisher and Gauss-Newton matrices, and
         for what the empirical one lacks.
     """
-    roots = _softmax_roots if loss == "cross_entropy" else _squared_roots(loss)
-    return roots(form, outputs_MNC, targets, uniform)
+    if form == "sampled" and uniform is None:
+        raise InputError(
+            "uniform: expected numbers for sampled rows, got none. Draw them in the "
+            "shape of fisher_draws."
+        )
+    drawn = uniform if form == "sampled" else None
+    return law_of(loss).roots(form, outputs_MNC, targets, drawn)
 
 
-def _softmax_roots(
-    form: FisherForm, outputs_MNC: Tensor, targets: Tensor, uniform_MNR: Tensor | None
+def ggn_roots(
+    output_losses: SampleLoss,
+    outputs_MNC: Tensor,
+    targets: Tensor,
+    *,
+    psd: Psd = "refuse",
+    loss: str | OutputLaw = "",
 ) -> Tensor:
-    classes = outputs_MNC.shape[-1]
-    chances_MNC = outputs_MNC.softmax(-1)
-    if form == "exact":
-        labels = _eye(classes, chances_MNC)
-        surprises = labels - chances_MNC.unsqueeze(2)
-        return chances_MNC.sqrt().unsqueeze(3) * surprises
-    if uniform_MNR is None:
-        drawn = targets.expand(chances_MNC.shape[:2]).unsqueeze(2)
-    else:
-        # All but the last bound, which rounding may leave below 1.
-        bounds = chances_MNC.cumsum(-1)[:, :, None, :-1]
-        drawn = (uniform_MNR.unsqueeze(3) >= bounds).sum(-1)
-    labels = one_hot(drawn, classes).to(chances_MNC)
-    return (chances_MNC.unsqueeze(2) - labels) / math.sqrt(drawn.shape[2])
+    """Return S of each sample, so that its Gauss-Newton matrix is J'S'SJ.
+
+    S'S is the Hessian of the sample's loss by its outputs, of any loss. Where it is the
+    Fisher matrix of a known law the roots are those. Else they are by eigenvectors, and
+    eigenvalues down to -sqrt(eps) of the largest magnitude of a model's samples are
+    rounding of 0, eps the precision of the outputs. Samples whose Hessian is not finite
+    get NaN.
+
+    Args:
+        output_losses: from outputs and targets to the losses of the samples, (M, N).
+        outputs_MNC: of the models; a term of several to a sample is a sample here.
+        targets: of the samples, (M or 1, N, ...).
+        psd: what is done where a Hessian is indefinite: `refuse`, set negative
+            eigenvalues to 0 (`clip`), take magnitudes (`abs`), or take the Fisher
+            matrix of the loss in place of all Hessians (`fisher`).
+        loss: name or law of the loss, for `fisher` and for messages.
+
+    Returns:
+        Rows (M, N, C, C); by `fisher` as many as `fisher_roots` gives.
+
+    Raises:
+        InputError: a Hessian is indefinite and `psd` is `refuse`, `psd` is not known,
+            or it is `fisher` and the loss has no law of that name.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import ggn_roots, sample_losses
+        >>> outputs, targets = torch.zeros(1, 1, 2), torch.tensor([[[3.0, 4.0]]])
+        >>> roots = ggn_roots(sample_losses("sse"), outputs, targets)
+        >>> (roots.mT @ roots).round(decimals=4)
+        tensor([[[[2., 0.],
+                  [0., 2.]]]])
+    """
+    if psd not in get_args(Psd):
+        raise InputError(
+            f"psd: expected one of {', '.join(get_args(Psd))}, got {psd}. Take one of "
+            "them."
+        )
+    law = LAWS.get(loss) if isinstance(loss, str) else loss
+    name = (law.name if law else str(loss)) or "this loss"
+    if law is not None and (psd == "fisher" or not law.depends_on_targets):
+        return law.roots("exact", outputs_MNC, targets, None)
+    if psd == "fisher":
+        raise InputError(
+            f"psd: expected a loss with a known likelihood for fisher, got {name}. "
+            "Take clip or abs."
+        )
+    B_MNCC = output_hessians(output_losses, outputs_MNC, targets).double()
+    is_finite = B_MNCC.isfinite().all(-1).all(-1)[..., None, None]
+    values_MNC, vectors = torch.linalg.eigh(B_MNCC.where(is_finite, 0.0))
+    if psd == "refuse":
+        _check_signs(values_MNC, torch.finfo(outputs_MNC.dtype).eps, name)
+    values_MNC = values_MNC.abs() if psd == "abs" else values_MNC.clamp(min=0)
+    roots: Tensor = values_MNC.sqrt().unsqueeze(-1) * vectors.mT
+    return roots.where(is_finite, torch.nan).to(outputs_MNC)
 
 
-def _squared_roots(loss: str) -> Callable[..., Tensor]:
-    def roots(
-        form: FisherForm, outputs_MNC: Tensor, targets: Tensor, uniform: Tensor | None
-    ) -> Tensor:
-        outputs = outputs_MNC.shape[-1]
-        # 1 / variance.
-        sharpness = 2 / outputs if loss == "mse" else 2.0
-        if form == "exact":
-            eye = math.sqrt(sharpness) * _eye(outputs, outputs_MNC)
-            return eye.expand(*outputs_MNC.shape, outputs)
-        if uniform is None:
-            return sharpness * (outputs_MNC - targets).unsqueeze(2)
-        # Normal numbers from pairs of uniform ones (Box and Muller 1958); 1 - u > 0.
-        radius = (-2 * (1 - uniform[..., 0]).log()).sqrt()
-        normal_MNRC = radius * (2 * math.pi * uniform[..., 1]).cos()
-        return math.sqrt(sharpness / normal_MNRC.shape[2]) * normal_MNRC
-
-    return roots
+def _check_signs(values_MNC: Tensor, eps: float, name: str) -> None:
+    if values_MNC.is_meta or not values_MNC.numel():
+        return
+    least_M, largest_M = values_MNC.amin((1, 2)), values_MNC.abs().amax((1, 2))
+    is_indefinite = least_M < -math.sqrt(eps) * largest_M
+    if is_indefinite.any():
+        raise InputError(
+            "loss: expected a Hessian by the outputs without negative eigenvalues for "
+            f"{name}, got {float(least_M[is_indefinite].min()):.3g}. Set psd to clip, "
+            "abs or fisher."
+        )
 
 
-def _eye(size: int, like: Tensor) -> Tensor:
-    return torch.eye(size, dtype=like.dtype, device=like.device)
+def output_hessians(
+    output_losses: SampleLoss, outputs_MNC: Tensor, targets: Tensor
+) -> Tensor:
+    """Return the Hessian of each sample's loss by its outputs, (M, N, C, C).
+
+    Args:
+        output_losses: from outputs and targets to the losses of the samples, (M, N).
+        outputs_MNC: of the models; no sample's loss depends on another's.
+        targets: of the samples, (M or 1, N, ...).
+    """
+
+    def total(outputs: Tensor) -> Tensor:
+        return output_losses(outputs, targets).sum()
+
+    with differentiable():
+        # Symmetric, so that the derivative back, which every loss has, will do.
+        _, pull, *_ = vjp(grad(total), outputs_MNC)
+        units = torch.eye(
+            outputs_MNC.shape[-1], dtype=outputs_MNC.dtype, device=outputs_MNC.device
+        )
+        rows_CMNC: Tensor = vmap(lambda unit: pull(unit.expand_as(outputs_MNC))[0])(
+            units
+        )
+    B_MNCC = rows_CMNC.movedim(0, -2)
+    return (B_MNCC + B_MNCC.mT) / 2
 
 
 def fisher_rows(

@@ -3,8 +3,8 @@
 All are means over the samples of J'BJ, J the Jacobian of what a network computes:
 
 - `ggn`: J of the outputs, B the Hessian of the loss by the outputs.
-- `type-2`: the Fisher matrix over the model's own labels. For the losses named here it
-  is the GGN, and is multiplied as such.
+- `type-2`: the Fisher matrix over the model's own labels. Where the Hessian of the loss
+  by the outputs is the same for all labels it is the GGN, and is multiplied as such.
 - `mc`: the same with R labels drawn from the model for each sample; unbiased.
 - `empirical`: J of the samples' losses, B = I: the second moment of their gradients.
 - `covariance`: the empirical one less g g', g the mean gradient; divided by N.
@@ -24,10 +24,16 @@ from torch import Tensor
 from torch.func import grad, jvp, vjp
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.derivatives.batches import LOSSES, SampleLoss
+from curvflow.tasks.numerics.derivatives.batches import SampleLoss
 from curvflow.tasks.numerics.derivatives.differentiation_modes import Order, columnwise
 from curvflow.tasks.numerics.derivatives.fishers import fisher_draws, fisher_roots
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
+from curvflow.tasks.numerics.derivatives.output_laws import (
+    LAWS,
+    FisherForm,
+    OutputLaw,
+    law_of,
+)
 from curvflow.tasks.numerics.derivatives.passes import (
     Averaged,
     Draw,
@@ -124,7 +130,7 @@ class BatchedGaussNewton(Averaged):
         batch_size: int | None = None,
         models_per_pass: int | None = None,
         kind: Kind = "ggn",
-        loss: str | None = None,
+        loss: str | OutputLaw | None = None,
         mc_samples: int = 1,
         seeds: Sequence[int] | None = None,
         draws: Draws | None = None,
@@ -142,8 +148,8 @@ class BatchedGaussNewton(Averaged):
             batch_size: samples per pass, bounding memory; the mean stays exact.
             models_per_pass: models per pass; None for all.
             kind: which matrix.
-            loss: name of `output_losses`, whose likelihood `type-2` and `mc` take:
-                `cross_entropy`, `mse` or `sse`.
+            loss: name of `output_losses`, or its law, whose likelihood `type-2` and
+                `mc` take; see `fisher_roots`.
             mc_samples: labels drawn for each sample, R, for `mc`.
             seeds: of each model's labels, M of them, for `mc`; None takes zeros.
             draws: see `Averaged`.
@@ -160,9 +166,9 @@ class BatchedGaussNewton(Averaged):
             models_per_pass=models_per_pass,
             draws=draws,
         )
-        _check(kind, loss)
+        self._law = _checked_law(kind, loss)
         self._outputs, self._output_losses = outputs, output_losses
-        self._kind, self._loss, self._draws = kind, loss or "", mc_samples
+        self._kind, self._draws = kind, mc_samples
         self._seeds = list(seeds or [0] * len(weights_MD))
         self._uniform: Tensor | None = None
         self._slope_MD: Tensor | None = None
@@ -186,7 +192,7 @@ class BatchedGaussNewton(Averaged):
         """
         if self._kind in ("empirical", "covariance"):
             return sandwich(self._losses(part), part.weights, lambda _: _same)
-        if self._kind == "mc":
+        if self._takes_roots:
             return sandwich(
                 self._computed(part),
                 part.weights,
@@ -197,6 +203,11 @@ class BatchedGaussNewton(Averaged):
             return self._output_losses(outputs, part.targets).sum()
 
         return sandwich(self._computed(part), part.weights, output_hessian(loss))
+
+    @property
+    def _takes_roots(self) -> bool:
+        is_other = self._law is not None and self._law.depends_on_targets
+        return self._kind == "mc" or (self._kind == "type-2" and is_other)
 
     def call(self, part: Part, draw: Draw) -> Tensor:
         """Return the outputs of a part, (M, N, C), by numbers from a source."""
@@ -226,19 +237,28 @@ class BatchedGaussNewton(Averaged):
         return lambda weights: self._output_losses(computed(weights), part.targets)
 
     def _scores(self, part: Part, outputs_MNC: Tensor) -> Tensor:
+        assert self._law is not None
         terms = outputs_MNC.shape[2:-1]  # of each sample: none, or its tokens
-        if self._uniform is None:
-            shape = fisher_draws(self._loss, outputs_MNC.shape[-1], self._draws)
-            self._uniform = self._drawn((self.num_samples, *terms, *shape))
-        uniform = self._uniform[part.models, part.rows].to(outputs_MNC.device)
-        given = [outputs_MNC, part.targets, uniform]
+        form: FisherForm = "sampled" if self._kind == "mc" else "exact"
+        given = [outputs_MNC, part.targets]
+        if form == "sampled":
+            given.append(self._uniform_of(part, outputs_MNC))
         if not terms:
-            return fisher_roots("sampled", self._loss, *given)
-        # Each term has a label of its own; the loss is the mean over them.
+            return fisher_roots(form, self._law, *given)
+        # Each term has a label of its own; the loss is their mean, or weighs them.
         flat = [tensor.flatten(1, 2) for tensor in given]
-        scores = fisher_roots("sampled", self._loss, *flat)
+        scores = fisher_roots(form, self._law, *flat)
         of_terms = (len(scores), *outputs_MNC.shape[1:3], *scores.shape[2:])
-        return scores.reshape(of_terms) / math.sqrt(terms[0])
+        scores = scores.reshape(of_terms)
+        return scores if self._law.weighs_terms else scores / math.sqrt(terms[0])
+
+    def _uniform_of(self, part: Part, outputs_MNC: Tensor) -> Tensor:
+        assert self._law is not None
+        if self._uniform is None:
+            shape = fisher_draws(self._law, outputs_MNC.shape[-1], self._draws)
+            terms = outputs_MNC.shape[2:-1]
+            self._uniform = self._drawn((self.num_samples, *terms, *shape))
+        return self._uniform[part.models, part.rows].to(outputs_MNC.device)
 
     def _drawn(self, shape: tuple[int, ...]) -> Tensor:
         drawn = {
@@ -277,17 +297,20 @@ def _same(tangent: Tensor) -> Tensor:
     return tangent
 
 
-def _check(kind: str, loss: str | None) -> None:
+def _checked_law(kind: str, loss: str | OutputLaw | None) -> OutputLaw | None:
     if kind not in get_args(Kind):
         raise InputError(
             f"kind: expected one of {', '.join(get_args(Kind))}, got {kind}. "
             "Take one of them."
         )
-    if kind in ("type-2", "mc") and loss not in LOSSES:
+    if kind not in ("type-2", "mc"):
+        return None
+    if loss is None or (isinstance(loss, str) and loss not in LAWS):
         raise InputError(
             f"loss: expected a likelihood known by name for {kind}, got {loss}. Take "
-            f"{', '.join(LOSSES)}, or the kind ggn or empirical."
+            f"{', '.join(LAWS)}, or the kind ggn or empirical."
         )
+    return law_of(loss)
 
 
 class BatchedResidual(BatchedHessian):

@@ -1,8 +1,8 @@
 """Likelihoods whose negative logarithm is a loss, of outputs of any shape.
 
 Outputs of a module are terms, each with a law of its own: a label among C classes, or C
-values with Gaussian errors. One table says which axes are what, and how many terms the
-mean loss is taken over. Squared errors by name and sampled Fisher matrices go by it;
+values. One table says which axes are what, and how many terms the
+mean loss is taken over. Losses of values by name and sampled Fisher matrices go by it;
 other losses are called as they are, and Gauss-Newton matrices take their derivatives.
 
 Letters in addition to those of the package: T terms of a sample.
@@ -16,7 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from curvflow.tasks.numerics.derivatives.batches import LOSSES
+from curvflow.tasks.numerics.derivatives.output_laws import LAWS
+
+# Losses known by name, whose outputs have the shape of the targets, or classes.
+NAMES = tuple(name for name, law in LAWS.items() if not law.depends_on_targets)
 
 # The label that torch's cross entropy leaves out by default.
 TORCH_IGNORES = -100
@@ -27,7 +30,7 @@ class Likelihood:
     """The law of a batch's targets, given the outputs of a module.
 
     Attributes:
-        name: of the loss of a term, one of `LOSSES`.
+        name: of the loss of a term, one of `NAMES`.
         class_axis: of the outputs of a batch, for cross_entropy: torch has classes
             behind the samples, a loss by name has them last.
         ignore_index: a label that stands for none; None if there is no such.
@@ -78,16 +81,24 @@ class Likelihood:
         return float(counts_NT.sum()) if self.is_over_terms else counts_NT.numel()
 
 
+# Losses of values in torch, with their defaults.
+_OF_VALUES = {
+    "mse": nn.functional.mse_loss,
+    "bce": nn.functional.binary_cross_entropy_with_logits,
+    "poisson": nn.functional.poisson_nll_loss,
+}
+
+
 def likelihood_of(loss: Any) -> Likelihood | None:
     """Return the likelihood of a loss, if it is known.
 
     Args:
-        loss: a name of `LOSSES`, or a function or a module of torch.
+        loss: a name of `NAMES`, or a function or a module of torch.
     """
     if isinstance(loss, str):
-        return Likelihood(loss) if loss in LOSSES else None
-    if loss is nn.functional.mse_loss or isinstance(loss, nn.MSELoss):
-        return Likelihood("mse")
+        return Likelihood(loss) if loss in NAMES else None
+    if name := _name_of_values(loss):
+        return Likelihood(name)
     if loss is nn.functional.cross_entropy:
         return Likelihood("cross_entropy", 1, TORCH_IGNORES, is_over_terms=True)
     if isinstance(loss, nn.CrossEntropyLoss):
@@ -96,3 +107,16 @@ def likelihood_of(loss: Any) -> Likelihood | None:
         is_mean = loss.reduction == "mean"
         return Likelihood("cross_entropy", 1, loss.ignore_index, is_over_terms=is_mean)
     return None
+
+
+def _name_of_values(loss: Any) -> str | None:
+    """Return the name of a loss of values in torch, if it is known."""
+    match loss:
+        case nn.MSELoss():
+            return "mse"
+        case nn.BCEWithLogitsLoss(weight=None, pos_weight=None):
+            return "bce"
+        case nn.PoissonNLLLoss(log_input=True, full=False):
+            return "poisson"
+    names = (name for name, function in _OF_VALUES.items() if loss is function)
+    return next(names, None)

@@ -19,7 +19,6 @@ from torch.utils._pytree import tree_leaves
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.batches import (
-    LOSSES,
     Batch,
     few_of,
     targets_of,
@@ -43,7 +42,7 @@ from curvflow.tasks.numerics.derivatives.gauss_newton import (
     output_hessian,
     sandwich,
 )
-from curvflow.tasks.numerics.derivatives.likelihoods import Likelihood
+from curvflow.tasks.numerics.derivatives.likelihoods import NAMES, Likelihood
 from curvflow.tasks.numerics.derivatives.over_batches import (
     Curvature,
     OverBatches,
@@ -84,7 +83,7 @@ def hessian(
     Args:
         module: as it is to be called, in eval or in train mode.
         loss: of outputs and targets: the mean over a batch, or of each sample; or
-            `cross_entropy`, `mse` or `sse`.
+            `cross_entropy`, `mse`, `sse`, `bce` or `poisson`.
         data: a batch (inputs, targets) or a dictionary, a list of batches, or a loader.
         order: of differentiation; `auto` tries those without a trace on a few
             samples.
@@ -204,7 +203,8 @@ def fisher(
     Args:
         module: as for `hessian`.
         loss: as for `hessian`; for `type-2` and `mc` one whose likelihood is known:
-            cross entropy of labels, or a squared error, by name or as torch has it.
+            one by name, or torch's cross entropy of labels, squared error, binary
+            cross entropy of logits, or Poisson loss of logarithms of rates.
         data: as for `hessian`.
         kind: labels of the model, all of them (`type-2`, which is the GGN) or some
             drawn (`mc`), or those of the data (`empirical`).
@@ -234,7 +234,7 @@ def fisher(
         raise InputError(
             f"loss: expected a likelihood known by name for {kind}, got "
             f"{getattr(loss, '__name__', type(loss).__name__)}. Pass "
-            f"{', '.join(LOSSES)}, or take ggn or the empirical one."
+            f"{', '.join(NAMES)}, or take ggn or the empirical one."
         )
     if kind == "type-2":
         return _curvature(of, _gauss_newton(of))

@@ -17,17 +17,20 @@ from torch.utils._pytree import tree_map
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.batches import (
-    LOSSES,
     Batch,
     num_samples,
     plain,
-    sample_losses,
     targets_of,
 )
 from curvflow.tasks.numerics.derivatives.calls import arguments, tensor_of
 from curvflow.tasks.numerics.derivatives.differentiation_modes import parted
 from curvflow.tasks.numerics.derivatives.guards import Cause, check
-from curvflow.tasks.numerics.derivatives.likelihoods import Likelihood, likelihood_of
+from curvflow.tasks.numerics.derivatives.likelihoods import (
+    NAMES,
+    Likelihood,
+    likelihood_of,
+)
+from curvflow.tasks.numerics.derivatives.output_laws import sample_losses
 from curvflow.tasks.numerics.derivatives.precision import reroute
 
 
@@ -361,9 +364,9 @@ def _places(called: _Called, named: Mapping[str, nn.Parameter]) -> dict[str, str
 def _understood(loss: Loss | str) -> tuple[Loss, Likelihood | None]:
     likelihood = likelihood_of(loss)
     if isinstance(loss, str):
-        if loss not in LOSSES:
+        if loss not in NAMES:
             raise InputError(
-                f"loss: expected one of {', '.join(LOSSES)}, or a function, got "
+                f"loss: expected one of {', '.join(NAMES)}, or a function, got "
                 f"{loss}. Name one of them."
             )
         of_samples = sample_losses(loss)
