@@ -22,7 +22,7 @@ from curvflow.schemas.kind import Kind, ParamProblem, Samples
 from curvflow.schemas.kinds.shared.several_inputs import argument_names
 from curvflow.schemas.losses import AnyLoss, loss_name, takes
 from curvflow.schemas.models import AnyModel, model_name
-from curvflow.schemas.models._base import SequenceModel
+from curvflow.schemas.models._base import Model, SequenceModel
 from curvflow.schemas.nodes import Data, Label
 from curvflow.schemas.params import Params
 from curvflow.schemas.study.stage import Stage
@@ -273,10 +273,11 @@ def _shape_problems(model: AnyModel, data: _Dataset) -> Iterator[ParamProblem]:
         yield ("model",), message, hint
     if shape is None or data.samples.targets is None:
         return
-    if isinstance(model, SequenceModel):
+    if isinstance(model, Model):
         # A loss may want other outputs than the data have.
         for message, hint in model.misfits(shape, tokens, None):
             yield ("model",), f"{message}, for {data.name}", hint
+    if isinstance(model, SequenceModel):
         yield from _too_small_vocabularies(model, data)
 
 
