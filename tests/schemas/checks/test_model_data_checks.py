@@ -218,6 +218,11 @@ def test_data_that_fit_or_are_known_only_to_a_run_are_accepted(line):
             "inputs of 'rows'. Take images that are not flattened, or a dense model.",
         ),
         (
+            "data.modify, data: taught, relabel: parity",
+            "relabel: expected a label for each sample, got the values of 'taught'. "
+            "Remove it, or take data with labels.",
+        ),
+        (
             f"train, data: images, model: {{kind: vit, patch_size: 8}}, {REST}",
             "model: expected a patch_size that divides the sides of the images, 28 and "
             "28, got 8, for 'images'. Take another, or crop the images.",

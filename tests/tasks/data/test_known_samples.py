@@ -55,6 +55,8 @@ CHANGES = [
     {"labels": "one_hot"},
     {"labels": "one_hot", "classes": [1, 3, 0]},
     {"targets": "inputs", "crop": 3},
+    {"relabel": "parity", "classes": [3, 1, 2]},
+    {"relabel": "parity", "labels": "one_hot"},
 ]
 
 

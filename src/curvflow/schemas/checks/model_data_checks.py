@@ -292,7 +292,8 @@ def _too_small_vocabularies(
 
 
 def _unlabelled(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
-    """Yield that losses are kept of labels or tokens that the data do not have."""
+    """Yield that labels or tokens are asked for that the data do not have."""
+    yield from _relabel_problems(params, data)
     kept = getattr(params, "keep_losses", None)
     if kept not in ("labels", "tokens"):
         return
@@ -303,6 +304,16 @@ def _unlabelled(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
     else:
         return
     yield ("keep_losses",), message + kept, "Take samples."
+
+
+def _relabel_problems(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
+    if getattr(params, "relabel", "none") == "none":
+        return
+    has_values, tokens = data.samples.targets == "values", data.samples.tokens
+    if has_values or tokens is not None:
+        got = "values" if has_values else f"labels of {tokens} tokens a sample"
+        message = f"expected a label for each sample, got the {got} of {data.name}"
+        yield ("relabel",), message, "Remove it, or take data with labels."
 
 
 def _data_mismatches(

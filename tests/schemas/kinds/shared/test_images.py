@@ -36,6 +36,12 @@ from curvflow.schemas.kinds.shared.images import CIFAR10, CIFAR100, FASHION_MNIS
             "0.2. Remove label_noise",
         ),
         (
+            "modify",
+            {"targets": "inputs", "relabel": "parity"},
+            "expected relabel none with targets: inputs, which keep no labels, got "
+            "parity. Remove relabel",
+        ),
+        (
             "mnist",
             {"targets": "inputs", "labels": "one_hot"},
             "expected labels index with targets: inputs, which keep no labels, got "
