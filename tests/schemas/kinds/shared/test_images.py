@@ -81,7 +81,9 @@ def test_where_to_look_is_no_part_of_the_form():
     assert not {"folder", "download"} & plain.keys()
 
 
-@pytest.mark.parametrize("kind", ["mnist", "fashion_mnist", "cifar10", "cifar100"])
+@pytest.mark.parametrize(
+    "kind", ["mnist", "fashion_mnist", "cifar10", "cifar100", "faces", "curves"]
+)
 def test_images_take_half_the_room(kind):
     outputs = {v.name: v.dtype for v in find_kind(f"data.{kind}").outputs}
     assert outputs == {
