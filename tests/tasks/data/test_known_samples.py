@@ -34,7 +34,10 @@ CASES = [
     ("data.known_answer", {"model": CROSSING}),
     ("data.known_answer", {"model": WELL, "num_samples": 6}),
 ]
-IMAGES = {f"data.{n}" for n in ("mnist", "fashion_mnist", "cifar10", "cifar100")}
+IMAGES = {
+    f"data.{name}"
+    for name in ("mnist", "fashion_mnist", "cifar10", "cifar100", "faces")
+}
 SHIPPED = {
     name: kind
     for name, kind in all_kinds().items()
@@ -55,6 +58,8 @@ CHANGES = [
     {"labels": "one_hot"},
     {"labels": "one_hot", "classes": [1, 3, 0]},
     {"targets": "inputs", "crop": 3},
+    {"relabel": "parity", "classes": [3, 1, 2]},
+    {"relabel": "parity", "labels": "one_hot"},
 ]
 
 
@@ -104,6 +109,14 @@ def test_samples_of_images_are_as_planned(changes):
     node = member("data.mnist", changes)
     outcome = real.outcome("mnist", arrays, **changes)
     assert known("data.mnist", node.params) == form(outcome.arrays)
+
+
+@pytest.mark.parametrize("changes", [{}, {"relabel": "parity"}, {"targets": "inputs"}])
+def test_samples_of_faces_are_as_planned(changes):
+    arrays = fakes.CATALOGUE["faces"].layouts[0].decode(fakes.faces_contents())
+    few = {"people": 2, "test_people": 1, "pairs": 1, "size": 5} | changes
+    outcome = real.outcome("faces", arrays, **few)
+    assert known("data.faces", member("data.faces", few).params) == form(outcome.arrays)
 
 
 @pytest.mark.parametrize("targets", [np.arange(6) % 3, np.ones(6), np.ones((6, 2))])

@@ -46,6 +46,24 @@ def test_classes_are_kept_in_both_sets_and_renamed():
     assert set(actual["test_targets"]) == {0, 1}
 
 
+def test_parity_makes_two_classes_of_the_labels_as_they_were():
+    actual, data = modified(relabel="parity"), pictures()
+    for prefix in ("", "test_"):
+        assert np.array_equal(actual[f"{prefix}inputs"], data[f"{prefix}inputs"])
+        assert np.array_equal(actual[f"{prefix}targets"], data[f"{prefix}targets"] % 2)
+    assert actual["num_classes"] == 2
+    chosen = modified(relabel="parity", classes=[3, 1, 2])
+    kept = data["targets"][data["targets"] > 0]
+    assert np.array_equal(chosen["targets"], kept % 2)
+    assert modified(relabel="parity", classes=[0, 2])["num_classes"] == 2
+
+
+def test_noise_after_parity_turns_labels_round():
+    actual = modified(relabel="parity", label_noise=1.0, labels="one_hot")
+    assert actual["targets"].shape == (50, 2)
+    assert np.array_equal(actual["targets"].argmax(1), 1 - pictures()["targets"] % 2)
+
+
 def test_two_disjoint_halves_make_up_the_whole():
     rows = [modified(classes=c)["inputs"] for c in ([0, 1], [2, 3])]
     assert sum(map(len, rows)) == len(pictures()["inputs"])
@@ -148,6 +166,7 @@ def test_values_may_be_drawn_scaled_and_permuted():
 @pytest.mark.parametrize(
     ("data", "params", "message"),
     [
+        (waves, {"relabel": "parity"}, "relabel: expected labels, got values"),
         (waves, {"classes": [0, 1]}, "classes: expected labels, got values"),
         (waves, {"label_noise": 0.1}, "label_noise: expected labels, got values"),
         (waves, {"labels": "one_hot"}, "labels: expected labels, got values"),

@@ -257,9 +257,11 @@ def turn(x: Tensor) -> Tensor:
 class Block(nn.Module):
     """A residual block with a norm in front, behind, or none."""
 
-    def __init__(self, form: str, body: nn.Module, width: int) -> None:
+    def __init__(
+        self, form: str, body: nn.Module, width: int, eps: float = 1e-5
+    ) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(width) if form != "none" else nn.Identity()
+        self.norm = nn.LayerNorm(width, eps) if form != "none" else nn.Identity()
         self.body, self.form = body, form
         if form == "post":  # parameters come in the order of their use
             del self.norm
@@ -343,6 +345,28 @@ class Tied(nn.Module):
         return self.layers(self.embedding(tokens)) @ self.embedding.weight.T
 
 
+class Patches(nn.Module):
+    """Vectors of the patches of an image, by a convolution of their size."""
+
+    def __init__(self, channels: int, side: int, width: int) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(channels, width, side, stride=side)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x).flatten(2).transpose(1, 2)
+
+
+class FirstToken(nn.Module):
+    """A learned vector before the others."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.weight.expand(len(x), 1, -1), x], dim=1)
+
+
 def dense_block(width: int, hidden: int, act: type) -> nn.Module:
     return nn.Sequential(nn.Linear(width, hidden), act(), nn.Linear(hidden, width))
 
@@ -351,6 +375,14 @@ XORD = {"kind": "conv1d_xord", "filters": 3}
 VGG = {"kind": "vgg", "stages": [[2, 2], [3]]}
 RESIDUAL = {"kind": "preresnet", "depth": 8, "width": 0.125}
 STREAM = {"kind": "transformer", "layers": 1, "width": 4, "heads": 2, "hidden": 3}
+VIT = {
+    "kind": "vit",
+    "patch_size": 2,
+    "depth": 1,
+    "width": 4,
+    "heads": 2,
+    "mlp_ratio": 0.75,
+}
 DENSE_END = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 3))
 
 EXAMPLES = {
@@ -493,6 +525,31 @@ EXAMPLES = {
             nn.Linear(2, 4), Block("none", Attend(4, 1, False, False), 4),
             Block("none", Attend(4, 1, False, False), 4), Read("first"),
             nn.Linear(4, 3),
+        ),
+    ),
+    "vit": Example(
+        {**VIT, "depth": 2},
+        (2, 4, 6),
+        3,
+        sequential(
+            Patches(2, 2, 4), FirstToken(4), Places(7, 4),
+            *(
+                Block("pre", body, 4, eps=1e-6)
+                for _ in range(2)
+                for body in (Attend(4, 2, False, False), dense_block(4, 3, nn.GELU))
+            ),
+            nn.LayerNorm(4, eps=1e-6), Read("first"), nn.Linear(4, 3),
+        ),
+    ),
+    "vit-mean": Example(
+        {**VIT, "pooling": "mean", "activation": "tanh", "eps": 1e-5},
+        (1, 4, 4),
+        2,
+        sequential(
+            Patches(1, 2, 4), Places(4, 4),
+            Block("pre", Attend(4, 2, False, False), 4),
+            Block("pre", dense_block(4, 3, nn.Tanh), 4),
+            nn.LayerNorm(4), Read("mean"), nn.Linear(4, 2),
         ),
     ),
     "lstm": Example(

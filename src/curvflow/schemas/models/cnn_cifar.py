@@ -11,7 +11,7 @@ from curvflow.schemas.models._base import Activation, Model
 
 
 class CnnCifar(Model):
-    """Two convolutions, one pooled, then dense layers of 500, 100, 50, 20."""
+    """Two convolutions, one pooled, then dense layers of 500 to 20."""
 
     kind: Literal["cnn_cifar"] = "cnn_cifar"
     activation: Activation = Field("relu", description="after every layer but the last")

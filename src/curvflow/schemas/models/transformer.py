@@ -12,7 +12,7 @@ from curvflow.schemas.models.attention_only import Attention
 
 
 class Transformer(Attention):
-    """Blocks of an attention and two dense layers, in a residual stream."""
+    """Blocks of attention and two dense layers in a residual stream."""
 
     kind: Literal["transformer"] = "transformer"
     hidden: PositiveInt | None = Field(

@@ -13,7 +13,7 @@ Stages = Annotated[tuple[SomeWidths, ...], Field(strict=False), Some]
 
 
 class Vgg(Model):
-    """Stages of 3x3 convolutions, each ended by 2x2 max pooling, and a dense end."""
+    """Stages of 3x3 convolutions, each ended by max pooling, and a dense end."""
 
     kind: Literal["vgg"] = "vgg"
     depth: Literal[11, 13, 16, 19] = Field(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -23,18 +23,17 @@ def member_bytes(member: Member) -> int:
     the bytes that they are made from; and the targets twice, float64.
     """
     params = cast("ImageParams", member.params)
-    original = params.original
-    channels, height, width = original.shape
+    channels, height, width = params.shape
     pixels = channels * (params.crop or height) * (params.crop or width)
-    train, test = original.counts(params.classes)
+    train, test = params.counts
     rows = min(params.num_train or train, train)
     rows += test if params.num_test is None else params.num_test
     bytes_kept = 16
     if params.labels == "one_hot":
-        bytes_kept = (original.num_classes + 2) * 8
+        bytes_kept = (params.num_labels + 2) * 8
     elif params.targets == "inputs":
         bytes_kept = 2 * 8 * pixels
-    return rows * (pixels * (3 * 4 + 1) + bytes_kept) + math.prod(original.shape) * (
+    return rows * (pixels * (3 * 4 + 1) + bytes_kept) + math.prod(params.shape) * (
         train + test
     ) * (params.classes is not None)
 
@@ -48,14 +47,22 @@ def images(members: Sequence[Member]) -> list[Outcome]:
     Returns:
         The data sets; inputs are (N, channels, height, width) unless flattened.
     """
-    return each_once(members, _images)
+    return each_once(members, lambda m: changed_images(m, m.files["originals"]))
 
 
-def _images(member: Member) -> Outcome:
+def changed_images(member: Member, arrays: Mapping[str, Array]) -> Outcome:
+    """Modify images as a member's parameters say.
+
+    Args:
+        member: its parameters.
+        arrays: images uint8 (N, channels, height, width) and labels, in two sets.
+
+    Returns:
+        The data set.
+    """
     params = cast("ImageParams", member.params)
-    arrays = member.files["originals"]
-    classes = params.original.num_classes
-    return Outcome(modified(arrays, params, num_classes=classes, dtype=np.float32))
+    labels = params.num_labels
+    return Outcome(modified(arrays, params, num_classes=labels, dtype=np.float32))
 
 
 def shuffled(count: int, seed: int) -> Array:

@@ -139,6 +139,8 @@ def modified(
     if params.classes is not None:
         changed = _chosen(changed, params.classes, num_classes)
         num_classes = len(params.classes)
+    if params.relabel == "parity":
+        changed, num_classes = _by_parity(changed, params.classes), 2
     changed = _drawn(changed, params)
     if params.label_noise:
         share, seed = params.label_noise, params.seed
@@ -166,11 +168,15 @@ def _refuse_values(arrays: Arrays, params: Modifications) -> None:
     if targets.ndim == 1:
         return
     got = "labels of tokens" if has_labels(targets) else "values"
-    for name in ("classes", "label_noise"):
-        if getattr(params, name):
+    asked = {
+        "classes": params.classes,
+        "relabel": params.relabel != "none",
+        "label_noise": params.label_noise,
+        "labels": params.labels == "one_hot",
+    }
+    for name, is_asked in asked.items():
+        if is_asked:
             raise InputError(f"{name}: expected labels, got {got} as targets")
-    if params.labels == "one_hot":
-        raise InputError(f"labels: expected labels, got {got} as targets")
 
 
 def _chosen(arrays: Arrays, classes: Sequence[int], num_classes: int) -> Arrays:
@@ -185,6 +191,17 @@ def _chosen(arrays: Arrays, classes: Sequence[int], num_classes: int) -> Arrays:
         kept[f"{prefix}inputs"] = arrays[f"{prefix}inputs"][rows]
         kept[f"{prefix}targets"] = labels
     return kept
+
+
+def _by_parity(arrays: Arrays, classes: Sequence[int] | None) -> Arrays:
+    """Make labels 0 where they were even, and 1 where odd, before `classes` renamed."""
+    changed = dict(arrays)
+    for _, prefix in SETS:
+        labels = arrays[f"{prefix}targets"].astype(np.int64)
+        if classes is not None:
+            labels = np.asarray(classes)[labels]
+        changed[f"{prefix}targets"] = labels % 2
+    return changed
 
 
 def _drawn(arrays: Arrays, params: Modifications) -> Arrays:

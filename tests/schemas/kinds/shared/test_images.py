@@ -36,6 +36,12 @@ from curvflow.schemas.kinds.shared.images import CIFAR10, CIFAR100, FASHION_MNIS
             "0.2. Remove label_noise",
         ),
         (
+            "modify",
+            {"targets": "inputs", "relabel": "parity"},
+            "expected relabel none with targets: inputs, which keep no labels, got "
+            "parity. Remove relabel",
+        ),
+        (
             "mnist",
             {"targets": "inputs", "labels": "one_hot"},
             "expected labels index with targets: inputs, which keep no labels, got "
@@ -75,7 +81,9 @@ def test_where_to_look_is_no_part_of_the_form():
     assert not {"folder", "download"} & plain.keys()
 
 
-@pytest.mark.parametrize("kind", ["mnist", "fashion_mnist", "cifar10", "cifar100"])
+@pytest.mark.parametrize(
+    "kind", ["mnist", "fashion_mnist", "cifar10", "cifar100", "faces", "curves"]
+)
 def test_images_take_half_the_room(kind):
     outputs = {v.name: v.dtype for v in find_kind(f"data.{kind}").outputs}
     assert outputs == {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -76,6 +76,13 @@ CIFAR100 = Original(
     train_counts=(500,) * 100,
     test_counts=(100,) * 100,
 )
+FACES = Original(
+    name="faces",
+    title="ORL faces",
+    shape=(1, 112, 92),
+    train_counts=(10,) * 40,
+    test_counts=(0,) * 40,
+)
 
 
 # Half the room of float64, and exact enough for 256 levels.
@@ -107,16 +114,29 @@ class ImageParams(Modifications):
         "leaves 0 to 255",
     )
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of an image before it is changed."""
+        return self.original.shape
+
+    @property
+    def num_labels(self) -> int:
+        """Number of classes before any is left out."""
+        return self.original.num_classes
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Training and test images of the classes kept, before any are drawn."""
+        return self.original.counts(self.classes)
+
     @model_validator(mode="after")
-    def _fits_the_original(self) -> ImageParams:
-        original = self.original
+    def _fits_the_original(self) -> Self:
         for label in self.classes or ():
-            if label >= original.num_classes:
+            if label >= self.num_labels:
                 raise ValueError(
-                    f"expected classes from 0 to {original.num_classes - 1}, got "
-                    f"{label}"
+                    f"expected classes from 0 to {self.num_labels - 1}, got {label}"
                 )
-        train, test = original.counts(self.classes)
+        train, test = self.counts
         for name, asked, left in (
             ("num_train", self.num_train, train),
             ("num_test", self.num_test, test),
@@ -126,18 +146,17 @@ class ImageParams(Modifications):
                     f"expected {name} of at most the {left} there are, got {asked}. "
                     f"Lower {name}"
                 )
-        if (self.crop or 0) > original.shape[1]:
+        if (self.crop or 0) > self.shape[1]:
             raise ValueError(
-                f"expected a crop of at most {original.shape[1]} pixels, got "
-                f"{self.crop}. Lower crop"
+                f"expected a crop of at most {self.shape[1]} pixels, got {self.crop}. "
+                "Lower crop"
             )
         return self
 
 
 def known_samples(params: ImageParams, _: Samples) -> Samples:
     """Return the form of the samples."""
-    original = params.original
-    whole = Samples(original.shape, "labels", original.num_classes)
+    whole = Samples(params.shape, "labels", params.num_labels)
     return modified_samples(params, whole)
 
 

@@ -23,6 +23,11 @@ class Modifications(Params):
         min_length=2,
         description="labels kept, renamed 0, 1, ... in this order; null keeps all",
     )
+    relabel: Annotated[Literal["none", "parity"], Neutral("none")] = Field(
+        "none",
+        description="parity makes labels, as they are before classes renames them, 0 "
+        "where even and 1 where odd",
+    )
     num_train: int | None = Field(
         None, ge=2, description="training samples drawn; null keeps all"
     )
@@ -71,7 +76,8 @@ class Modifications(Params):
     @model_validator(mode="after")
     def _changes_no_target_that_is_not_kept(self) -> Self:
         if self.targets == "inputs":
-            for name, none in (("label_noise", 0.0), ("labels", "index")):
+            kept = ("relabel", "none"), ("label_noise", 0.0), ("labels", "index")
+            for name, none in kept:
                 if (value := getattr(self, name)) != none:
                     raise ValueError(
                         f"expected {name} {none} with targets: inputs, which keep no "
@@ -96,6 +102,8 @@ def known_samples(params: Modifications, taken: Samples) -> Samples:
         return Samples(shape, "values", None if shape is None else prod(shape))
     if params.classes is not None:
         outputs = len(params.classes)
+    if params.relabel == "parity":
+        outputs = 2
     targets = taken.targets if params.labels == "index" else "values"
     tokens = taken.tokens if targets == "labels" else None
     return Samples(shape, targets, outputs, tokens)
