@@ -99,7 +99,7 @@ def plain(value: object) -> str:
 
 _WIDTH = 80
 _MANY = 6  # forms of one parameter, beyond which their number stands for them
-_LONG = 60  # lines on the forms of one parameter, beyond which each has one
+_LONG = 30  # lines on the forms of one parameter, beyond which each has one
 _REFERENCES = 'Any value may be "${axis}" or "${axis.field}", in quotes.'
 
 

@@ -13,10 +13,17 @@ from torch.func import grad
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
+from curvflow.schemas.losses import loss_name
 from curvflow.schemas.nodes import Member
 from curvflow.tasks.curvature.network_operators import problem_of, stacked_weights
+from curvflow.tasks.networks.losses import parse_loss
 from curvflow.tasks.networks.problems import Problem, load_samples, probed_bytes
-from curvflow.tasks.numerics.derivatives.fishers import fisher_draws, fisher_roots
+from curvflow.tasks.numerics.derivatives.fishers import (
+    Psd,
+    fisher_draws,
+    fisher_roots,
+    ggn_roots,
+)
 from curvflow.tasks.numerics.derivatives.passes import Part
 from curvflow.tasks.numerics.kronecker.factors import (
     Choices,
@@ -178,10 +185,11 @@ def network_roots(
         InputError: the loss has no likelihood to draw labels from.
     """
     kind = params[0].fisher_type
-    if kind == "mc" and not problem.criterion.likelihood:
+    if kind == "mc" and problem.criterion.law is None:
+        name = loss_name(parse_loss(problem.loss))
         raise InputError(
-            "fisher_type: mc cannot be combined with a loss other than cross_entropy, "
-            "mse or sse. Take type-2, or empirical."
+            "fisher_type: mc cannot be combined with a loss without a likelihood, got "
+            f"{name}. Take type-2, or empirical."
         )
     if kind in ("empirical", "forward-only"):
         slopes = _slopes(problem)
@@ -192,7 +200,7 @@ def network_roots(
         if kind == "mc":
             uniform = _drawn(drawn, problem, params, num_samples)
             return _sampled(problem, part, outputs, uniform[part.models, part.rows])
-        exact = _exact(problem, part, outputs)
+        exact = _exact(problem, part, outputs, params[0].psd)
         if kind != "projection":
             return exact
         signs = _coefficients(drawn, params, num_samples, exact.shape[2])
@@ -212,7 +220,9 @@ def _drawn(
     """Return the uniform numbers of labels; of more draws, the first are the same."""
     if "mc" not in held:
         outputs = json.loads(problem.text)["num_outputs"]
-        _, *each = fisher_draws(problem.loss, outputs, params[0].mc_samples)
+        law = problem.criterion.law
+        assert law is not None
+        _, *each = fisher_draws(law, outputs, params[0].mc_samples)
         tokens = () if problem.tokens is None else (problem.tokens,)
         shape = (params[0].mc_samples, num_samples, *tokens, *each)
         by_model = _by_seed(
@@ -254,22 +264,38 @@ def _by_seed(
 
 def _sampled(problem: Problem, part: Part, outputs: Tensor, uniform: Tensor) -> Tensor:
     """Return the gradients at drawn labels, those of a sample's tokens together."""
+    law = problem.criterion.law
+    assert law is not None
     uniform = uniform.to(outputs.device)
     if problem.tokens is None:
-        return fisher_roots("sampled", problem.loss, outputs, part.targets, uniform)
+        return fisher_roots("sampled", law, outputs, part.targets, uniform)
     flat = [given.flatten(1, 2) for given in (outputs, part.targets, uniform)]
-    scores = fisher_roots("sampled", problem.loss, *flat)
+    scores = fisher_roots("sampled", law, *flat)
     each = torch.unflatten(scores, 1, outputs.shape[1:3]).transpose(2, 3)
-    return each / math.sqrt(problem.tokens)
+    return each if law.weighs_terms else each / math.sqrt(problem.tokens)
 
 
-def _exact(problem: Problem, part: Part, outputs: Tensor) -> Tensor:
+def _exact(problem: Problem, part: Part, outputs: Tensor, psd: Psd) -> Tensor:
     """Return all roots of each sample's output matrix, one token at a time."""
+    criterion, law = problem.criterion, problem.criterion.law
+    named = law or str(loss_name(parse_loss(problem.loss)))
     if problem.tokens is None:
-        return fisher_roots("exact", problem.loss, outputs, part.targets)
-    flat = [given.flatten(1, 2) for given in (outputs, part.targets)]
-    roots = fisher_roots("exact", problem.loss, *flat)
-    roots = torch.unflatten(roots, 1, outputs.shape[1:3]) / math.sqrt(problem.tokens)
+        return ggn_roots(
+            criterion.of_samples, outputs, part.targets, psd=psd, loss=named
+        )
+    shape = outputs.shape[2:]
+    if law is None:  # tokens may meet in it
+
+        def losses(flat: Tensor, targets: Tensor) -> Tensor:
+            return criterion.of_samples(torch.unflatten(flat, 2, shape), targets)
+
+        flat = outputs.flatten(2)
+        joint = ggn_roots(losses, flat, part.targets, psd=psd, loss=named)
+        return torch.unflatten(joint, 3, shape)
+    terms = [given.flatten(1, 2) for given in (outputs, part.targets)]
+    roots = torch.unflatten(fisher_roots("exact", law, *terms), 1, outputs.shape[1:3])
+    if not law.weighs_terms:
+        roots = roots / math.sqrt(problem.tokens)
     eye = torch.eye(problem.tokens, dtype=roots.dtype, device=roots.device)
     apart = eye[:, None, :, None] * roots.unsqueeze(4)  # M, N, T, R, T, C
     return apart.flatten(2, 3)

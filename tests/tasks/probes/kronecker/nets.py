@@ -26,6 +26,30 @@ NETS = {
     "values": ({"kind": "mlp", "hidden": [4], "activation": "relu"}, waves),
     "tokens": (TOKENS, lambda: sequences()),
 }
+
+
+def counts():
+    return as_data(
+        {**waves().arrays, "targets": np.round(3 * np.abs(waves()["targets"]))},
+        "counts",
+    )
+
+
+def masked():
+    data = sequences()
+    labels = data["targets"].copy()
+    labels[::2, 1] = -100
+    return as_data({**data.arrays, "targets": labels}, "masked")
+
+
+TANH = {"kind": "mlp", "hidden": [4], "activation": "tanh"}
+# Of each loss the operator that all roots give, and what is done where indefinite.
+LOSSES = {
+    "poisson": (TANH, counts, "ggn", "refuse"),
+    "huber": (TANH, waves, "ggn", "clip"),
+    "gaussian": (TANH, waves, "fisher_type2", "fisher"),
+    "masked": (TOKENS, masked, "ggn", "refuse"),
+}
 OPERATORS = {"type-2": "ggn", "mc": "fisher_mc", "empirical": "fisher_empirical"}
 
 
@@ -38,9 +62,12 @@ def sequences(count=12):
 
 @cache
 def trained(name):
-    model, data = NETS[name]
+    model, data, *_ = {**NETS, **LOSSES}[name]
+    loss = name if name in ("poisson", "huber", "gaussian") else "auto"
     given = data()
-    outcomes = train_all([train_member(given, model=model, seed=s) for s in (0, 1)])
+    outcomes = train_all(
+        [train_member(given, model=model, loss=loss, seed=s) for s in (0, 1)]
+    )
     return given, [weights_of(outcome) for outcome in outcomes]
 
 

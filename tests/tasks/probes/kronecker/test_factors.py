@@ -8,6 +8,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds import all_kinds
 from curvflow.tasks.curvature.stored_blocks import block_operator
 from tests.tasks.probes.kronecker.nets import (
+    LOSSES,
     NETS,
     OPERATORS,
     as_factors,
@@ -48,6 +49,20 @@ def test_blocks_are_those_of_the_operator(name, fisher_type):
     if fisher_type == "mc":  # of other draws
         return
     torch.testing.assert_close(found, in_blocks(operator, whole), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_blocks_of_any_loss(name):
+    _, _, operator_name, psd = LOSSES[name]
+    outcome = probed(name, structure="block", psd=psd)
+    operator, found = matrix(outcome)
+    whole = in_blocks(operator, of_network(name, operator=operator_name))
+    torch.testing.assert_close(found, whole, rtol=1e-9, atol=1e-11)
+
+
+def test_an_indefinite_loss_is_refused_with_what_to_do():
+    with pytest.raises(InputError, match=r"^loss: .* for gaussian, got .*Set psd"):
+        probed("gaussian")
 
 
 @every

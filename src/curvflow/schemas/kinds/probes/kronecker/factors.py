@@ -38,6 +38,12 @@ class FactorsParams(Params):
         "combinations of the roots; empirical, gradients at the labels given; "
         "forward-only, nothing, with I in its place",
     )
+    psd: Literal["refuse", "clip", "abs", "fisher"] = Field(
+        "refuse",
+        description="where the Hessian of the loss by the outputs is indefinite, as of "
+        "gaussian: refuse it; clip negative eigenvalues to 0; take their magnitudes, "
+        "abs; or take the fisher matrix of the loss",
+    )
     structure: Literal["kron", "ekfac", "kfoc", "block", "diag"] = Field(
         "kron",
         description="form of a layer's block: kron, product of two means; ekfac, the "
@@ -185,8 +191,8 @@ KIND = Kind(
 
 EXPLANATION = Explanation(
     formula=(
-        "block ≈ L ⊗ R row by row of the weight: L = mean Σ l lᵀ of what comes back "
-        "through the outputs, R = mean of r rᵀ of what goes in"
+        "block ≈ L ⊗ R, row by row: L = mean Σ l lᵀ of what comes back, R = mean of "
+        "r rᵀ of what goes in"
     ),
     source=(
         "Martens and Grosse (2015), arXiv:1503.05671; Botev, Ritter and Barber (2017), "
@@ -200,7 +206,8 @@ EXPLANATION = Explanation(
     example=TRAINED
     + """\
   factors: {use: probe.factors, weights: fit, structure: ekfac}
-  dimension: {use: probe.effective_dimension, ritz: factors, prior_precision: [0.01]}
+  dimension:
+    {use: probe.effective_dimension, ritz: factors, prior_precision: [0.01]}
 """,
     page="kronecker.md",
 )

@@ -1,0 +1,120 @@
+"""Declaration of `probe.factor_error`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from curvflow.schemas.explanations import TRAINED, Explanation
+from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kinds.shared.operators import UNITS
+from curvflow.schemas.nodes import Data, Factors, Numbers, Weights
+from curvflow.schemas.params import Params
+
+
+class FactorErrorParams(Params):
+    """The matrix that factors stand for, the vectors, and dampings."""
+
+    operator: Literal["ggn", "fisher_type2", "fisher_empirical", "hessian"] = Field(
+        "ggn", description="matrix G that the factors are held against"
+    )
+    num_probes: int = Field(
+        32,
+        ge=2,
+        description="random vectors on each block; each takes a product for each block",
+    )
+    dampings: list[Annotated[float, Field(gt=0)]] = Field(
+        [0.01],
+        min_length=1,
+        description="added to G and K, for determinants and extreme eigenvalues",
+    )
+    num_runs: int = Field(4, ge=2, description="Lanczos runs for each damping")
+    num_steps: int = Field(30, ge=2, description="products of each run")
+    seed: int = Field(0, ge=0, description="seed of the vectors")
+    dtype: Literal["float32", "float64"] = Field(
+        "float64", description="precision of the products"
+    )
+
+
+def _estimated(
+    name: str, description: str, dims: tuple[str, ...] = (), units: str = "1"
+) -> tuple[Variable, ...]:
+    return (
+        Variable(name, description, dims, units=units),
+        Variable(f"{name}_sem", "standard error over the vectors", dims, units=units),
+        Variable(f"{name}_low", "lower end of an interval of 95 %", dims, units=units),
+        Variable(f"{name}_high", "upper end of an interval of 95 %", dims, units=units),
+    )
+
+
+_BLOCK, _DAMPING = ("block",), ("damping",)
+
+KIND = Kind(
+    name="probe.factor_error",
+    version=1,
+    summary="How far Kronecker factors are from the matrix, by block and in total.",
+    params=FactorErrorParams,
+    returns=Numbers,
+    outputs=(
+        *_estimated("rel_error", "||G - K||_F / ||G||_F, of all of G"),
+        *_estimated("outside", "share of ||G||_F^2 outside all blocks"),
+        *_estimated("within", "share of ||G||_F^2 by which blocks differ from K"),
+        *_estimated("cosine", "<G, K> / (||G||_F ||K||_F)"),
+        *_estimated("trace_error", "tr G - tr K", units=UNITS),
+        Variable("block", "names of the blocks", _BLOCK, "str"),
+        *_estimated("block_rel_error", "||G_l - K_l||_F / ||G_l||_F", _BLOCK),
+        *_estimated("block_cosine", "<G_l, K_l> / (||G_l||_F ||K_l||_F)", _BLOCK),
+        *_estimated("block_trace_error", "tr G_l - tr K_l", _BLOCK, UNITS),
+        Variable("damping", "added to G and K", _DAMPING, units="as the eigenvalues"),
+        Variable("logdet", "log det(K + damping), exact", _DAMPING),
+        *_estimated(
+            "logdet_error", "log det(G + damping) - log det(K + damping)", _DAMPING
+        ),
+        Variable(
+            "converged",
+            "whether the quadrature of logdet_error is off by less than the vectors",
+            _DAMPING,
+            dtype="bool",
+        ),
+        Variable(
+            "least",
+            "smallest Ritz value of P^-1/2 (G + damping) P^-1/2, P = K + damping: an "
+            "upper bound of the smallest eigenvalue",
+            _DAMPING,
+        ),
+        Variable("least_residual", "an eigenvalue is that near", _DAMPING),
+        Variable("greatest", "largest Ritz value: a lower bound", _DAMPING),
+        Variable("greatest_residual", "an eigenvalue is that near", _DAMPING),
+        Variable("num_matvecs", "work: products with G", dtype="int64"),
+    ),
+    accelerated=True,
+    main=("rel_error", "rel_error_sem", "cosine"),
+    inputs={
+        "factors": Input(Factors),
+        "weights": Input(Weights, follows="factors", bound=True),
+        "data": Input(Data, follows="factors", bound=True, by_rows=True),
+    },
+    varying=("seed",),
+)
+
+EXPLANATION = Explanation(
+    formula=(
+        "z zero but on block l: E‖(Gz)_l‖² = ‖G_l‖², E‖(G - K)_l z‖² = ‖G_l - K_l‖², "
+        "and the rest of ‖Gz‖² lies outside the blocks"
+    ),
+    source=(
+        "Hutchinson (1989), doi:10.1080/03610918908812806, of squares; Golub and "
+        "Meurant (2010) for determinants"
+    ),
+    cost=(
+        "num_probes · blocks products with G, and num_runs · num_steps for each damping"
+    ),
+    example=TRAINED
+    + """\
+  factors: {use: probe.factors, weights: fit}
+  far: {use: probe.factor_error, factors: factors, dampings: [0.1, 0.001]}
+""",
+    page="kronecker.md#how-good-they-are",
+    units={"dampings": "as the eigenvalues"},
+)

@@ -1,0 +1,185 @@
+"""How far a block-diagonal matrix is from the one that it stands for, by products.
+
+A random vector z that is zero but on the parameters of one block l costs one product
+Gz. Of its entries those on the block belong to the block of G, and the others to what
+lies outside all blocks, so that means of squared lengths over z are squared Frobenius
+norms: of G, of what lies outside, of each block's difference from K.
+
+Letters of shapes beside M models and D parameters: S vectors, B blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.numerics.estimators.logdets import LOG
+from curvflow.tasks.numerics.estimators.traces import random_vectors
+from curvflow.tasks.numerics.kronecker.blocks import Block, BlockOperator
+from curvflow.tasks.numerics.krylov.functionals import Bounded, bounded
+from curvflow.tasks.numerics.krylov.lanczos import RitzData, lanczos
+from curvflow.tasks.numerics.operators.base import BatchedOperator, product
+
+# Vectors multiplied at once.
+COLUMNS = 16
+
+
+@dataclass(frozen=True)
+class BlockDraws:
+    """What each vector tells of each block, (M, S, B) each.
+
+    Attributes:
+        norm: ||G_l z||^2 of the block of G.
+        outside: squared length of Gz outside the block.
+        error: ||(G_l - K_l) z||^2.
+        inner: G_l z . K_l z.
+        trace: z . G_l z.
+    """
+
+    norm: Tensor
+    outside: Tensor
+    error: Tensor
+    inner: Tensor
+    trace: Tensor
+
+
+def block_draws(
+    operator: BatchedOperator,
+    blocks: BlockOperator,
+    seeds: Sequence[int],
+    *,
+    num_probes: int,
+    distribution: str = "rademacher",
+) -> BlockDraws:
+    """Multiply random vectors on each block.
+
+    Args:
+        operator: G, (M, D, D).
+        blocks: K.
+        seeds: of each model's vectors.
+        num_probes: vectors, S, each of which takes a product for every block.
+        distribution: of the entries of the vectors.
+
+    Returns:
+        The draws.
+
+    Raises:
+        InputError: a product holds NaN or infinity.
+    """
+    size, several = operator.shape[1], blocks.blocks
+    pairs = [(probe, number) for probe in range(num_probes) for number in _all(several)]
+    found: list[list[Tensor]] = [[] for _ in range(5)]
+    for start in range(0, len(pairs), COLUMNS):
+        chunk = pairs[start : start + COLUMNS]
+        probes = range(chunk[0][0], chunk[-1][0] + 1)
+        drawn_MDS = random_vectors(seeds, size, probes, distribution)
+        columns = [
+            _only(drawn_MDS[..., probe - probes.start], several[number])
+            for probe, number in chunk
+        ]
+        z_MDC = torch.stack(columns, dim=2).to(operator.device)
+        image_MDC, stand_MDC = product(operator, z_MDC), blocks @ z_MDC
+        for place, (_, number) in enumerate(chunk):
+            rows = several[number].columns
+            whole_MD, k_MP = image_MDC[..., place], stand_MDC[:, rows, place]
+            g_MP, z_MP = whole_MD[:, rows], z_MDC[:, rows, place]
+            norm_M = g_MP.square().sum(1)
+            told = (
+                norm_M,
+                (whole_MD.square().sum(1) - norm_M).clamp(min=0),
+                (g_MP - k_MP).square().sum(1),
+                (g_MP * k_MP).sum(1),
+                (g_MP * z_MP).sum(1),
+            )
+            for into, value in zip(found, told, strict=True):
+                into.append(value)
+    shape = (num_probes, len(several))
+    stacked = [torch.unflatten(torch.stack(v, dim=1), 1, shape).cpu() for v in found]
+    return BlockDraws(*stacked)
+
+
+def _all(blocks: Sequence[Block]) -> range:
+    return range(len(blocks))
+
+
+def _only(vector_MD: Tensor, block: Block) -> Tensor:
+    """Return a vector that is zero but on a block."""
+    kept_MD = torch.zeros_like(vector_MD)
+    columns = block.columns.to(vector_MD.device)
+    kept_MD[:, columns] = vector_MD[:, columns]
+    return kept_MD
+
+
+class Preconditioned:
+    """P^-1/2 (G + damping) P^-1/2, P = K + damping, of M models."""
+
+    def __init__(
+        self, operator: BatchedOperator, blocks: BlockOperator, damping: float
+    ) -> None:
+        """Take G, K, and the damping of both, above zero where K is singular."""
+        self._operator, self._blocks, self._damping = operator, blocks, damping
+        self.shape, self.dtype = operator.shape, operator.dtype
+        self.device = operator.device
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """Return the products with vectors (M, D) or columns (M, D, S)."""
+        scaled = self._root(columns)
+        return self._root(self._operator @ scaled + self._damping * scaled)
+
+    def _root(self, columns: Tensor) -> Tensor:
+        damping_M = columns.new_full(self.shape[:1], self._damping)
+        return self._blocks.scaled(
+            columns, lambda block: block.inverted(damping_M, None).sqrt()
+        )
+
+    def select(self, models: Tensor) -> Preconditioned:
+        """Return the operator of some of the models, by their indices (m,)."""
+        return Preconditioned(
+            self._operator.select(models), self._blocks.select(models), self._damping
+        )
+
+
+def preconditioned_ritz(
+    operator: BatchedOperator,
+    blocks: BlockOperator,
+    damping: float,
+    seeds: Sequence[int],
+    *,
+    num_runs: int,
+    num_steps: int,
+) -> RitzData:
+    """Return Ritz data of P^-1/2 (G + damping) P^-1/2, P = K + damping.
+
+    Its eigenvalues are 1 where K is G. The sum of their logarithms is log det(G +
+    damping) less log det P.
+
+    Args:
+        operator: G.
+        blocks: K.
+        damping: of both.
+        seeds: of each model's vectors.
+        num_runs: runs from random vectors.
+        num_steps: products per run.
+
+    Returns:
+        Ritz values, weights and residuals of each run.
+
+    Raises:
+        InputError: a product holds NaN or infinity.
+    """
+    start = random_vectors(seeds, operator.shape[1], range(num_runs), "rademacher")
+    whole = Preconditioned(operator, blocks, damping)
+    return lanczos(whole, start.to(operator.device), num_steps=num_steps)
+
+
+def logdet_difference(ritz: RitzData, floor: float | None) -> Bounded:
+    """Return the sum of the logarithms of the eigenvalues, with both its errors.
+
+    Args:
+        ritz: of the preconditioned matrix.
+        floor: a lower bound of its eigenvalues; None if none is known.
+    """
+    return bounded(ritz, LOG, floor=floor)

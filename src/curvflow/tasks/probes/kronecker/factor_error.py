@@ -1,0 +1,271 @@
+"""How far Kronecker factors are from the matrix that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from curvflow.schemas.kinds.probes.kronecker.factor_error import FactorErrorParams
+from curvflow.schemas.kinds.shared.operators import OperatorParams
+from curvflow.schemas.nodes import Array, Member, Outcome
+from curvflow.tasks.curvature import network_operators
+from curvflow.tasks.curvature.network_operators import problem_key, problem_of
+from curvflow.tasks.curvature.stored_blocks import block_operator, factors_key
+from curvflow.tasks.networks.problems import grouped, probed_bytes
+from curvflow.tasks.numerics.estimators.intervals import (
+    positive_interval,
+    student_interval,
+)
+from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
+from curvflow.tasks.numerics.kronecker.factor_errors import (
+    COLUMNS,
+    BlockDraws,
+    block_draws,
+    logdet_difference,
+    preconditioned_ritz,
+)
+from curvflow.tasks.numerics.krylov.functionals import Bounded
+from curvflow.tasks.numerics.krylov.lanczos import RitzData
+from curvflow.tasks.numerics.krylov.quadrature import extremes, nodes
+from curvflow.tasks.numerics.operators.base import BatchedOperator
+from curvflow.tasks.registry import Machine, computes
+
+FACTORS = "factors"
+
+
+def _params(member: Member) -> FactorErrorParams:
+    return cast("FactorErrorParams", member.params)
+
+
+def _as_operator(member: Member) -> OperatorParams:
+    params = _params(member)
+    return OperatorParams(
+        operator=params.operator, seed=params.seed, dtype=params.dtype
+    )
+
+
+def _names(member: Member) -> tuple[str, ...]:
+    """Return the parameter tensors of the blocks, in the order of the network."""
+    inside = {
+        name
+        for block in member.one(FACTORS)["block"].tolist()
+        for name in block.split(" and ")
+    }
+    return tuple(n for n in problem_of(member).network.layout.names if n in inside)
+
+
+def member_bytes(member: Member) -> int:
+    """Return one member's estimated peak memory: products, a basis, and the blocks."""
+    params, node = _params(member), member.one(FACTORS)
+    operator = _as_operator(member)
+    products = network_operators.product_bytes(
+        member, operator, COLUMNS, _names(member)
+    )
+    bases = 8 * int(node["size"]) * params.num_runs * (params.num_steps + 4)
+    return products + bases + 3 * sum(array.nbytes for array in node.arrays.values())
+
+
+@computes("probe.factor_error", member_bytes=member_bytes, data_bytes=probed_bytes)
+def factor_error(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    """Hold factors against products with the matrix.
+
+    Args:
+        members: `factors`, with the `weights` and `data` that they are of, and
+            parameters that differ in the seed.
+        machine: the device to compute on.
+
+    Returns:
+        Per member errors by block and in total, each with its own standard error.
+
+    Raises:
+        InputError: weights or products hold NaN or infinity.
+
+    Reference:
+        Hutchinson (1989), doi:10.1080/03610918908812806; Golub and Meurant (2010).
+    """
+    return grouped(members, _key, partial(_together, machine=machine))
+
+
+def _key(member: Member) -> object:
+    return problem_key(member), factors_key(member.one(FACTORS))
+
+
+def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
+    params = _params(members[0])
+    dtype = getattr(torch, params.dtype)
+    nodes_M = [member.one(FACTORS) for member in members]
+    blocks = block_operator(nodes_M, machine.device, dtype)
+    operator = network_operators.batched_operator(
+        members,
+        machine,
+        [_as_operator(member) for member in members],
+        names=_names(members[0]),
+        columns=COLUMNS,
+    )
+    seeds = [_params(member).seed for member in members]
+    draws = block_draws(operator, blocks, seeds, num_probes=params.num_probes)
+    by_damping = [
+        _at_damping(operator, blocks, damping, seeds, params)
+        for damping in params.dampings
+    ]
+    count = params.num_probes * len(blocks.blocks)
+    outcomes = []
+    for number in range(len(members)):
+        arrays = _of_blocks(draws, blocks, number)
+        each = [told[number] for told in by_damping]
+        arrays |= {name: np.stack([told[name] for told in each]) for name in each[0]}
+        matvecs = count + len(each) * params.num_runs * params.num_steps
+        arrays["num_matvecs"] = np.array(matvecs, dtype=np.int64)
+        outcomes.append(Outcome(arrays))
+    return outcomes
+
+
+def _of_blocks(
+    draws: BlockDraws, blocks: BlockOperator, number: int
+) -> dict[str, Array]:
+    """Return the errors of one member, by block and in total."""
+    norms_B = torch.stack([b.values[number].double().norm() for b in blocks.blocks])
+    traces_B = torch.stack([b.values[number].double().sum() for b in blocks.blocks])
+    norms_B, traces_B = norms_B.cpu(), traces_B.cpu()
+    norm, outside, error, inner, trace = (
+        each[number]
+        for each in (
+            draws.norm,
+            draws.outside,
+            draws.error,
+            draws.inner,
+            draws.trace,
+        )
+    )
+    whole = (norm + outside).sum(1)
+    return {
+        **_rooted("rel_error", (error + outside).sum(1), whole),
+        **_share("outside", outside.sum(1), whole),
+        **_share("within", error.sum(1), whole),
+        **_cosine("cosine", inner.sum(1), whole, norms_B.norm()),
+        **_mean("trace_error", trace.sum(1) - traces_B.sum()),
+        "block": np.array([block.name for block in blocks.blocks]),
+        **_rooted("block_rel_error", error, norm),
+        **_cosine("block_cosine", inner, norm, norms_B),
+        **_mean("block_trace_error", trace - traces_B),
+    }
+
+
+def _told(
+    name: str, value: Tensor, sem: Tensor, ends: tuple[Tensor, Tensor]
+) -> dict[str, Array]:
+    low, high = ends
+    return {
+        name: np.asarray(value.numpy()),
+        f"{name}_sem": np.asarray(sem.numpy()),
+        f"{name}_low": np.asarray(low.numpy()),
+        f"{name}_high": np.asarray(high.numpy()),
+    }
+
+
+def _mean(name: str, draws: Tensor) -> dict[str, Array]:
+    count = len(draws)
+    mean, sem = draws.mean(0), draws.std(0) / count**0.5
+    return _told(name, mean, sem, student_interval(mean, sem, count - 1))
+
+
+def _ratio(above: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a ratio of means over paired draws, and its standard error."""
+    ratio = above.mean(0) / below.mean(0)
+    left = (above - ratio * below).std(0) / len(above) ** 0.5
+    return ratio, left / below.mean(0)
+
+
+def _share(name: str, above: Tensor, below: Tensor) -> dict[str, Array]:
+    ratio, sem = _ratio(above, below)
+    ends = positive_interval(ratio, sem, len(above) - 1)
+    return _told(name, ratio, sem, ends)
+
+
+def _rooted(name: str, above: Tensor, below: Tensor) -> dict[str, Array]:
+    ratio, sem = _ratio(above, below)
+    low, high = positive_interval(ratio, sem, len(above) - 1)
+    root = ratio.clamp(min=0).sqrt()
+    ends = low.clamp(min=0).sqrt(), high.clamp(min=0).sqrt()
+    safe = torch.where(root > 0, 2 * root, 1.0)
+    return _told(name, root, sem / safe, ends)
+
+
+def _cosine(name: str, inner: Tensor, norm: Tensor, known: Tensor) -> dict[str, Array]:
+    """Return <G, K> / (||G|| ||K||), ||K|| known, by the delta method."""
+    length = norm.mean(0).sqrt()
+    value = inner.mean(0) / (length * known)
+    # d(a / sqrt(b)) = da / sqrt(b) - a db / (2 b sqrt(b)), of each pair of draws.
+    moved = inner / length - inner.mean(0) * norm / (2 * length**3)
+    sem = moved.std(0) / len(inner) ** 0.5 / known
+    return _told(name, value, sem, student_interval(value, sem, len(inner) - 1))
+
+
+def _at_damping(
+    operator: BatchedOperator,
+    blocks: BlockOperator,
+    damping: float,
+    seeds: Sequence[int],
+    params: FactorErrorParams,
+) -> list[dict[str, Array]]:
+    """Return determinants and extreme eigenvalues of each member, at one damping."""
+    ritz = preconditioned_ritz(
+        operator,
+        blocks,
+        damping,
+        seeds,
+        num_runs=params.num_runs,
+        num_steps=params.num_steps,
+    )
+    logdets = blocks.logdet(damping).double().cpu()
+    greatest = blocks.eigenvalues[:, -1].double().cpu()
+    told = []
+    for number in range(len(seeds)):
+        own = _of_model(ritz, number)
+        floor = None
+        if params.operator != "hessian":
+            floor = damping / (float(greatest[number]) + damping)
+        found = logdet_difference(own, floor).of_model(0)
+        told.append(
+            {
+                "damping": np.array(damping),
+                "logdet": np.asarray(logdets[number].numpy()),
+                **_logdet(found),
+                **_ends(own),
+            }
+        )
+    return told
+
+
+def _of_model(ritz: RitzData, number: int) -> RitzData:
+    few = slice(number, number + 1)
+    return replace(
+        ritz,
+        values=ritz.values[few],
+        weights=ritz.weights[few],
+        residuals=ritz.residuals[few],
+        steps=ritz.steps[few],
+    )
+
+
+def _logdet(found: Bounded) -> dict[str, Array]:
+    told = _told("logdet_error", found.estimate.mean, found.total, found.interval())
+    return {**told, "converged": np.asarray(found.converged().numpy())}
+
+
+def _ends(ritz: RitzData) -> dict[str, Array]:
+    low, high = extremes(ritz)
+    told = {}
+    for name, value in (("least", low), ("greatest", high)):
+        residuals = ritz.residuals.masked_fill(nodes(ritz) != value[0], torch.inf)
+        told[name] = np.asarray(value[0].numpy())
+        told[f"{name}_residual"] = np.asarray(
+            residuals.nan_to_num(nan=torch.inf).amin().numpy()
+        )
+    return told

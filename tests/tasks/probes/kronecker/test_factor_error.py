@@ -1,0 +1,99 @@
+"""Errors of factors, against matrices written out."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.tasks.probes.kronecker.nets import as_factors, probed, trained
+from tests.tasks.probes.kronecker.test_factors import matrix, of_network
+from tests.tasks.toys import assert_declared, compute, member
+
+DAMPING = 0.05
+
+
+def told(factors, name="labels", **params):
+    data, (weights, _) = trained(name)
+    settings = {"dampings": [DAMPING], **params}
+    one = member(
+        "probe.factor_error", settings, factors=factors, weights=weights, data=data
+    )
+    (outcome, _) = compute("probe.factor_error", [one, one])
+    return outcome
+
+
+def truths(factors_outcome, operator="ggn"):
+    """Return what a probe's main numbers truly are."""
+    blocks, K = matrix(factors_outcome)
+    G = of_network("labels", operator=operator)
+    inside = torch.zeros_like(G, dtype=torch.bool)
+    for block in blocks.blocks:
+        inside[block.columns[:, None], block.columns] = True
+    square = G.square().sum()
+    first = blocks.blocks[0].columns
+    G_l, K_l = (A[first][:, first] for A in (G, K))
+    eye = DAMPING * torch.eye(len(G), dtype=torch.float64)
+    values = torch.linalg.eigvals(torch.linalg.solve(K + eye, G + eye)).real
+    return {
+        "rel_error": (G - K).norm() / G.norm(),
+        "outside": G[~inside].square().sum() / square,
+        "within": (G - K)[inside].square().sum() / square,
+        "cosine": (G * K).sum() / G.norm() / K.norm(),
+        "trace_error": G.trace() - K.trace(),
+        "block_rel_error": (G_l - K_l).norm() / G_l.norm(),
+        "block_cosine": (G_l * K_l).sum() / G_l.norm() / K_l.norm(),
+        "block_trace_error": G_l.trace() - K_l.trace(),
+        "logdet_error": torch.logdet(G + eye) - torch.logdet(K + eye),
+        "least": values.min(),
+        "greatest": values.max(),
+    }
+
+
+def test_intervals_hold_the_truth():
+    outcome = probed("labels")
+    repeated = told(as_factors(outcome))
+    assert_declared("probe.factor_error", repeated)
+    expected = truths(outcome)
+    held = dict.fromkeys(set(expected) - {"least", "greatest"}, 0)
+    times = 20
+    for seed in range(times):
+        arrays = told(
+            as_factors(outcome), seed=seed, num_probes=24, num_steps=15
+        ).arrays
+        for name in held:
+            low, high = (
+                np.ravel(arrays[f"{name}_{end}"])[0] for end in ("low", "high")
+            )
+            held[name] += low <= float(expected[name]) <= high
+    # 20 trials at 95 %: fewer than 16 happen once in four hundred.
+    assert min(held.values()) >= 16, held
+
+
+def test_extremes_are_those_of_the_preconditioned_matrix():
+    outcome = probed("labels")
+    arrays = told(as_factors(outcome), num_steps=40).arrays
+    expected = truths(outcome)
+    for name in ("least", "greatest"):
+        error = max(arrays[f"{name}_residual"][0], 1e-8)
+        assert abs(arrays[name][0] - float(expected[name])) <= error
+    assert bool(arrays["converged"][0])
+    assert arrays["logdet_error"][0] == pytest.approx(
+        float(expected["logdet_error"]), abs=5 * arrays["logdet_error_sem"][0] + 1e-9
+    )
+
+
+def test_exact_blocks_are_off_by_what_lies_outside_alone():
+    outcome = probed("labels", structure="block")
+    arrays = told(as_factors(outcome)).arrays
+    np.testing.assert_allclose(arrays["block_rel_error"], 0, atol=1e-12)
+    np.testing.assert_allclose(arrays["block_cosine"], 1, rtol=0.3)
+    np.testing.assert_allclose(arrays["block_trace_error_sem"] >= 0, True)
+    assert arrays["within"] == pytest.approx(0, abs=1e-20)
+    assert arrays["rel_error"] == pytest.approx(float(arrays["outside"]) ** 0.5)
+
+
+def test_one_layer_alone_has_nothing_outside():
+    outcome = probed("labels", layers=["layer2.*"], structure="block")
+    arrays = told(as_factors(outcome)).arrays
+    assert arrays["outside"] == pytest.approx(0, abs=1e-14)
+    np.testing.assert_allclose([arrays["least"][0], arrays["greatest"][0]], 1)
+    assert arrays["logdet_error"][0] == pytest.approx(0, abs=1e-9)
