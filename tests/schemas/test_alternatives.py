@@ -51,12 +51,13 @@ def test_one_of_the_alternatives_is_enough(line, inputs):
         (
             "probe.spectrum, num_runs: 2",
             "study.yaml:16:3: stages.asked: expected one of 'weights', 'matrix', "
-            "'graph', got none. Add 'weights: fit' or 'matrix: wigner'.",
+            "'graph', 'factors', got none. Add 'weights: fit' or 'matrix: wigner'.",
         ),
         (
             "probe.eigenvalues, data: xor",
             "study.yaml:16:3: stages.asked: expected one of 'weights', 'matrix', "
-            "'graph', 'ritz', got none. Add 'weights: fit' or 'matrix: wigner' or "
+            "'graph', 'factors', 'ritz', got none. Add 'weights: fit' or 'matrix: "
+            "wigner' or "
             "'ritz: runs'.",
         ),
         (
@@ -85,6 +86,7 @@ def test_what_no_stage_returns_is_not_suggested():
         )
     assert str(caught.value) == (
         "study.yaml:3:3: stages.runs: expected one of 'weights', 'matrix', 'graph', "
+        "'factors', "
         "got none. No stage returns what fits."
     )
 

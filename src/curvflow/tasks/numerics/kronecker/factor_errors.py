@@ -35,8 +35,8 @@ class BlockDraws:
         norm: ||G_l z||^2 of the block of G.
         outside: squared length of Gz outside the block.
         error: ||(G_l - K_l) z||^2.
-        inner: G_l z . K_l z.
-        trace: z . G_l z.
+        inner: G_l z . K_l z, less half of what ||K_l z||^2 is above its known mean.
+        trace: z . (G_l - K_l) z.
     """
 
     norm: Tensor
@@ -70,6 +70,7 @@ def block_draws(
         InputError: a product holds NaN or infinity.
     """
     size, several = operator.shape[1], blocks.blocks
+    known = [block.values.double().square().sum((1, 2, 3)) for block in several]
     pairs = [(probe, number) for probe in range(num_probes) for number in _all(several)]
     found: list[list[Tensor]] = [[] for _ in range(5)]
     for start in range(0, len(pairs), COLUMNS):
@@ -91,8 +92,8 @@ def block_draws(
                 norm_M,
                 (whole_MD.square().sum(1) - norm_M).clamp(min=0),
                 (g_MP - k_MP).square().sum(1),
-                (g_MP * k_MP).sum(1),
-                (g_MP * z_MP).sum(1),
+                (g_MP * k_MP).sum(1) - (k_MP.square().sum(1) - known[number]) / 2,
+                ((g_MP - k_MP) * z_MP).sum(1),
             )
             for into, value in zip(found, told, strict=True):
                 into.append(value)

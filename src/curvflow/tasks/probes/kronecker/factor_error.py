@@ -131,8 +131,7 @@ def _of_blocks(
 ) -> dict[str, Array]:
     """Return the errors of one member, by block and in total."""
     norms_B = torch.stack([b.values[number].double().norm() for b in blocks.blocks])
-    traces_B = torch.stack([b.values[number].double().sum() for b in blocks.blocks])
-    norms_B, traces_B = norms_B.cpu(), traces_B.cpu()
+    norms_B = norms_B.cpu()
     norm, outside, error, inner, trace = (
         each[number]
         for each in (
@@ -149,11 +148,11 @@ def _of_blocks(
         **_share("outside", outside.sum(1), whole),
         **_share("within", error.sum(1), whole),
         **_cosine("cosine", inner.sum(1), whole, norms_B.norm()),
-        **_mean("trace_error", trace.sum(1) - traces_B.sum()),
+        **_mean("trace_error", trace.sum(1)),
         "block": np.array([block.name for block in blocks.blocks]),
         **_rooted("block_rel_error", error, norm),
         **_cosine("block_cosine", inner, norm, norms_B),
-        **_mean("block_trace_error", trace - traces_B),
+        **_mean("block_trace_error", trace),
     }
 
 
@@ -204,7 +203,8 @@ def _cosine(name: str, inner: Tensor, norm: Tensor, known: Tensor) -> dict[str, 
     # d(a / sqrt(b)) = da / sqrt(b) - a db / (2 b sqrt(b)), of each pair of draws.
     moved = inner / length - inner.mean(0) * norm / (2 * length**3)
     sem = moved.std(0) / len(inner) ** 0.5 / known
-    return _told(name, value, sem, student_interval(value, sem, len(inner) - 1))
+    low, high = student_interval(value, sem, len(inner) - 1)
+    return _told(name, value, sem, (low.clamp(min=-1), high.clamp(max=1)))
 
 
 def _at_damping(
