@@ -19,8 +19,8 @@ from curvflow.tasks.curvature.network_operators import problem_key, problem_of
 from curvflow.tasks.curvature.stored_blocks import block_operator, factors_key
 from curvflow.tasks.networks.problems import grouped, probed_bytes
 from curvflow.tasks.numerics.estimators.intervals import (
-    positive_interval,
     student_interval,
+    wider_interval,
 )
 from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
 from curvflow.tasks.numerics.kronecker.factor_errors import (
@@ -183,13 +183,13 @@ def _ratio(above: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
 
 def _share(name: str, above: Tensor, below: Tensor) -> dict[str, Array]:
     ratio, sem = _ratio(above, below)
-    ends = positive_interval(ratio, sem, len(above) - 1)
+    ends = wider_interval(ratio, sem, len(above) - 1)
     return _told(name, ratio, sem, ends)
 
 
 def _rooted(name: str, above: Tensor, below: Tensor) -> dict[str, Array]:
     ratio, sem = _ratio(above, below)
-    low, high = positive_interval(ratio, sem, len(above) - 1)
+    low, high = wider_interval(ratio, sem, len(above) - 1)
     root = ratio.clamp(min=0).sqrt()
     ends = low.clamp(min=0).sqrt(), high.clamp(min=0).sqrt()
     safe = torch.where(root > 0, 2 * root, 1.0)
