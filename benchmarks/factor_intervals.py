@@ -2,9 +2,9 @@
 
     python -m benchmarks.factor_intervals
 
-Networks of 3 inputs and 3 classes, trained for some epochs, whose Gauss-Newton matrix is
-written out: how many of 300 intervals of each number, of vectors of their own, hold the
-truth. Prints a table in Markdown; all numbers are drawn by fixed seeds.
+Networks of 3 inputs and 3 classes, trained for some epochs, whose Gauss-Newton matrix
+is written out: how many of 300 intervals of each number, of vectors of their own, hold
+the truth. Prints a table in Markdown; all numbers are drawn by fixed seeds.
 """
 
 from __future__ import annotations

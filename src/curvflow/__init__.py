@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from curvflow.flows.library import ggn as ggn
     from curvflow.flows.library import gradient_covariance as gradient_covariance
     from curvflow.flows.library import hessian as hessian
+    from curvflow.flows.library import kronecker as kronecker
     from curvflow.flows.monitor.monitor import Monitor as Monitor
     from curvflow.flows.monitor.monitor import read_monitor as read_monitor
     from curvflow.flows.results.exchange import read_devinterp as read_devinterp
@@ -59,6 +60,7 @@ _HOMES = {
     "ggn": "curvflow.flows.library",
     "fisher": "curvflow.flows.library",
     "gradient_covariance": "curvflow.flows.library",
+    "kronecker": "curvflow.flows.library",
     "from_matrix": "curvflow.flows.library",
     "from_graph": "curvflow.flows.library",
     "SymmetricOperator": "curvflow.tasks.library.operators",

@@ -11,8 +11,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
+from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
 from curvflow.schemas.kinds.shared.operators import GraphOperatorName
 from curvflow.tasks.library import matrices
+from curvflow.tasks.library.arguments import checked
+from curvflow.tasks.library.kronecker import KroneckerFactors, kronecker_factors
 from curvflow.tasks.library.operators import Module, SymmetricOperator, of_curvature
 from curvflow.tasks.numerics.derivatives import modules
 from curvflow.tasks.numerics.derivatives.differentiation_modes import Order, Trial
@@ -147,6 +150,41 @@ def fisher(
     operator = of_curvature(curvature, FISHERS[kind])
     settings_of = {**settings, "mc_samples": mc_samples}
     return _stored(operator, store, module, loss, data, settings_of)
+
+
+def kronecker(
+    module: Module, loss: Loss | str, data: Any, **factors: Any
+) -> KroneckerFactors:
+    """Return the curvature of a module by blocks of its layers.
+
+    Args:
+        module: as it is to be called; any layers, of which those that are no dense
+            layers, convolutions or embeddings have an exact block.
+        loss: as for `hessian`, of outputs (N, C).
+        data: batches (inputs, targets) of tensors, as for `hessian`.
+        **factors: parameters of `probe.factors`, such as `fisher_type`, `structure` and
+            `layers`; see docs/kronecker.md.
+
+    Returns:
+        The factors: products, damped solves, determinants, and an operator that can be
+        measured.
+
+    Raises:
+        InputError: a parameter is not known or out of its range, or the loss or the
+            data cannot be taken.
+
+    Examples:
+        >>> import curvflow, torch
+        >>> net = torch.nn.Linear(2, 1, bias=False).double()
+        >>> x = torch.eye(2).double()
+        >>> K = curvflow.kronecker(net, "sse", (x, x[:, :1]))
+        >>> K @ torch.ones(2).double()
+        tensor([1., 1.], dtype=torch.float64)
+        >>> K.solve(torch.ones(2).double(), damping=1.0)
+        tensor([0.5000, 0.5000], dtype=torch.float64)
+    """
+    params = checked(FactorsParams, **factors)
+    return kronecker_factors(module, loss, data, params)
 
 
 def gradient_covariance(

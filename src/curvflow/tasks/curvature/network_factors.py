@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import torch
@@ -18,12 +19,14 @@ from curvflow.schemas.nodes import Member
 from curvflow.tasks.curvature.network_operators import problem_of, stacked_weights
 from curvflow.tasks.networks.losses import parse_loss
 from curvflow.tasks.networks.problems import Problem, load_samples, probed_bytes
+from curvflow.tasks.numerics.derivatives.batches import SampleLoss
 from curvflow.tasks.numerics.derivatives.fishers import (
     Psd,
     fisher_draws,
     fisher_roots,
     ggn_roots,
 )
+from curvflow.tasks.numerics.derivatives.output_laws import OutputLaw
 from curvflow.tasks.numerics.derivatives.passes import Part
 from curvflow.tasks.numerics.kronecker.factors import (
     Choices,
@@ -31,7 +34,7 @@ from curvflow.tasks.numerics.kronecker.factors import (
     Recursion,
     factors,
 )
-from curvflow.tasks.numerics.kronecker.recorded import Recorded, Roots
+from curvflow.tasks.numerics.kronecker.recorded import Recorded, Roots, Slopes
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine
 
@@ -87,22 +90,31 @@ def network_factors(
         statistics_MS,
         samples.inputs,
         samples.targets,
-        network_roots(problem, params, samples.count),
+        output_roots(output_loss(problem), params, samples.count),
         rows_per_pass(problem, first),
         len(members),
-        _slopes(problem),
+        output_slopes(output_loss(problem)),
     )
-    choices = Choices(
-        structure=first.structure,
-        kfac_approx=first.kfac_approx,
-        separate_weight_and_bias=first.separate_weight_and_bias,
-        other=first.other,
-        is_forward_only=first.fisher_type == "forward-only",
-        layers=chosen_names(first, problem),
-        recursion=_recursion(first),
-        has_draws=first.fisher_type in DRAWN,
+    return factors(of, choices_of(first, chosen_names(first, problem)))
+
+
+def choices_of(params: FactorsParams, names: tuple[str, ...] | None) -> Choices:
+    """Return which factors parameters ask for.
+
+    Args:
+        params: of the factors.
+        names: of the parameter tensors looked at; None for all.
+    """
+    return Choices(
+        structure=params.structure,
+        kfac_approx=params.kfac_approx,
+        separate_weight_and_bias=params.separate_weight_and_bias,
+        other=params.other,
+        is_forward_only=params.fisher_type == "forward-only",
+        layers=names,
+        recursion=_recursion(params),
+        has_draws=params.fisher_type in DRAWN,
     )
-    return factors(of, choices)
 
 
 def _recursion(params: FactorsParams) -> Recursion | None:
@@ -148,32 +160,55 @@ def num_roots(problem: Problem, params: FactorsParams) -> int:
         return params.mc_samples
     if params.fisher_type in ("empirical", "forward-only"):
         return 1
-    return num_outputs(problem)
+    return output_loss(problem).outputs * (problem.tokens or 1)
 
 
-def num_outputs(problem: Problem) -> int:
-    """Return the number of outputs of a sample, of all its tokens."""
+@dataclass(frozen=True)
+class OutputLoss:
+    """The loss of samples as a function of their outputs.
+
+    Attributes:
+        name: for messages.
+        of_samples: from outputs (M, N, C) or (M, N, T, C), and targets, to (M, N).
+        law: of which it is the negative logarithm; None where it is of none.
+        outputs: C.
+        tokens: T; None of samples that have one output each.
+    """
+
+    name: str
+    of_samples: SampleLoss
+    law: OutputLaw | None
+    outputs: int
+    tokens: int | None
+
+
+def output_loss(problem: Problem) -> OutputLoss:
+    """Return the loss of a problem as a function of the outputs."""
+    criterion = problem.criterion
     outputs: int = json.loads(problem.text)["num_outputs"]
-    return outputs * (problem.tokens or 1)
+    name = str(loss_name(parse_loss(problem.loss)))
+    return OutputLoss(
+        name, criterion.of_samples, criterion.law, outputs, problem.tokens
+    )
 
 
-def _slopes(problem: Problem) -> Roots:
-    of_samples = problem.criterion.of_samples
+def output_slopes(loss: OutputLoss) -> Slopes:
+    """Return gradients of the samples' losses by the outputs, of each pass."""
 
     def slopes(part: Part, outputs: Tensor) -> Tensor:
-        found: Tensor = grad(lambda f: of_samples(f, part.targets).sum())(outputs)
+        found: Tensor = grad(lambda f: loss.of_samples(f, part.targets).sum())(outputs)
         return found
 
     return slopes
 
 
-def network_roots(
-    problem: Problem, params: Sequence[FactorsParams], num_samples: int
+def output_roots(
+    loss: OutputLoss, params: Sequence[FactorsParams], num_samples: int
 ) -> Roots:
     """Return what goes back through networks, of each pass.
 
     Args:
-        problem: the network and its loss.
+        loss: of the outputs.
         params: of each model, which differ in the seed at most.
         num_samples: N.
 
@@ -185,22 +220,21 @@ def network_roots(
         InputError: the loss has no likelihood to draw labels from.
     """
     kind = params[0].fisher_type
-    if kind == "mc" and problem.criterion.law is None:
-        name = loss_name(parse_loss(problem.loss))
+    if kind == "mc" and loss.law is None:
         raise InputError(
             "fisher_type: mc cannot be combined with a loss without a likelihood, got "
-            f"{name}. Take type-2, or empirical."
+            f"{loss.name}. Take type-2, or empirical."
         )
     if kind in ("empirical", "forward-only"):
-        slopes = _slopes(problem)
+        slopes = output_slopes(loss)
         return lambda part, outputs: slopes(part, outputs).unsqueeze(2)
     drawn: dict[str, Tensor] = {}
 
     def roots(part: Part, outputs: Tensor) -> Tensor:
         if kind == "mc":
-            uniform = _drawn(drawn, problem, params, num_samples)
-            return _sampled(problem, part, outputs, uniform[part.models, part.rows])
-        exact = _exact(problem, part, outputs, params[0].psd)
+            uniform = _drawn(drawn, loss, params, num_samples)
+            return _sampled(loss, part, outputs, uniform[part.models, part.rows])
+        exact = _exact(loss, part, outputs, params[0].psd)
         if kind != "projection":
             return exact
         signs = _coefficients(drawn, params, num_samples, exact.shape[2])
@@ -213,17 +247,15 @@ def network_roots(
 
 def _drawn(
     held: dict[str, Tensor],
-    problem: Problem,
+    loss: OutputLoss,
     params: Sequence[FactorsParams],
     num_samples: int,
 ) -> Tensor:
     """Return the uniform numbers of labels; of more draws, the first are the same."""
     if "mc" not in held:
-        outputs = json.loads(problem.text)["num_outputs"]
-        law = problem.criterion.law
-        assert law is not None
-        _, *each = fisher_draws(law, outputs, params[0].mc_samples)
-        tokens = () if problem.tokens is None else (problem.tokens,)
+        assert loss.law is not None
+        _, *each = fisher_draws(loss.law, loss.outputs, params[0].mc_samples)
+        tokens = () if loss.tokens is None else (loss.tokens,)
         shape = (params[0].mc_samples, num_samples, *tokens, *each)
         by_model = _by_seed(
             params,
@@ -262,40 +294,37 @@ def _by_seed(
     return torch.stack([drawn[p.seed] for p in params])
 
 
-def _sampled(problem: Problem, part: Part, outputs: Tensor, uniform: Tensor) -> Tensor:
+def _sampled(loss: OutputLoss, part: Part, outputs: Tensor, uniform: Tensor) -> Tensor:
     """Return the gradients at drawn labels, those of a sample's tokens together."""
-    law = problem.criterion.law
-    assert law is not None
+    assert loss.law is not None
     uniform = uniform.to(outputs.device)
-    if problem.tokens is None:
-        return fisher_roots("sampled", law, outputs, part.targets, uniform)
+    if loss.tokens is None:
+        return fisher_roots("sampled", loss.law, outputs, part.targets, uniform)
     flat = [given.flatten(1, 2) for given in (outputs, part.targets, uniform)]
-    scores = fisher_roots("sampled", law, *flat)
+    scores = fisher_roots("sampled", loss.law, *flat)
     each = torch.unflatten(scores, 1, outputs.shape[1:3]).transpose(2, 3)
-    return each if law.weighs_terms else each / math.sqrt(problem.tokens)
+    return each if loss.law.weighs_terms else each / math.sqrt(loss.tokens)
 
 
-def _exact(problem: Problem, part: Part, outputs: Tensor, psd: Psd) -> Tensor:
+def _exact(loss: OutputLoss, part: Part, outputs: Tensor, psd: Psd) -> Tensor:
     """Return all roots of each sample's output matrix, one token at a time."""
-    criterion, law = problem.criterion, problem.criterion.law
-    named = law or str(loss_name(parse_loss(problem.loss)))
-    if problem.tokens is None:
-        return ggn_roots(
-            criterion.of_samples, outputs, part.targets, psd=psd, loss=named
-        )
+    named = loss.law or loss.name
+    if loss.tokens is None:
+        return ggn_roots(loss.of_samples, outputs, part.targets, psd=psd, loss=named)
     shape = outputs.shape[2:]
-    if law is None:  # tokens may meet in it
+    if loss.law is None:  # tokens may meet in it
 
         def losses(flat: Tensor, targets: Tensor) -> Tensor:
-            return criterion.of_samples(torch.unflatten(flat, 2, shape), targets)
+            return loss.of_samples(torch.unflatten(flat, 2, shape), targets)
 
         flat = outputs.flatten(2)
         joint = ggn_roots(losses, flat, part.targets, psd=psd, loss=named)
         return torch.unflatten(joint, 3, shape)
     terms = [given.flatten(1, 2) for given in (outputs, part.targets)]
-    roots = torch.unflatten(fisher_roots("exact", law, *terms), 1, outputs.shape[1:3])
-    if not law.weighs_terms:
-        roots = roots / math.sqrt(problem.tokens)
-    eye = torch.eye(problem.tokens, dtype=roots.dtype, device=roots.device)
+    found = fisher_roots("exact", loss.law, *terms)
+    roots = torch.unflatten(found, 1, outputs.shape[1:3])
+    if not loss.law.weighs_terms:
+        roots = roots / math.sqrt(loss.tokens)
+    eye = torch.eye(loss.tokens, dtype=roots.dtype, device=roots.device)
     apart = eye[:, None, :, None] * roots.unsqueeze(4)  # M, N, T, R, T, C
     return apart.flatten(2, 3)

@@ -26,6 +26,7 @@ from curvflow.tasks.numerics.kronecker.blocks import (
 from curvflow.tasks.numerics.kronecker.chains import hessian_blocks, recursive_blocks
 from curvflow.tasks.numerics.kronecker.layers import (
     Approximation,
+    Pass,
     Piece,
     Places,
     Read,
@@ -42,7 +43,7 @@ from curvflow.tasks.numerics.kronecker.moments import (
     squares_of,
 )
 from curvflow.tasks.numerics.kronecker.others import other_blocks
-from curvflow.tasks.numerics.kronecker.recorded import Pass, Recorded, accounted
+from curvflow.tasks.numerics.kronecker.recorded import Recorded, accounted
 from curvflow.tasks.numerics.kronecker.uses import AnyUse
 
 Structure = Literal["kron", "ekfac", "kfoc", "block", "diag"]

@@ -8,18 +8,42 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.tasks.numerics.derivatives.passes import Part
 from curvflow.tasks.numerics.kronecker.uses import AnyUse, Scaling, Use, Windows
 
-if TYPE_CHECKING:
-    from curvflow.tasks.numerics.kronecker.recorded import Pass
-
 Approximation = Literal["expand", "reduce"]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A pass over some samples, with what comes back through the networks.
+
+    Attributes:
+        part: models and samples.
+        record: uses of parameters.
+        deltas: of each use what comes back through its outputs, (M, N, ...), of each
+            draw or root.
+    """
+
+    part: Part
+    record: Sequence[AnyUse]
+    deltas: Sequence[Sequence[Tensor]]
+
+    @property
+    def samples(self) -> int:
+        """Number of its samples."""
+        return self.part.inputs.shape[1]
+
+    @property
+    def num_draws(self) -> int:
+        """Number of draws or roots, R."""
+        return len(self.deltas[0]) if self.deltas else 0
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.derivatives.passes import Part
-from curvflow.tasks.numerics.kronecker.layers import Approximation, Piece, Sides
-from curvflow.tasks.numerics.kronecker.recorded import Pass
+from curvflow.tasks.numerics.kronecker.layers import Approximation, Pass, Piece, Sides
 
 # Numbers that gradients of samples may hold at once.
 MOST_NUMBERS = 1 << 23

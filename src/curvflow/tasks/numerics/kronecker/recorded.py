@@ -12,7 +12,7 @@ from torch import Tensor
 
 from curvflow.tasks.numerics.derivatives.passes import Part, passes
 from curvflow.tasks.numerics.derivatives.precision import differentiable
-from curvflow.tasks.numerics.kronecker.layers import Layer, Places, Read, read
+from curvflow.tasks.numerics.kronecker.layers import Layer, Pass, Places, Read, read
 from curvflow.tasks.numerics.kronecker.uses import AnyUse
 
 # From full weights (M, D + S) and inputs to outputs and the record of uses.
@@ -27,32 +27,6 @@ Slopes = Callable[[Part, Tensor], Tensor]
 
 # Gradients by uses and by torch agree within this share of their size.
 AGREES = {torch.float64: 1e-8, torch.float32: 1e-3}
-
-
-@dataclass(frozen=True)
-class Pass:
-    """A pass over some samples, with what comes back through the networks.
-
-    Attributes:
-        part: models and samples.
-        record: uses of parameters.
-        deltas: of each use what comes back through its outputs, (M, N, ...), of each
-            draw or root.
-    """
-
-    part: Part
-    record: Sequence[AnyUse]
-    deltas: Sequence[Sequence[Tensor]]
-
-    @property
-    def samples(self) -> int:
-        """Number of its samples."""
-        return self.part.inputs.shape[1]
-
-    @property
-    def num_draws(self) -> int:
-        """Number of draws or roots, R."""
-        return len(self.deltas[0]) if self.deltas else 0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,198 @@
+"""Kronecker factors of any torch module, without a study."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
+from curvflow.schemas.kinds.shared.operators import OperatorName
+from curvflow.tasks.curvature.network_factors import (
+    OutputLoss,
+    choices_of,
+    output_roots,
+    output_slopes,
+)
+from curvflow.tasks.library.operators import SymmetricOperator
+from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
+from curvflow.tasks.numerics.derivatives.output_laws import LAWS
+from curvflow.tasks.numerics.derivatives.subjects import Loss, Subject, subject
+from curvflow.tasks.numerics.kronecker.blocks import BlockOperator, Pi
+from curvflow.tasks.numerics.kronecker.factors import factors
+from curvflow.tasks.numerics.kronecker.moments import Spread
+from curvflow.tasks.numerics.kronecker.recorded import Recorded
+from curvflow.tasks.numerics.kronecker.uses import AnyUse
+
+# Numbers that may go back through a module at once.
+MOST_NUMBERS = 1 << 24
+
+
+@dataclass(frozen=True)
+class KroneckerFactors:
+    """Curvature of a module by blocks of layers.
+
+    Attributes:
+        operator: the same as an operator that can be measured, (D, D).
+        blocks: eigenvectors and eigenvalues of each block.
+        spreads: relative standard errors of the factors, by the names of blocks.
+    """
+
+    operator: SymmetricOperator
+    blocks: BlockOperator
+    spreads: Mapping[str, Spread]
+
+    def __matmul__(self, vectors: Tensor) -> Tensor:
+        """Return the products with a vector (D,) or columns (D, S)."""
+        return (self.blocks @ vectors.unsqueeze(0)).squeeze(0)
+
+    def solve(
+        self, vectors: Tensor, damping: float = 0.0, *, pi: Pi | float | None = None
+    ) -> Tensor:
+        """Return (K + damping)^-1 v of a vector (D,) or columns (D, S).
+
+        Args:
+            vectors: v.
+            damping: added to every eigenvalue.
+            pi: splits the root of the damping between both factors, `trace`,
+                `frobenius`, `spectral` or a number; None inverts K + damping itself.
+
+        Returns:
+            The solutions; not finite where K is singular and nothing is added.
+
+        Raises:
+            InputError: the damping is negative.
+        """
+        return self.blocks.solve(vectors.unsqueeze(0), damping, pi=pi).squeeze(0)
+
+    def logdet(self, damping: float = 0.0) -> float:
+        """Return log det(K + damping) on the parameters in blocks.
+
+        Args:
+            damping: added to every eigenvalue, at least 0.
+        """
+        return float(self.blocks.logdet(damping))
+
+
+def kronecker_factors(
+    module: nn.Module, loss: Loss | str, data: Any, params: FactorsParams
+) -> KroneckerFactors:
+    """Find the factors of a module.
+
+    Args:
+        module: as it is to be called.
+        loss: of outputs (N, C) and targets.
+        data: a batch (inputs, targets) of tensors, a list of such, or a loader.
+        params: which factors.
+
+    Returns:
+        The factors.
+
+    Raises:
+        InputError: module, loss or data cannot be taken, or the loss has no likelihood
+            to draw from.
+    """
+    of = subject(module, loss, data, {"params": params.layers and list(params.layers)})
+    inputs, targets = _joined(of)
+    output = _output_loss(of, loss, inputs, targets)
+    recorded = Recorded(
+        _call(of),
+        of.names,
+        of.shapes,
+        of.weights.unsqueeze(0),
+        of.weights.new_zeros(1, 0),
+        inputs.unsqueeze(0),
+        targets.unsqueeze(0),
+        output_roots(output, [params], len(inputs)),
+        max(1, MOST_NUMBERS // max(1, output.outputs * inputs[0].numel())),
+        1,
+        output_slopes(output),
+    )
+    found = factors(recorded, choices_of(params, None))
+    sizes = dict(zip(of.names, of.sizes, strict=True))
+    name: OperatorName = "hessian" if params.curvature == "hessian" else "ggn"
+    operator = SymmetricOperator(found.operator, sizes, name=name)
+    return KroneckerFactors(operator, found.operator, found.spreads)
+
+
+def _joined(of: Subject) -> tuple[Tensor, Tensor]:
+    """Return all samples as one batch.
+
+    Raises:
+        InputError: a batch is no pair of tensors.
+    """
+    batches = list(of.batches())
+    for batch in batches:
+        is_pair = isinstance(batch, tuple | list) and len(batch) == 2
+        if not (is_pair and all(isinstance(part, Tensor) for part in batch)):
+            raise InputError(
+                "data: expected batches (inputs, targets) of tensors, got "
+                f"{type(batch).__name__}. Take a module of one input, or ggn."
+            )
+    inputs, targets = (torch.cat(list(parts)) for parts in zip(*batches, strict=True))
+    return inputs, targets
+
+
+def _call(of: Subject) -> Any:
+    """Return the module as a function of stacked weights that records its uses."""
+
+    def call(weights: Tensor, inputs: Tensor) -> tuple[Tensor, list[AnyUse]]:
+        outputs, records = [], []
+        for number, row in enumerate(weights):
+            parts = [
+                part.reshape(shape)
+                for part, shape in zip(
+                    torch.split(row, of.sizes), of.shapes, strict=True
+                )
+            ]
+            recorder = UseRecorder(dict(zip(of.names, parts, strict=True)))
+            own = inputs[number if len(inputs) > 1 else 0]
+            with recorder:
+                outputs.append(of.outputs(parts, (own, own)))
+            records.append(recorder.uses)
+        together = outputs[0][None] if len(outputs) == 1 else torch.stack(outputs)
+        return together, stacked_uses(records)
+
+    return call
+
+
+def _output_loss(
+    of: Subject, loss: Loss | str, inputs: Tensor, targets: Tensor
+) -> OutputLoss:
+    """Return the loss as a function of outputs (1, N, C).
+
+    Raises:
+        InputError: outputs have another shape, or labels that do not count.
+    """
+    with torch.no_grad():
+        shape = of.outputs(of.weights, (inputs[:2], targets[:2])).shape
+    name = loss if isinstance(loss, str) else getattr(loss, "__name__", "")
+    if len(shape) != 2:
+        raise InputError(
+            f"module: expected outputs of shape (N, C), got {tuple(shape)}. Take a "
+            "study, whose models have labels of tokens."
+        )
+    ignored = of.likelihood and of.likelihood.ignore_index
+    has_labels = ignored is not None and not targets.is_floating_point()
+    if has_labels and ignored in targets:
+        raise InputError(
+            f"data: expected labels that all count, got {ignored}. Leave such samples "
+            "out."
+        )
+
+    def of_samples(outputs: Tensor, given: Tensor) -> Tensor:
+        each = [
+            of.losses(one, (one, given[number if len(given) > 1 else 0]))
+            for number, one in enumerate(outputs)
+        ]
+        return torch.stack(each)
+
+    law = LAWS.get(of.likelihood.name) if of.likelihood else None
+    return OutputLoss(
+        name or type(loss).__name__, of_samples, law, math.prod(shape[1:]), None
+    )
