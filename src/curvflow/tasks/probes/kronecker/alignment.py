@@ -290,7 +290,9 @@ def _arrays(
 ) -> dict[str, Array]:
     """Return the numbers of one member, means over its batches."""
     residual_BKT, met_BKT = (
-        torch.stack([getattr(each, name)[batches] for each in solved.values()], dim=1)
+        torch.stack(
+            [getattr(each, name)[batches].cpu() for each in solved.values()], dim=1
+        )
         for name in ("residuals", "converged")
     )
     is_finite_KT = torch.ones_like(met_BKT[0])
@@ -303,10 +305,13 @@ def _arrays(
             arrays[f"batch_{name}"] = values_B.movedim(0, -1).numpy()
     products = [int(each.num_matvecs[batches].sum()) for each in solved.values()]
     compared = met_BKT.numel()
+    converged_KT = ((met_BKT & met_BKT[:, -1:]).all(0) & is_finite_KT).numpy()
+    layers = len(arrays["layer_cosine"])
     return {
         **arrays,
-        "residual": residual_BKT.amax(0).cpu().numpy(),
-        "converged": ((met_BKT & met_BKT[:, -1:]).all(0) & is_finite_KT).cpu().numpy(),
+        "residual": residual_BKT.amax(0).numpy(),
+        "converged": converged_KT,
+        "layer_converged": np.stack([converged_KT] * layers),
         "num_products": np.array(products, dtype=np.int64),
         "num_matvecs": np.array(sum(products) + compared, dtype=np.int64),
     }

@@ -121,7 +121,12 @@ _BY = ("direction", "damping")
 
 
 def _mean(
-    name: str, description: str, dims: tuple[str, ...] = _BY, units: str = "1"
+    name: str,
+    description: str,
+    dims: tuple[str, ...] = _BY,
+    *,
+    units: str = "1",
+    flag: str = "converged",
 ) -> tuple[Variable, ...]:
     """Return the variables of a mean over batches."""
 
@@ -129,7 +134,7 @@ def _mean(
         return Variable(f"{name}_{suffix}", text, dims, units=units)
 
     return (
-        Variable(name, description, dims, units=units, judged_by="converged"),
+        Variable(name, description, dims, units=units, judged_by=flag),
         part("sem", "standard error between batches; NaN of one batch"),
         part("low", "lower end of an interval of 95 % for the mean over batches"),
         part("high", "upper end of it"),
@@ -158,7 +163,12 @@ KIND = Kind(
         Variable("damping", "as given", ("damping",), units=UNITS),
         Variable("layer", "modules, each with its tensors", ("layer",), "str"),
         *_mean("cosine", "cosine with the whole gauss_newton direction"),
-        *_mean("layer_cosine", "the same of the parts of a layer", ("layer", *_BY)),
+        *_mean(
+            "layer_cosine",
+            "the same of the parts of a layer",
+            ("layer", *_BY),
+            flag="layer_converged",
+        ),
         *_mean(
             "step",
             "best step along the direction, which points downhill where it is above 0",
@@ -186,6 +196,12 @@ KIND = Kind(
             "whether this direction and gauss_newton are within tol in every batch, "
             "and all numbers finite",
             _BY,
+            "bool",
+        ),
+        Variable(
+            "layer_converged",
+            "the same flag, of each layer",
+            ("layer", *_BY),
             "bool",
         ),
         Variable(
@@ -220,8 +236,8 @@ KIND = Kind(
 
 EXPLANATION = Explanation(
     formula=(
-        "d = -(P + l2 + δ)⁻¹ (∇E + l2 w); step α* = -g·d / d·(G + l2 + δ)d; share = "
-        "(g·d)² / (d·(G + l2 + δ)d · g·(G + l2 + δ)⁻¹g)"
+        "d = -(P + δ)⁻¹ g, g = ∇E + l2 w, δ damping + l2; step = -g·d / d·(G + δ)d; "
+        "share = (g·d)² / (d·(G + δ)d · g·(G + δ)⁻¹g)"
     ),
     source=(
         "Botev (2020), sections 4.4 and 4.5; Martens and Grosse (2015), "
