@@ -76,7 +76,8 @@ def member_bytes(member: Member) -> int:
     inverses = 2 if params.inverse == "both" else 1
     directions = len(params.references) + 1 + inverses * len(_factors(member))
     most = max(columns, directions * len(params.damping))
-    of = OperatorParams(operator="hessian", dtype=params.dtype)
+    operator: OperatorName = "hessian" if _takes_hessian(params) else "ggn"
+    of = OperatorParams(operator=operator, dtype=params.dtype)
     products = product_bytes(member, of, most, problem.network.layout.names)
     steps = min(params.max_iterations, size) if "absolute" in params.references else 0
     held = 8 * size * params.num_batches * (6 * most + 3 * steps)
@@ -114,7 +115,7 @@ class _Exact:
 
     Attributes:
         gauss_newton: of each batch, (R, D, D).
-        hessian: the same.
+        hessian: the same; gauss_newton once more where no reference is of it.
         gradient: with the slope of l2, (R, D).
         shift: what is added to the diagonals, l2 and each damping, (T,).
         layers: places of the parameters of each layer, by name.
@@ -152,6 +153,10 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         Outcome(shared | _arrays(found, solved, slice(at, at + count)))
         for at in range(0, count * len(members), count)
     ]
+
+
+def _takes_hessian(params: AlignmentParams) -> bool:
+    return not {"newton", "absolute"}.isdisjoint(params.references)
 
 
 def _batch_size(member: Member) -> int:
@@ -195,6 +200,7 @@ def _exact(members: Sequence[Member], machine: Machine) -> _Exact:
         return as_sample_mean(whole).of_samples(models_R, rows_Rn)
 
     ggn = of_batches("ggn")
+    hessian = of_batches("hessian") if _takes_hessian(params) else ggn
     gradient_RD = cast("BatchedGaussNewton", ggn).mean_gradient().double()
     if params.l2:
         weights_MW = stacked_weights(members, machine, dtype="float64")
@@ -203,7 +209,7 @@ def _exact(members: Sequence[Member], machine: Machine) -> _Exact:
     shift_T = torch.tensor(params.damping, dtype=torch.float64) + params.l2
     return _Exact(
         ggn,
-        of_batches("hessian"),
+        hessian,
         gradient_RD,
         shift_T.to(ggn.device),
         {name: at.to(ggn.device) for name, at in _layers(layout).items()},
