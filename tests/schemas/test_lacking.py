@@ -34,6 +34,10 @@ MORE = """\
   few: {use: train, data: strings, model: {kind: linear}, rule: {rule: sgd, lr: 0.1},
         epochs: 4}
   drawn: {use: probe.llc, weights: fit}
+  blocks: {use: probe.factors, weights: fit}
+  others: {use: probe.factors, weights: fit, data: again}
+  partial: {use: probe.factors, weights: fit, layers: [layer1.weight]}
+  elsewhere: {use: probe.factors, weights: few}
   of_fit: {use: probe.spectrum, weights: fit, num_steps: 2}
   of_few: {use: probe.spectrum, weights: few, num_steps: 2}
   of_again: {use: probe.spectrum, weights: fit, data: again, num_steps: 2}
@@ -165,6 +169,34 @@ def loaded(line):
             "probe.llc_regular, draws: drawn, ritz: of_layer",
             "18:55: stages.asked.ritz: expected a stage with the layers of 'drawn', "
             "null, got 'of_layer' with ['layer1.weight']. Give both the same layers.",
+        ),
+        (
+            "probe.alignment, weights: fit, factors: [blocks, elsewhere]",
+            "18:56: stages.asked.factors: expected a stage of the weights 'fit' that "
+            "'asked' is of, got 'elsewhere' of 'few'. Give 'elsewhere' weights: fit.",
+        ),
+        (
+            "probe.alignment, weights: fit, factors: others",
+            "18:56: stages.asked.factors: expected a stage of the data 'xor' that "
+            "'asked' is of, got 'others' of 'again'. Give 'others' data: xor.",
+        ),
+        (
+            "probe.alignment, weights: fit, factors: partial",
+            "18:56: stages.asked.factors: expected factors of all parameters, got "
+            "'partial' with layers. Remove layers of 'partial'.",
+        ),
+        (
+            "probe.alignment, weights: fit, factors: blocks, at: 4",
+            "18:56: stages.asked.factors: expected a stage at the epochs of 'asked', "
+            "got 'blocks' at others. Give both the same 'at'.",
+        ),
+        (
+            "probe.alignment, weights: fit, damping: [-1.0]",
+            "18:57: stages.asked.damping.0: expected a number of at least 0, got -1.0",
+        ),
+        (
+            "probe.alignment, weights: fit, pi: spectral",
+            "18:3: stages.asked: pi cannot be combined with inverse exact",
         ),
         (
             "figure.chains, of: drawn, label: chain",

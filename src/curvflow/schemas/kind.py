@@ -105,7 +105,8 @@ class Shares:
     """Inputs and parameters that the stages of two inputs must have in common.
 
     Attributes:
-        of: the other input.
+        of: the other input; "" for what takes both, whose own inputs and epochs these
+            are then.
         inputs: of both stages, such as their weights.
         params: of both stages.
     """

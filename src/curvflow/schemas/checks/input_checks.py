@@ -232,11 +232,35 @@ def _agree(one: Mapping[str, Label], other: Mapping[str, Label]) -> bool:
 def _check_shared(stage: Stage, name: str, by_name: Mapping[str, Stage]) -> None:
     """Check that two inputs are of the same network, data, epochs and parameters."""
     shares = stage.kind.inputs[name].shares
+    if shares is not None and not shares.of:
+        for producer in stage.inputs[name]:
+            _check_same(stage, name, (by_name[producer], stage), shares.inputs)
     if shares is None or shares.of not in stage.inputs:
         return
     (first,), (second,) = stage.inputs[name], stage.inputs[shares.of]
     first_stage, second_stage = by_name[first], by_name[second]
-    for shared in shares.inputs:
+    _check_same(stage, name, (first_stage, second_stage), shares.inputs)
+    for labels, there in _together(first_stage, second_stage):
+        for param in shares.params:
+            given, expected = (
+                getattr(of.params(point), param, None)
+                for of, point in ((first_stage, labels), (second_stage, there))
+            )
+            if given != expected:
+                message = (
+                    f"expected a stage with the {param} of '{second}', "
+                    f"{short_yaml(expected)}, got '{first}' with {short_yaml(given)}"
+                )
+                raise stage.error((name,), message, f"Give both the same {param}.")
+
+
+def _check_same(
+    stage: Stage, name: str, pair: tuple[Stage, Stage], inputs: Sequence[str]
+) -> None:
+    """Check that a stage taken has the inputs and the epochs of another."""
+    first_stage, second_stage = pair
+    first, second = first_stage.name, second_stage.name
+    for shared in inputs:
         of, required = first_stage.inputs.get(shared), second_stage.inputs.get(shared)
         if of != required and required is not None:
             what = f"the {shared} '{required[0]}' that '{second}' is of"
@@ -253,15 +277,3 @@ def _check_shared(stage: Stage, name: str, by_name: Mapping[str, Stage]) -> None
             f"expected a stage at the epochs of '{second}', got '{first}' at others"
         )
         raise stage.error((name,), message, "Give both the same 'at'.")
-    for labels, there in _together(first_stage, second_stage):
-        for param in shares.params:
-            given, expected = (
-                getattr(of.params(point), param, None)
-                for of, point in ((first_stage, labels), (second_stage, there))
-            )
-            if given != expected:
-                message = (
-                    f"expected a stage with the {param} of '{second}', "
-                    f"{short_yaml(expected)}, got '{first}' with {short_yaml(given)}"
-                )
-                raise stage.error((name,), message, f"Give both the same {param}.")
