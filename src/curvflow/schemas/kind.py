@@ -124,7 +124,6 @@ class Input:
         edge: the type taken.
         follows: another input; when this one is not given, take the result of this
             name that the other was computed from (a probe's data are its weights').
-        bound: what follows may not be given otherwise than from where it follows.
         many: a list of stages may be given, reduced over axes.
         unless: other inputs, of which one in its place is enough; both are too much.
             What follows an input that is replaced is not needed either.
@@ -145,7 +144,6 @@ class Input:
 
     edge: type[NodeData]
     follows: str | None = None
-    bound: bool = False
     many: bool = False
     unless: tuple[str, ...] = ()
     optional: bool = False

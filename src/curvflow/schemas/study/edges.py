@@ -125,8 +125,6 @@ def resolve_inputs(
         if name in draft.given:
             _check_exclusive(document, draft, name)
             inputs[name] = draft.given[name]
-            if declared.bound:
-                _check_bound(document, draft, name, done)
         elif declared.follows in draft.given:
             inputs[name] = _followed_input(document, draft, name, done)
         elif declared.optional or _alternative(draft, name):
@@ -171,24 +169,6 @@ def _check_exclusive(document: Document, draft: Draft, name: str) -> None:
         follows = draft.kind.inputs[name].follows
         hint = f"Remove '{name}'." if follows else "Remove one of them."
         raise document.error(path, message, hint, key=True)
-
-
-def _check_bound(
-    document: Document, draft: Draft, name: str, done: Mapping[str, Inputs]
-) -> None:
-    """Refuse other stages than those that the input it follows was computed from."""
-    source = str(draft.kind.inputs[name].follows)
-    if source not in draft.given:
-        return
-    followed, given = _followed_input(document, draft, name, done), draft.given[name]
-    if given != followed:
-        message = (
-            f"expected the '{name}' of {', '.join(draft.given[source])}, "
-            f"{', '.join(followed)}, got {', '.join(given)}"
-        )
-        raise document.error(
-            ("stages", draft.name, name), message, f"Remove '{name}'.", key=True
-        )
 
 
 def _followed_input(

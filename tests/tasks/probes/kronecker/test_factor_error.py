@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from curvflow.errors import StudyError
+from curvflow.schemas.study.study import load_study
 from tests.tasks.probes.kronecker.nets import as_factors, probed, trained
 from tests.tasks.probes.kronecker.test_factors import matrix, of_network
 from tests.tasks.toys import assert_declared, compute, member
@@ -97,3 +99,19 @@ def test_one_layer_alone_has_nothing_outside():
     assert arrays["outside"] == pytest.approx(0, abs=1e-14)
     np.testing.assert_allclose([arrays["least"][0], arrays["greatest"][0]], 1)
     assert arrays["logdet_error"][0] == pytest.approx(0, abs=1e-9)
+
+
+def test_other_weights_than_those_of_the_factors_are_refused(tmp_path):
+    text = """\
+study: bound
+stages:
+  digits: {use: data.digits, num_train: 50}
+  fit: {use: train, data: digits, model: {kind: linear}, rule: {rule: sgd, lr: 0.1},
+        epochs: 1}
+  other: {use: train, data: digits, model: {kind: linear},
+          rule: {rule: sgd, lr: 0.2}, epochs: 1}
+  factors: {use: probe.factors, weights: fit}
+  far: {use: probe.factor_error, factors: factors, weights: other}
+"""
+    with pytest.raises(StudyError, match=r"^study.yaml:9:\d+: stages.far"):
+        load_study(text, file="study.yaml")

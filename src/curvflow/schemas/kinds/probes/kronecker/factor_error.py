@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from curvflow.schemas.explanations import TRAINED, Explanation
-from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kind import Input, Kind, Shares, Variable
 from curvflow.schemas.kinds.shared.operators import UNITS
 from curvflow.schemas.nodes import Data, Factors, Numbers, Weights
 from curvflow.schemas.params import Params
@@ -91,9 +91,9 @@ KIND = Kind(
     accelerated=True,
     main=("rel_error", "rel_error_sem", "cosine"),
     inputs={
-        "factors": Input(Factors),
-        "weights": Input(Weights, follows="factors", bound=True),
-        "data": Input(Data, follows="factors", bound=True, by_rows=True),
+        "factors": Input(Factors, shares=Shares("", inputs=("weights", "data"))),
+        "weights": Input(Weights, follows="factors"),
+        "data": Input(Data, follows="factors", by_rows=True),
     },
     varying=("seed",),
 )
