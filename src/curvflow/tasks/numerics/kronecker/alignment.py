@@ -78,4 +78,5 @@ def _cosine(directions_MDKT: Tensor) -> Tensor:
     last = directions_MDKT[:, :, -1:]
     lengths = directions_MDKT.norm(dim=1)
     inner: Tensor = (directions_MDKT * last).sum(1)
-    return (inner / (lengths * lengths[:, -1:])).clamp(-1, 1)
+    cosine: Tensor = inner / (lengths * lengths[:, -1:])
+    return cosine.clamp(-1, 1)
