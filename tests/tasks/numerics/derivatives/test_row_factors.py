@@ -42,9 +42,7 @@ def both(net, form, num_samples=2):
             strict=False,
         )
     )
-    outer = outer_rows(
-        network.outputs_and_uses, places, weights, samples.inputs, roots
-    )
+    outer = outer_rows(network.outputs_and_uses, places, weights, samples.inputs, roots)
     full = fisher_rows(network.outputs, weights, samples.inputs, roots)
     return outer, FullRows(full)
 

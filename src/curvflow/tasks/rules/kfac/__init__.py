@@ -89,7 +89,9 @@ def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:
     zeros_M1 = torch.zeros_like(weights_MD[:, :1])
     momentum = hyper.get("momentum")
     has_velocity = momentum is None or bool((momentum > 0).any())
-    zeta = "damping" if rule.preconditioner_damping is None else "preconditioner_damping"
+    zeta = (
+        "damping" if rule.preconditioner_damping is None else "preconditioner_damping"
+    )
     return State(
         no_blocks(parts, weights_MD),
         no_inverses(parts, weights_MD, rule.inverse),
@@ -208,7 +210,7 @@ def _blocks(
     if context.count % steps:
         return state.blocks
     parts = _parts(context.problem, hyper)
-    now = batch_blocks(networks, weights_MD, parts, hyper, context.draw)
+    now = batch_blocks(networks, weights_MD, parts, hyper)
     # As Martens and Grosse (2015), section 5: the first batches weigh alike.
     before = 1 - 1 / (1 + context.count // steps)
     return averaged(state.blocks, now, hyper["factor_decay"].clamp(max=before))

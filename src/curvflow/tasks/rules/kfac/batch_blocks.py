@@ -28,7 +28,7 @@ from curvflow.tasks.numerics.kronecker.moments import Moments
 from curvflow.tasks.numerics.kronecker.uses import Scaling
 from curvflow.tasks.rules.kfac.networks import Labels, Networks, Swept
 from curvflow.tasks.rules.kfac.parts import Parts, Rest, Scale
-from curvflow.tasks.training.step_context import Draw, Hyper
+from curvflow.tasks.training.step_context import Hyper
 
 # Tensors of each part.
 Held = tuple[tuple[Tensor, ...], ...]
@@ -71,7 +71,6 @@ def batch_blocks(
     weights_MD: Tensor,
     parts: Parts,
     hyper: Hyper,
-    draw: Draw,
 ) -> Held:
     """Return the blocks of a batch.
 
@@ -80,25 +79,19 @@ def batch_blocks(
         weights_MD: where to take the blocks.
         parts: of the network.
         hyper: with the choices fisher_type, mc_samples and kfac_approx.
-        draw: uniform numbers, for the signs of the rest.
     """
     rule = hyper.rule
     labels = Labels(rule.fisher_type, rule.mc_samples)
     moments = [Moments(piece, rule.kfac_approx) for piece in parts.pieces]
     scales: list[list[Tensor]] = [[] for _ in parts.scales]
     rest: list[list[Tensor]] = [[] for _ in parts.rest]
-    for swept in networks.swept(weights_MD, labels):
+    for swept in networks.swept(weights_MD, labels, is_signed=bool(parts.rest)):
         for moment in moments:
             moment.add(swept.one)
         for scale, into in zip(parts.scales, scales, strict=True):
             into.append(_of_scale(scale, swept))
-        if parts.rest:
-            span = swept.one.part.models
-            signs = torch.where(draw(swept.roots.shape[1:3])[span] < 0.5, -1.0, 1.0)
-            for into, value in zip(
-                rest, _of_rest(parts.rest, swept, signs), strict=True
-            ):
-                into.append(value)
+        for one, into in zip(parts.rest, rest, strict=True):
+            into.append(_of_rest(one, swept))
     found: list[tuple[Tensor, ...]] = [
         moment.matrices(networks.count) for moment in moments
     ]
@@ -115,19 +108,15 @@ def _of_scale(scale: Scale, swept: Swept) -> Tensor:
     return rows.mT @ rows / swept.one.samples
 
 
-def _of_rest(rest: Sequence[Rest], swept: Swept, signs: Tensor) -> list[Tensor]:
-    """Return the mean of the diagonal of each tensor's block, (M, 1).
+def _of_rest(rest: Rest, swept: Swept) -> Tensor:
+    """Return the mean of the diagonal of a tensor's block, (M, 1).
 
     With random signs the square of the sum over samples has as its mean the sum of the
     squares.
     """
-    models, count = signs.shape[:2]
-    signs = signs.view(*signs.shape, *[1] * (swept.roots.ndim - 3)).to(swept.roots)
-    (rows_MD,) = torch.autograd.grad(
-        swept.outputs, swept.weights, (signs * swept.roots).sum(2)
-    )
-    squares_MD = rows_MD.square() / count
-    return [squares_MD[:, one.columns].mean(1).view(models, 1) for one in rest]
+    assert swept.signed is not None
+    rows = swept.signed[:, rest.columns]
+    return rows.square().mean(1, keepdim=True) / swept.one.samples
 
 
 def averaged(before: Held, now: Held, share_M1: Tensor) -> Held:

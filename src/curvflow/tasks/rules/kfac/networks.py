@@ -51,15 +51,12 @@ class Swept:
 
     Attributes:
         one: pass with what comes back through each use.
-        outputs: within the graph, (M, N, ...).
-        roots: that went in, (M, N, R, ...).
-        weights: that outputs are derived by, (M, D).
+        signed: derivatives by the weights of the sum over samples and roots, each with
+            a random sign, (M, D); None where they are not wanted.
     """
 
     one: Pass
-    outputs: Tensor
-    roots: Tensor
-    weights: Tensor
+    signed: Tensor | None
 
 
 class Networks:
@@ -90,14 +87,26 @@ class Networks:
         on_cpu = self._like.device.type == "cpu"
         return spans(models, (CPU_GRAPH_BYTES if on_cpu else GPU_PASS_BYTES) // each)
 
-    def swept(self, weights_MD: Tensor, labels: Labels) -> Iterator[Swept]:
-        """Yield passes over spans of models with roots of the loss sent back."""
+    def swept(
+        self, weights_MD: Tensor, labels: Labels, *, is_signed: bool
+    ) -> Iterator[Swept]:
+        """Yield passes over spans of models with roots of the loss sent back.
+
+        Args:
+            weights_MD: of all models.
+            labels: whose roots are taken.
+            is_signed: derivatives of a sum with random signs are wanted.
+        """
         outputs = json.loads(self.problem.text)["num_outputs"]
         uniform = None
         if labels.fisher_type == "mc":
             draws = fisher_draws(self.problem.loss, outputs, labels.count)
             terms = () if self.problem.tokens is None else (self.problem.tokens,)
             uniform = self._context.draw((self.count, *terms, *draws))
+        signs = None
+        if is_signed:
+            shape = (self.count, labels.num_roots(outputs))
+            signs = torch.where(self._context.draw(shape) < 0.5, -1.0, 1.0)
         copies = PASS_COPIES + labels.num_roots(outputs)
         for span in self.spans(len(weights_MD), copies):
             batch = self._context.batch.models(span)
@@ -115,8 +124,13 @@ class Networks:
                 batch.inputs,
                 batch.targets,
             )
-            one = Pass(part, record, backward(found, record, roots))
-            yield Swept(one, found, roots, weights)
+            signed = None
+            if signs is not None:
+                together = torch.einsum("mnr,mnr...->mn...", signs[span], roots)
+                (signed,) = torch.autograd.grad(
+                    found, weights, together, retain_graph=True
+                )
+            yield Swept(Pass(part, record, backward(found, record, roots)), signed)
 
     def _outputs(
         self, span: slice, weights_MD: Tensor, uses: list[AnyUse] | None = None

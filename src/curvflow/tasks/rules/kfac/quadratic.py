@@ -94,7 +94,10 @@ def has_model(rule: object) -> bool:
     """Return whether a rule's steps are taken by the model or measured by it."""
     choices = [
         getattr(rule, name)
-        for name in ("damping_adaptation_interval", "preconditioner_adaptation_interval")
+        for name in (
+            "damping_adaptation_interval",
+            "preconditioner_adaptation_interval",
+        )
     ]
     is_best = "quadratic" in (getattr(rule, "step"), getattr(rule, "momentum"))
     return is_best or any(choices) or getattr(rule, "kl_clip") is not None
