@@ -23,7 +23,6 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.kronecker.blocks import decomposed
-from curvflow.tasks.numerics.kronecker.layers import Piece
 from curvflow.tasks.numerics.kronecker.moments import Moments
 from curvflow.tasks.numerics.kronecker.uses import Scaling
 from curvflow.tasks.rules.kfac.networks import Labels, Networks, Swept
@@ -82,7 +81,7 @@ def batch_blocks(
     """
     rule = hyper.rule
     labels = Labels(rule.fisher_type, rule.mc_samples)
-    moments = [Moments(piece, rule.kfac_approx) for piece in parts.pieces]
+    moments = [Moments(one.piece, rule.kfac_approx) for one in parts.pieces]
     scales: list[list[Tensor]] = [[] for _ in parts.scales]
     rest: list[list[Tensor]] = [[] for _ in parts.rest]
     for swept in networks.swept(weights_MD, labels, is_signed=bool(parts.rest)):
@@ -121,6 +120,8 @@ def _of_rest(rest: Rest, swept: Swept) -> Tensor:
 
 def averaged(before: Held, now: Held, share_M1: Tensor) -> Held:
     """Return moving averages, in which what was before has a share."""
+    if not share_M1.any():
+        return now
 
     def mean(old: Tensor, new: Tensor) -> Tensor:
         share = share_M1.view(-1, *[1] * (new.ndim - 1))
@@ -202,16 +203,25 @@ def _size(matrices: Tensor, norm: str) -> Tensor:
 
 def _inverse(matrices: Tensor, added_MG: Tensor) -> Tensor:
     """Return the inverses of damped matrices, NaN of those that are not definite."""
-    damped = matrices.double()
-    damped = (damped + damped.mT) / 2
+    damped = matrices.to(torch.float64, copy=True)
     damped.diagonal(dim1=-2, dim2=-1).add_(added_MG.unsqueeze(-1))
+    is_finite_MG = torch.isfinite(damped.sum((-2, -1)))
     # What fails or is not finite must not end the training of siblings.
-    is_finite = torch.isfinite(damped).flatten(2).all(2)[..., None, None]
-    eye = torch.eye(damped.shape[-1], dtype=damped.dtype, device=damped.device)
-    factor, info = torch.linalg.cholesky_ex(torch.where(is_finite, damped, eye))
-    is_definite = is_finite & (info == 0)[..., None, None]
-    found = torch.cholesky_inverse(torch.where(is_definite, factor, eye))
-    return found.masked_fill(~is_definite, torch.nan)
+    damped = _replaced(damped, is_finite_MG)
+    factor, info_MG = torch.linalg.cholesky_ex(damped)
+    is_definite_MG = is_finite_MG & (info_MG == 0)
+    found = torch.cholesky_inverse(_replaced(factor, is_definite_MG))
+    if is_definite_MG.all():
+        return found
+    return found.masked_fill(~is_definite_MG[..., None, None], torch.nan)
+
+
+def _replaced(matrices: Tensor, is_kept_MG: Tensor) -> Tensor:
+    """Return matrices with the identity in place of some."""
+    if is_kept_MG.all():
+        return matrices
+    eye = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
+    return torch.where(is_kept_MG[..., None, None], matrices, eye)
 
 
 def preconditioned(
@@ -235,13 +245,13 @@ def preconditioned(
     direction_MD = torch.empty_like(gradient_MD)
     damping_M111 = damping_M1[:, :, None, None]
     for piece, (left, right, *values) in zip(parts.pieces, pieces, strict=True):
-        X = _taken(gradient_MD, piece)
+        X = piece.taken(gradient_MD)
         if values:
             products = values[0].unsqueeze(3) * values[1].unsqueeze(2)
             X = left @ (left.mT @ X @ right / (products + damping_M111)) @ right.mT
         else:
             X = left @ X @ right
-        direction_MD[:, piece.columns] = X.flatten(1)
+        piece.put(X, direction_MD)
     for scale, (vectors, values_MP) in zip(parts.scales, scales, strict=True):
         along_MP1 = vectors.mT @ gradient_MD[:, scale.columns].unsqueeze(2)
         along_MP1 = along_MP1 / (values_MP + damping_M1).unsqueeze(2)
@@ -250,8 +260,3 @@ def preconditioned(
         divided = gradient_MD[:, rest.columns] / (value_M1 + damping_M1)
         direction_MD[:, rest.columns] = divided
     return direction_MD
-
-
-def _taken(gradient_MD: Tensor, piece: Piece) -> Tensor:
-    """Return the entries of a piece, (M, G, O, I)."""
-    return torch.unflatten(gradient_MD[:, piece.columns], 1, piece.sizes)

@@ -35,6 +35,50 @@ NOISE = 0.1
 
 
 @dataclass(frozen=True)
+class Matrix:
+    """A layer's block, as a matrix of rows of a weight with its bias behind them.
+
+    Attributes:
+        piece: the block.
+        weight: where the weight begins among the parameters; None without.
+        bias: the same of the bias.
+    """
+
+    piece: Piece
+    weight: int | None
+    bias: int | None
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """G, O and I of the block."""
+        return self.piece.sizes
+
+    def _views(self, vectors_MD: Tensor) -> list[Tensor]:
+        """Return views of the weight (M, G, O, I) and of the bias (M, G, O, 1)."""
+        groups, rows, columns = self.piece.layer.sizes
+        wanted = ((self.weight, columns), (self.bias, 1))
+        return [
+            vectors_MD[:, start : start + groups * rows * each].view(
+                len(vectors_MD), groups, rows, each
+            )
+            for start, each in wanted
+            if start is not None
+        ]
+
+    def taken(self, vectors_MD: Tensor) -> Tensor:
+        """Return the entries of the block, (M, G, O, I)."""
+        views = self._views(vectors_MD)
+        return views[0] if len(views) == 1 else torch.cat(views, dim=3)
+
+    def put(self, entries_MGOI: Tensor, into_MD: Tensor) -> None:
+        """Write the entries of the block."""
+        views = self._views(into_MD)
+        sizes = [view.shape[3] for view in views]
+        for view, part in zip(views, entries_MGOI.split(sizes, dim=3), strict=True):
+            view.copy_(part)
+
+
+@dataclass(frozen=True)
 class Scale:
     """A scale and its shift, whose block is exact.
 
@@ -68,7 +112,7 @@ class Parts:
         rest: what has a multiple of the identity.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Matrix, ...]
     scales: tuple[Scale, ...]
     rest: tuple[Rest, ...]
 
@@ -94,7 +138,7 @@ def parts_of(text: str, approximation: Approximation, *, separate: bool) -> Part
     for layer in found.layers:
         check_positions(layer, record, approximation)
     several = [
-        piece
+        _matrix(piece, places)
         for layer in found.layers
         for piece in pieces(layer, places, separate=separate)
     ]
@@ -118,6 +162,17 @@ def parts_of(text: str, approximation: Approximation, *, separate: bool) -> Part
             )
         ),
     )
+
+
+def _matrix(piece: Piece, places: Places) -> Matrix:
+    names = piece.layer.weight, piece.layer.bias
+    starts = [
+        places.start[name] if is_there and name is not None else None
+        for name, is_there in zip(
+            names, (piece.has_weight, piece.has_bias), strict=True
+        )
+    ]
+    return Matrix(piece, *starts)
 
 
 def _scale(number: int, record: Sequence[AnyUse], places: Places) -> Scale:
