@@ -563,7 +563,7 @@ def test_what_kfac_cannot_see_is_refused_by_name(monkeypatch):
         Posed(waves(), loss="huber").stepped({})
     monkeypatch.setattr("curvflow.tasks.rules.kfac.parts.MOST_REST", 5)
     parts_of.cache_clear()
-    with pytest.raises(InputError, match="'position.*of 12 entries"):
+    with pytest.raises(InputError, match=r"'position.*of 12 entries"):
         Posed(tokens(), {**DECODER, "positions": "learned"}).stepped({})
     parts_of.cache_clear()
     batch_norm = {"factory": "tests.tasks.toys:make_batch_norm"}

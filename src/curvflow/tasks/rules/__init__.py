@@ -31,8 +31,8 @@ so. `notice` returns a line, or none, that is shown before training begins, as o
 makes it slow. `rates` returns what is in force, (M, 1) each, where the rule chooses it
 itself; they are recorded, the momentum if the specification's `chooses_momentum` says
 so. `told` returns numbers that are recorded as curves, (M, 1) each: those that the
-specification's `tells` names. `preconditioner` returns how the rule scales its steps, if the specification's
-`has_preconditioner` says that it does so entry by entry.
+specification's `tells` names. `preconditioner` returns how the rule scales its steps,
+if the specification's `has_preconditioner` says that it does so entry by entry.
 
 A specification whose `product_from` names an epoch gets H w as `context.product` from
 that epoch on. A rule of several gradients calls `context.gradient_at` at other weights,

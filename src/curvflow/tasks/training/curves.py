@@ -224,7 +224,8 @@ class Curves:
         if step_norm_M is None:
             step_norm_M = torch.full_like(values["update_norm"], torch.nan)
         values["step_norm"] = step_norm_M
-        values |= dict(zip(("lr", "chosen_momentum"), rates, strict=True)) | told
+        values |= dict(zip(("lr", "chosen_momentum"), rates, strict=True))
+        values.update(told)
         device = weights_MW.device
         return torch.stack(
             [values[name].to(device, torch.float64) for name in RECORDED]

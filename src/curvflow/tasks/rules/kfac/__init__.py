@@ -207,13 +207,22 @@ def _blocks(
 ) -> Held:
     """Return the blocks with the batch averaged in, if it is to be."""
     steps = hyper.rule.factor_update_steps
-    if context.count % steps:
+    if context.count % steps or not _are_used(hyper, context):
         return state.blocks
     parts = _parts(context.problem, hyper)
     now = batch_blocks(networks, weights_MD, parts, hyper)
     # As Martens and Grosse (2015), section 5: the first batches weigh alike.
     before = 1 - 1 / (1 + context.count // steps)
     return averaged(state.blocks, now, hyper["factor_decay"].clamp(max=before))
+
+
+def _are_used(hyper: Hyper, context: Step) -> bool:
+    """Return whether blocks of this step are averaged or inverted."""
+    is_inverted = context.count % hyper.rule.inv_update_steps == 0
+    parts = _parts(context.problem, hyper)
+    is_searched = _is_due(hyper.rule.preconditioner_adaptation_interval, context)
+    is_averaged = bool(hyper["factor_decay"].any())
+    return is_inverted or is_searched or is_averaged or bool(parts.rest)
 
 
 def _moves(

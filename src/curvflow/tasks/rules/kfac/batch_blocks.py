@@ -17,8 +17,6 @@ Its inverse is held as
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -124,8 +122,7 @@ def averaged(before: Held, now: Held, share_M1: Tensor) -> Held:
         return now
 
     def mean(old: Tensor, new: Tensor) -> Tensor:
-        share = share_M1.view(-1, *[1] * (new.ndim - 1))
-        return torch.where(share > 0, torch.lerp(new, old, share), new)
+        return torch.lerp(new, old, share_M1.view(-1, *[1] * (new.ndim - 1)))
 
     return tuple(
         tuple(map(mean, old, new)) for old, new in zip(before, now, strict=True)
@@ -195,9 +192,10 @@ def _size(matrices: Tensor, norm: str) -> Tensor:
     """Return a norm of factors, per row so that their sizes do not matter, (M, G)."""
     match norm:
         case "trace":
-            return matrices.diagonal(dim1=-2, dim2=-1).mean(-1)
+            return torch.diagonal(matrices, dim1=-2, dim2=-1).mean(-1)
         case "frobenius":
-            return matrices.square().sum((-2, -1)).sqrt() / matrices.shape[-1] ** 0.5
+            size: int = matrices.shape[-1]
+            return (matrices.square().sum((-2, -1)) / size).sqrt()
     return decomposed(matrices)[0].amax(-1)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +13,11 @@ from torch import Tensor
 from torch.func import jvp
 
 from curvflow.tasks.networks.problems import PASS_COPIES
-from curvflow.tasks.numerics.derivatives.fishers import fisher_draws, fisher_roots
+from curvflow.tasks.numerics.derivatives.fishers import (
+    FisherForm,
+    fisher_draws,
+    fisher_roots,
+)
 from curvflow.tasks.numerics.derivatives.gauss_newton import output_hessian
 from curvflow.tasks.numerics.derivatives.passes import Part, spans
 from curvflow.tasks.numerics.derivatives.precision import differentiable
@@ -25,7 +29,11 @@ from curvflow.tasks.training.step_context import Step
 # Bytes that the graph of one pass may hold on a CPU.
 CPU_GRAPH_BYTES = 1 << 26
 
-FORMS = {"mc": "sampled", "type-2": "exact", "empirical": "empirical"}
+FORMS: Mapping[str, FisherForm] = {
+    "mc": "sampled",
+    "type-2": "exact",
+    "empirical": "empirical",
+}
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,9 @@ class Networks:
         Args:
             models: how many.
             copies: of activations that a graph holds.
+
+        Returns:
+            The spans, in order.
         """
         each = self._like.element_size() * copies * self.count
         each *= self.problem.network.width
@@ -148,19 +159,19 @@ class Networks:
         self, labels: Labels, outputs: Tensor, targets: Tensor, uniform: Tensor | None
     ) -> Tensor:
         """Return roots of the Fisher matrix of the loss that is minimised."""
-        form = FORMS[labels.fisher_type]
-        roots_of = partial(fisher_roots, form, self.problem.loss)
+        form, loss = FORMS[labels.fisher_type], self.problem.loss
         terms = self.problem.tokens
         if terms is None:
-            return math.sqrt(self.scale) * roots_of(outputs, targets, uniform)
+            roots = fisher_roots(form, loss, outputs, targets, uniform)
+            return math.sqrt(self.scale) * roots
         # Labels of tokens are independent, so that one root holds a draw of each.
-        flat = [outputs.flatten(1, 2), targets.flatten(1, 2)]
+        flat = outputs.flatten(1, 2), targets.flatten(1, 2)
         drawn = None if uniform is None else uniform.flatten(1, 2)
-        roots = torch.unflatten(roots_of(*flat, drawn), 1, (-1, terms)).transpose(2, 3)
+        roots = fisher_roots(form, loss, *flat, drawn)
+        roots = torch.unflatten(roots, 1, (-1, terms)).transpose(2, 3)
         # The score of a token is over T in that of its sample; in the matrix of the
         # mean over tokens each token's own is over T, and its root over T^1/2.
-        power = 0.5 if labels.fisher_type == "mc" else 1.0
-        return roots / terms**power
+        return roots / (math.sqrt(terms) if labels.fisher_type == "mc" else terms)
 
     def along(
         self, weights_MD: Tensor, directions: Sequence[Tensor]
@@ -187,7 +198,7 @@ class Networks:
     ) -> tuple[Tensor, Tensor]:
         outputs_of = partial(self._outputs, span)
         with differentiable():
-            pairs = [jvp(outputs_of, (weights_MD,), (one,)) for one in directions]
+            pairs = [jvp(outputs_of, (weights_MD,), (one,))[:2] for one in directions]
         outputs = pairs[0][0]
         targets = self._context.batch.models(span).targets
 

@@ -74,7 +74,9 @@ class Matrix:
         """Write the entries of the block."""
         views = self._views(into_MD)
         sizes = [view.shape[3] for view in views]
-        for view, part in zip(views, entries_MGOI.split(sizes, dim=3), strict=True):
+        for view, part in zip(
+            views, torch.split(entries_MGOI, sizes, dim=3), strict=True
+        ):
             view.copy_(part)
 
 

@@ -6,13 +6,14 @@ stands for what the step d changes of the loss with its penalty. K directions, 1
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from curvflow.tasks.rules.kfac.batch_blocks import Held
 from curvflow.tasks.rules.kfac.networks import Networks
+from curvflow.tasks.training.state import leaves, with_leaves
 from curvflow.tasks.training.step_context import Hyper
 
 # Share of the determinant of two directions that are not one up to rounding.
@@ -90,17 +91,14 @@ def quadratic(
     return Quadratic(slopes_MK, curved_MKK, matrix_MKK, losses_M.unsqueeze(1))
 
 
-def has_model(rule: object) -> bool:
+def has_model(rule: Any) -> bool:
     """Return whether a rule's steps are taken by the model or measured by it."""
-    choices = [
-        getattr(rule, name)
-        for name in (
-            "damping_adaptation_interval",
-            "preconditioner_adaptation_interval",
-        )
-    ]
-    is_best = "quadratic" in (getattr(rule, "step"), getattr(rule, "momentum"))
-    return is_best or any(choices) or getattr(rule, "kl_clip") is not None
+    is_best = "quadratic" in (rule.step, rule.momentum)
+    intervals = (
+        rule.damping_adaptation_interval,
+        rule.preconditioner_adaptation_interval,
+    )
+    return is_best or any(intervals) or rule.kl_clip is not None
 
 
 def factors_of(model: Quadratic, hyper: Hyper) -> Tensor:
@@ -151,7 +149,7 @@ def _best_of_two(model: Quadratic, otherwise_M1: Tensor) -> Tensor:
 
 
 def shortened(model: Quadratic, factors_MK: Tensor, most_M1: Tensor) -> Tensor:
-    """Return factors whose step is short enough for d'G d / 2 to be at most a number."""
+    """Return factors of a step d so short that d'G d / 2 is at most a number."""
     half_M1 = _form(model.curved, factors_MK) / 2
     share_M1 = (most_M1.double() / half_M1).sqrt()
     return factors_MK * torch.where(half_M1 > most_M1, share_M1, 1.0)
@@ -162,13 +160,9 @@ def better(first: Move, second: Move) -> Move:
     values = [move.predicted.nan_to_num(nan=torch.inf) for move in (first, second)]
     is_second = values[1] < values[0]
 
-    def chosen(one: Tensor, other: Tensor) -> Tensor:
-        mask = is_second.view(-1, *[1] * (one.ndim - 1))
-        return torch.where(mask, other, one)
+    def chosen(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+        if one is None or other is None:
+            return None
+        return torch.where(is_second.view(-1, *[1] * (one.ndim - 1)), other, one)
 
-    *plain, of_first = first
-    *others, of_second = second
-    held = tuple(
-        tuple(map(chosen, *pair)) for pair in zip(of_first, of_second, strict=True)
-    )
-    return Move(*map(chosen, plain, others), held)
+    return cast("Move", with_leaves(first, map(chosen, leaves(first), leaves(second))))
