@@ -15,12 +15,14 @@ from curvflow.tasks.networks.problems import load_samples, pose
 from curvflow.tasks.numerics import fisher_draws, fisher_roots
 from curvflow.tasks.numerics.derivatives.gauss_newton import BatchedGaussNewton
 from curvflow.tasks.numerics.kronecker.factors import Choices, factors
+from curvflow.tasks.numerics.kronecker.moments import gram
 from curvflow.tasks.numerics.kronecker.recorded import Recorded
 from curvflow.tasks.rules import kfac
 from curvflow.tasks.rules.kfac.batch_blocks import batch_blocks
-from curvflow.tasks.rules.kfac.networks import Networks
+from curvflow.tasks.rules.kfac.networks import Labels, Networks
 from curvflow.tasks.rules.kfac.parts import parts_of
 from curvflow.tasks.training.gradients import Noise, gradients
+from curvflow.tasks.training.state import leaves
 from curvflow.tasks.training.step_context import Hyper
 from tests.tasks.rules.checks import rule, started, step_at, trained_on
 from tests.tasks.toys import as_data, blobs, train_all, train_member, waves
@@ -569,3 +571,70 @@ def test_what_kfac_cannot_see_is_refused_by_name(monkeypatch):
     batch_norm = {"factory": "tests.tasks.toys:make_batch_norm"}
     with pytest.raises(InputError, match="factory"):
         Posed(blobs(), batch_norm).stepped({})
+
+
+def test_a_model_alone_steps_as_among_others():
+    posed = Posed(blobs())
+    fields = {"damping": 0.1, "momentum": 0.5, "mc_samples": 2}
+    change, state, _ = posed.stepped(fields)
+    alone = Posed(blobs())
+    alone.weights, alone.gradient = alone.weights[:1], alone.gradient[:1]
+    alone.statistics = alone.statistics[:1]
+    of_one, state_of_one, _ = alone.stepped(fields)
+    assert torch.equal(of_one, change[:1])
+    for one, both in zip(leaves(state_of_one), leaves(state), strict=True):
+        assert torch.equal(one, both[:1])
+
+
+def test_curvature_and_losses_see_the_dropout_of_the_gradient():
+    posed = Posed(blobs(), {**NET, "dropout": 0.5})
+    noise = Noise(range(2), 0, "dropout", posed.weights)
+    given = posed.problem, posed.weights, posed.statistics, posed.samples, noise
+    expected = gradients(*given, without=2).losses
+    networks = Networks(posed.context(), posed.weights)
+    torch.testing.assert_close(networks.losses(posed.weights), expected)
+    losses, products = networks.along(posed.weights, [posed.gradient])
+    torch.testing.assert_close(losses, expected)
+    # Without it the matrix is another.
+    curvature = Posed(blobs()).curvature()
+    image = (curvature @ posed.gradient.unsqueeze(2)).squeeze(2)
+    plain = (posed.gradient * image).sum(1)
+    assert not torch.allclose(products[:, 0, 0], plain, rtol=1e-3)
+
+
+@pytest.mark.parametrize("fisher_type", ["mc", "empirical"])
+def test_labels_of_tokens_have_roots_of_the_loss_that_is_minimised(fisher_type):
+    x = np.random.default_rng(0).integers(0, 4, size=(5, 3))
+    data = as_data(dataset(x, x[:, ::-1].copy()), "sequences")
+    posed = Posed(data, DECODER, scale=0.7)
+    networks = Networks(posed.context(), posed.weights)
+    direction = started(2, posed.weights.shape[1])
+    labels = Labels(fisher_type, 400)
+    (swept,) = networks.swept(posed.weights, labels, is_signed=False)
+    layer = next(
+        one
+        for one in parts_of(posed.problem.text, "expand", separate=False).pieces
+        if one.weight is not None
+    )
+    sides = [side for _, side in layer.piece.sides(swept.one)]
+    # The gradients of a layer's weight by the roots, along a direction in it.
+    V = torch.stack([(s.left.mT @ s.right) for s in sides]).sum(0)
+    inside = torch.zeros_like(direction)
+    layer.put(layer.taken(direction), inside)
+    along = (V * layer.taken(direction)[:, None, None]).sum((3, 4, 5))
+    if fisher_type == "empirical":
+        mean = along.sum(2).mean(1)
+        expected = (posed.gradient * inside).sum(1)
+        torch.testing.assert_close(mean, expected, rtol=1e-9, atol=1e-12)
+        return
+    squares = 400 * along.square().mean(1)
+    error = squares.std(1) / 20
+    _, products = networks.along(posed.weights, [inside])
+    assert ((squares.mean(1) - products[:, 0, 0]).abs() < 5 * error).all()
+
+
+def test_many_columns_have_the_same_moments_by_their_triangle():
+    rows = started(2, 3 * 530).view(2, 3, 530)
+    found = gram(rows)
+    assert torch.equal(found, found.mT)
+    torch.testing.assert_close(found, rows.mT @ rows, rtol=1e-12, atol=1e-12)
