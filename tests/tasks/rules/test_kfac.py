@@ -39,6 +39,7 @@ SETTINGS = [
         "inv_update_steps": 2,
     },
     {"step": "lr", "lr": 0.2, "momentum": 0.5, "reject": True, "kl_clip": 0.5},
+    {"structure": "ekfac", "inverse": "exact", "factor_decay": 0.5},
 ]
 
 NET = {"kind": "mlp", "hidden": [4], "activation": "tanh"}
@@ -215,6 +216,32 @@ def test_convolutions_attention_and_embeddings_step_alike(data, model, approxima
     operator = posed.factors(kfac_approx=approximation)
     expected = -operator.solve(posed.gradient, 1.0)
     torch.testing.assert_close(change, expected, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("fisher_type", ["mc", "type-2"])
+def test_corrected_eigenvalues_are_those_of_the_operator(posed, fisher_type):
+    fields = {
+        "fisher_type": fisher_type,
+        "mc_samples": 2,
+        "structure": "ekfac",
+        "inverse": "exact",
+        "step": "lr",
+        "damping_adaptation_interval": None,
+        "inv_update_steps": 2,
+        "factor_decay": 0.9,
+    }
+    change, state, _ = posed.stepped(fields)
+    operator = posed.factors(fisher_type, 2, structure="ekfac")
+    expected = -operator.solve(posed.gradient, 1.0)
+    torch.testing.assert_close(change, expected, rtol=1e-8, atol=1e-12)
+    # Of the next batch the mean of both, along the same eigenvectors.
+    _, later, _ = posed.stepped(fields, 1, state)
+    if fisher_type == "type-2":
+        torch.testing.assert_close(later.corrections, state.corrections)
+    else:
+        assert not torch.equal(later.corrections[0], state.corrections[0])
+    for both in zip(later.inverses, state.inverses, strict=True):
+        assert all(map(torch.equal, *both))
 
 
 def batch_of(posed, count=0, draw=None, **fields):
@@ -552,6 +579,7 @@ def test_curves_tell_the_dampings_of_this_rule_alone():
         ({"schedule": {"kind": "cosine"}}, "schedule"),
         ({"damping_lower_threshold": 0.9}, "damping_lower_threshold"),
         ({"min_damping": 2.0, "max_damping": 1.0}, "min_damping"),
+        ({"structure": "ekfac"}, "ekfac cannot be combined with inverse factored"),
         ({"damping": -1.0}, "greater than or equal to 0"),
     ],
 )

@@ -31,6 +31,9 @@ class Kfac(Rule):
         "those of the data",
     )
     mc_samples: int = Field(1, ge=1, description="labels drawn for each input if mc")
+    structure: Literal["kron", "ekfac"] = Field(
+        "kron", description="products of two factors, or with corrected eigenvalues"
+    )
     kfac_approx: Literal["expand", "reduce"] = Field(
         "expand", description="positions of a sample apart, or summed"
     )
@@ -134,7 +137,7 @@ class Kfac(Rule):
         roots = {"mc": self.mc_samples, "type-2": outputs}.get(self.fisher_type, 1)
         rows = batch_size * sum(rows + columns for rows, columns in sizes)
         # Averages, those of the batch, inverses, and what they are made of.
-        return 6 * factors + roots * rows + 4 * sum(map(prod, shapes))
+        return 6 * factors + roots * rows + 6 * sum(map(prod, shapes))
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -145,6 +148,11 @@ class Kfac(Rule):
                 "preconditioner_adaptation_interval cannot be combined with "
                 "preconditioner_damping null, which takes damping as it is. Set "
                 "preconditioner_damping"
+            )
+        if self.structure == "ekfac" and self.inverse == "factored":
+            raise ValueError(
+                "structure ekfac cannot be combined with inverse factored, which does "
+                "not see corrected eigenvalues. Set inverse: exact"
             )
         if self.schedule is not None and self.step == "quadratic":
             raise ValueError(

@@ -19,8 +19,11 @@ sample, as convolutions are. Factors are those of the step's batch, or with
 `factor_decay` ε moving averages, where the k-th batch weighs 1 − min(ε, 1 − 1/k).
 With `inverse: factored` the root of λ + ζ is added to each factor, divided by π on the
 left and times π on the right; `pi: trace` makes π² the mean eigenvalue of R over that
-of L. `exact` adds λ + ζ to the product. Factors are taken every `factor_update_steps`
-and inverted every `inv_update_steps`; between, factored inverses keep the ζ they had.
+of L. `exact` adds λ + ζ to the product; with `structure: ekfac` the eigenvalues of the
+product are replaced by the second moments of the batch's gradients along its
+eigenvectors (EKFAC), averaged like factors between inversions. Factors are taken every
+`factor_update_steps` and inverted every `inv_update_steps`; between, factored inverses
+keep the ζ they had.
 
 α and μ come from the quadratic model q(d) = (g + λ w)·d + d'(G + λ + τ) d / 2, where G
 is the Gauss-Newton matrix of the batch, exact, by one derivative along Δ and one along

@@ -18,8 +18,10 @@ from curvflow.tasks.rules.kfac.batch_blocks import (
     Held,
     averaged,
     batch_blocks,
+    corrected,
     inverses,
     no_blocks,
+    no_corrections,
     no_inverses,
     preconditioned,
 )
@@ -43,6 +45,7 @@ class State(NamedTuple):
     Attributes:
         blocks: of the Fisher matrix, averages over batches.
         inverses: of these.
+        corrections: eigenvalues of each piece of a layer, for `ekfac`.
         velocity: the step before, (M, D); None without momentum.
         damping: of the quadratic model.
         preconditioner_damping: of the blocks.
@@ -56,6 +59,7 @@ class State(NamedTuple):
 
     blocks: Held
     inverses: Held
+    corrections: tuple[Tensor, ...]
     velocity: Tensor | None
     damping: Tensor
     preconditioner_damping: Tensor
@@ -95,6 +99,7 @@ def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:
     return State(
         no_blocks(parts, weights_MD),
         no_inverses(parts, weights_MD, rule.inverse),
+        no_corrections(parts, weights_MD) if rule.structure == "ekfac" else (),
         torch.zeros_like(weights_MD) if has_velocity else None,
         zeros_M1 + hyper["damping"],
         zeros_M1 + hyper[zeta],
@@ -176,6 +181,8 @@ def _step(
     gradient_MD = torch.addcmul(gradient_MD, hyper["l2"], weights_MD)
     blocks = _blocks(state, weights_MD, hyper, context, networks)
     state = state._replace(blocks=blocks)
+    if hyper.rule.inverse == "exact":
+        state = _turned(state, weights_MD, hyper, context, networks)
     moves = _moves(networks, gradient_MD, state, weights_MD, hyper, context)
     move = reduce(better, moves)
     new_MD = weights_MD + move.change
@@ -211,9 +218,33 @@ def _blocks(
         return state.blocks
     parts = _parts(context.problem, hyper)
     now = batch_blocks(networks, weights_MD, parts, hyper)
+    return averaged(state.blocks, now, _share(hyper, context))
+
+
+def _share(hyper: Hyper, context: Step) -> Tensor:
+    """Return the weight of former batches in averages, (M, 1)."""
     # As Martens and Grosse (2015), section 5: the first batches weigh alike.
-    before = 1 - 1 / (1 + context.count // steps)
-    return averaged(state.blocks, now, hyper["factor_decay"].clamp(max=before))
+    before = 1 - 1 / (1 + context.count // hyper.rule.factor_update_steps)
+    return hyper["factor_decay"].clamp(max=before)
+
+
+def _turned(
+    state: State, weights_MD: Tensor, hyper: Hyper, context: Step, networks: Networks
+) -> State:
+    """Return the state with eigenvectors and corrected eigenvalues, if they are due."""
+    rule, parts = hyper.rule, _parts(context.problem, hyper)
+    is_new = context.count % rule.inv_update_steps == 0
+    if is_new:
+        undamped_M1 = torch.zeros_like(hyper["l2"])
+        held = inverses(state.blocks, parts, hyper, undamped_M1)
+        state = state._replace(inverses=held)
+    is_taken = context.count % rule.factor_update_steps == 0
+    if rule.structure == "kron" or not (is_new or is_taken):
+        return state
+    now = corrected(networks, weights_MD, parts, hyper, state.inverses)
+    if not is_new:  # along the eigenvectors that those before are along
+        (now,) = averaged((state.corrections,), (now,), _share(hyper, context))
+    return state._replace(corrections=now)
 
 
 def _are_used(hyper: Hyper, context: Step) -> bool:
@@ -222,7 +253,10 @@ def _are_used(hyper: Hyper, context: Step) -> bool:
     parts = _parts(context.problem, hyper)
     is_searched = _is_due(hyper.rule.preconditioner_adaptation_interval, context)
     is_averaged = bool(hyper["factor_decay"].any())
-    return is_inverted or is_searched or is_averaged or bool(parts.rest)
+    is_factored = hyper.rule.inverse == "factored"
+    return (
+        is_inverted or (is_searched and is_factored) or is_averaged or bool(parts.rest)
+    )
 
 
 def _moves(
@@ -244,16 +278,14 @@ def _moves(
         tried += [
             _bounded(one, hyper) for one in (zeta_M1 * decay_M1, zeta_M1 / decay_M1)
         ]
-    is_due = context.count % rule.inv_update_steps == 0
+    is_due = is_searched or context.count % rule.inv_update_steps == 0
     moves: list[Move] = []
     for zeta_M1 in tried:
-        damping_M1 = hyper["l2"] + zeta_M1
-        held = moves[-1].inverses if moves else state.inverses
-        if is_due or (is_searched and rule.inverse == "factored"):
+        damping_M1, held = hyper["l2"] + zeta_M1, state.inverses
+        if is_due and rule.inverse == "factored":
             held = inverses(state.blocks, parts, hyper, damping_M1)
-        is_due = is_due and rule.inverse == "factored"
         direction_MD = -preconditioned(
-            gradient_MD, held, state.blocks, parts, damping_M1
+            gradient_MD, held, state.blocks, state.corrections, parts, damping_M1
         )
         found = _move(networks, gradient_MD, direction_MD, state, weights_MD, hyper)
         moves.append(found._replace(damping=zeta_M1, inverses=held))

@@ -17,11 +17,14 @@ Its inverse is held as
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.kronecker.blocks import decomposed
-from curvflow.tasks.numerics.kronecker.moments import Moments
+from curvflow.tasks.numerics.kronecker.layers import Sides
+from curvflow.tasks.numerics.kronecker.moments import Moments, squares_of
 from curvflow.tasks.numerics.kronecker.uses import Scaling
 from curvflow.tasks.rules.kfac.networks import Labels, Networks, Swept
 from curvflow.tasks.rules.kfac.parts import Parts, Rest, Scale
@@ -61,6 +64,12 @@ def no_inverses(parts: Parts, weights_MD: Tensor, inverse: str) -> Held:
     sizes = [len(scale.columns) for scale in parts.scales]
     held += [(zeros(size, size), zeros(size)) for size in sizes]
     return (*held, *(() for _ in parts.rest))
+
+
+def no_corrections(parts: Parts, weights_MD: Tensor) -> tuple[Tensor, ...]:
+    """Return the corrected eigenvalues before the first batch."""
+    models = len(weights_MD)
+    return tuple(weights_MD.new_zeros(models, *piece.sizes) for piece in parts.pieces)
 
 
 def batch_blocks(
@@ -114,6 +123,40 @@ def _of_rest(rest: Rest, swept: Swept) -> Tensor:
     assert swept.signed is not None
     rows = swept.signed[:, rest.columns]
     return rows.square().mean(1, keepdim=True) / swept.one.samples
+
+
+def corrected(
+    networks: Networks, weights_MD: Tensor, parts: Parts, hyper: Hyper, held: Held
+) -> tuple[Tensor, ...]:
+    """Return second moments along the eigenvectors of each piece, (M, G, O, I).
+
+    Args:
+        networks: of the step, whose labels are those of its blocks.
+        weights_MD: where to take them.
+        parts: of the network.
+        hyper: with the choices fisher_type and mc_samples.
+        held: exact inverses, which hold eigenvectors.
+
+    Returns:
+        The moments.
+
+    Reference:
+        George et al. (2018), arXiv:1806.03884.
+    """
+    labels = Labels(hyper.rule.fisher_type, hyper.rule.mc_samples)
+    found: list[list[Tensor]] = [[] for _ in parts.pieces]
+    for swept in networks.swept(weights_MD, labels, is_signed=False):
+        models = swept.one.part.models
+        for each, (left, right, *_), into in zip(
+            parts.pieces, held[: len(found)], found, strict=True
+        ):
+            bases = [basis[models][:, None, None] for basis in (left, right)]
+            sides = [
+                Sides(one.left @ bases[0], one.right @ bases[1])
+                for _, one in each.piece.sides(swept.one)
+            ]
+            into.append(squares_of(sides) / swept.one.samples)
+    return tuple(torch.cat(several) for several in found)
 
 
 def averaged(before: Held, now: Held, share_M1: Tensor) -> Held:
@@ -226,6 +269,7 @@ def preconditioned(
     gradient_MD: Tensor,
     held: Held,
     blocks: Held,
+    corrections: Sequence[Tensor],
     parts: Parts,
     damping_M1: Tensor,
 ) -> Tensor:
@@ -235,6 +279,8 @@ def preconditioned(
         gradient_MD: what is multiplied.
         held: inverses as held.
         blocks: of each part.
+        corrections: eigenvalues of each piece that stand for those of its product;
+            none if they do not.
         parts: of the network.
         damping_M1: what is added to blocks, where an inverse does not hold it.
     """
@@ -242,10 +288,13 @@ def preconditioned(
     numbers = _by_kind(blocks, parts)[2]
     direction_MD = torch.empty_like(gradient_MD)
     damping_M111 = damping_M1[:, :, None, None]
-    for piece, (left, right, *values) in zip(parts.pieces, pieces, strict=True):
+    for number, (piece, (left, right, *values)) in enumerate(
+        zip(parts.pieces, pieces, strict=True)
+    ):
         X = piece.taken(gradient_MD)
         if values:
             products = values[0].unsqueeze(3) * values[1].unsqueeze(2)
+            products = corrections[number] if corrections else products
             X = left @ (left.mT @ X @ right / (products + damping_M111)) @ right.mT
         else:
             X = left @ X @ right

@@ -76,6 +76,7 @@ class Networks:
     def __init__(self, context: Step, like: Tensor) -> None:
         """Take the step, and a tensor of the dtype and device of the weights."""
         self._context, self._like = context, like
+        self._uniform: Tensor | None = None
         self.problem, self.count = context.problem, context.batch.count
 
     @property
@@ -109,15 +110,12 @@ class Networks:
             is_signed: derivatives of a sum with random signs are wanted.
         """
         outputs = json.loads(self.problem.text)["num_outputs"]
-        uniform = None
-        if labels.fisher_type == "mc":
-            draws = fisher_draws(self.problem.loss, outputs, labels.count)
-            terms = () if self.problem.tokens is None else (self.problem.tokens,)
-            uniform = self._context.draw((self.count, *terms, *draws))
+        uniform = self._drawn(labels, outputs)
         signs = None
         if is_signed:
             shape = (self.count, labels.num_roots(outputs))
-            signs = torch.where(self._context.draw(shape) < 0.5, -1.0, 1.0)
+            drawn = self._context.draw(shape)
+            signs = torch.where(drawn < 0.5, -1.0, 1.0).to(drawn)
         copies = PASS_COPIES + labels.num_roots(outputs)
         for span in self.spans(len(weights_MD), copies):
             batch = self._context.batch.models(span)
@@ -142,6 +140,14 @@ class Networks:
                     found, weights, together, retain_graph=True
                 )
             yield Swept(Pass(part, record, backward(found, record, roots)), signed)
+
+    def _drawn(self, labels: Labels, outputs: int) -> Tensor | None:
+        """Return the numbers that labels are drawn by, the same in all sweeps."""
+        if labels.fisher_type == "mc" and self._uniform is None:
+            draws = fisher_draws(self.problem.loss, outputs, labels.count)
+            terms = () if self.problem.tokens is None else (self.problem.tokens,)
+            self._uniform = self._context.draw((self.count, *terms, *draws))
+        return self._uniform
 
     def _outputs(
         self, span: slice, weights_MD: Tensor, uses: list[AnyUse] | None = None
