@@ -106,8 +106,8 @@ class Kfac(Rule):
 
     @property
     def chooses_momentum(self) -> bool:
-        """True if the momentum is that of the model."""
-        return self.momentum == "quadratic"
+        """True: that of the model changes, and one that is given stands beside it."""
+        return True
 
     @property
     def tells(self) -> tuple[str, ...]:
