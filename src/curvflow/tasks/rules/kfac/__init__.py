@@ -353,46 +353,61 @@ def _judged(
     is_due: bool,
 ) -> tuple[Tensor, State]:
     """Return the weights, and the state with the damping by what the step changed."""
-    before_MD, after_MD = weights
-    loss_M1 = move.loss
-    if not has_model(hyper.rule):
-        loss_M1 = networks.losses(before_MD).unsqueeze(1)
-    changed_M1 = networks.losses(after_MD).unsqueeze(1) - loss_M1
-    penalties = [one.double().square().sum(1, keepdim=True) for one in weights]
-    changed_M1 = changed_M1 + hyper["l2"].double() * (penalties[1] - penalties[0]) / 2
-    changed_M1 = changed_M1.nan_to_num(nan=torch.inf)
-    ratio_M1 = (changed_M1 / move.predicted).to(before_MD)
-    decay_M1 = hyper["damping_adaptation_decay"]
+    changed_M1 = _changed(networks, move, weights, hyper)
     damping_M1 = state.damping
     if is_due:
-        is_good_M1 = ratio_M1 > hyper["damping_upper_threshold"]
-        is_bad_M1 = ratio_M1 < hyper["damping_lower_threshold"]
-        factor_M1 = torch.where(is_bad_M1, 1 / decay_M1, 1.0)
-        factor_M1 = torch.where(is_good_M1, decay_M1, factor_M1)
-        damping_M1 = _bounded(damping_M1 * factor_M1, hyper)
+        ratio_M1 = (changed_M1 / move.predicted).to(damping_M1)
+        damping_M1 = _adapted(damping_M1, ratio_M1, hyper)
         state = state._replace(ratio=ratio_M1)
     if not hyper.rule.reject:
-        return after_MD, state._replace(damping=damping_M1)
+        return weights[1], state._replace(damping=damping_M1)
     is_worse_M1 = changed_M1 > 0
-    raised = [
-        _bounded(one.clamp(min=hyper["min_damping"]) / decay, hyper)
-        for one, decay in (
-            (state.damping, decay_M1),
-            (state.preconditioner_damping, hyper["preconditioner_adaptation_decay"]),
-        )
-    ]
-    velocity = state.velocity
-    if velocity is not None:
-        velocity = torch.where(is_worse_M1, 0.0, velocity)
-    state = state._replace(
-        velocity=velocity,
-        damping=torch.where(is_worse_M1, raised[0], damping_M1),
-        preconditioner_damping=torch.where(
-            is_worse_M1, raised[1], state.preconditioner_damping
+    state = _taken_back(state, state._replace(damping=damping_M1), is_worse_M1, hyper)
+    return torch.where(is_worse_M1, *weights), state
+
+
+def _changed(
+    networks: Networks, move: Move, weights: tuple[Tensor, Tensor], hyper: Hyper
+) -> Tensor:
+    """Return the change of the loss with its penalty, (M, 1); of no number infinity."""
+    before_M1 = move.loss
+    if not has_model(hyper.rule):
+        before_M1 = networks.losses(weights[0]).unsqueeze(1)
+    before, after = (one.double().square().sum(1, keepdim=True) for one in weights)
+    changed_M1 = networks.losses(weights[1]).unsqueeze(1) - before_M1
+    changed_M1 = changed_M1 + hyper["l2"].double() * (after - before) / 2
+    return changed_M1.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
+
+
+def _adapted(damping_M1: Tensor, ratio_M1: Tensor, hyper: Hyper) -> Tensor:
+    """Return the damping after a look at the reduction ratio."""
+    decay_M1 = hyper["damping_adaptation_decay"]
+    is_good_M1 = ratio_M1 > hyper["damping_upper_threshold"]
+    is_bad_M1 = ratio_M1 < hyper["damping_lower_threshold"]
+    factor_M1 = torch.where(is_bad_M1, 1 / decay_M1, 1.0)
+    factor_M1 = torch.where(is_good_M1, decay_M1, factor_M1)
+    return _bounded(damping_M1 * factor_M1, hyper)
+
+
+def _taken_back(
+    before: State, after: State, is_worse_M1: Tensor, hyper: Hyper
+) -> State:
+    """Return the state after steps of which some are taken back."""
+
+    def raised(name: str, decay: str) -> Tensor:
+        least_M1 = getattr(before, name).clamp(min=hyper["min_damping"])
+        higher_M1 = _bounded(least_M1 / hyper[decay], hyper)
+        return torch.where(is_worse_M1, higher_M1, getattr(after, name))
+
+    velocity = after.velocity
+    return after._replace(
+        velocity=None if velocity is None else velocity.where(~is_worse_M1, 0.0),
+        damping=raised("damping", "damping_adaptation_decay"),
+        preconditioner_damping=raised(
+            "preconditioner_damping", "preconditioner_adaptation_decay"
         ),
-        rejected=state.rejected + is_worse_M1,
+        rejected=after.rejected + is_worse_M1,
     )
-    return torch.where(is_worse_M1, before_MD, after_MD), state
 
 
 def rates(state: State, hyper: Hyper) -> tuple[Tensor, Tensor]:

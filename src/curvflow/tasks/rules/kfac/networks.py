@@ -114,8 +114,8 @@ class Networks:
         signs = None
         if is_signed:
             shape = (self.count, labels.num_roots(outputs))
-            drawn = self._context.draw(shape)
-            signs = torch.where(drawn < 0.5, -1.0, 1.0).to(drawn)
+            numbers = self._context.draw(shape)
+            signs = torch.where(numbers < 0.5, -1.0, 1.0).to(numbers)
         copies = PASS_COPIES + labels.num_roots(outputs)
         for span in self.spans(len(weights_MD), copies):
             batch = self._context.batch.models(span)
