@@ -160,12 +160,15 @@ def corrected(
 
 
 def averaged(before: Held, now: Held, share_M1: Tensor) -> Held:
-    """Return moving averages, in which what was before has a share."""
+    """Return moving averages, in which what was before has a share.
+
+    What is new is overwritten: memory that has not been touched costs as much.
+    """
     if not share_M1.any():
         return now
 
     def mean(old: Tensor, new: Tensor) -> Tensor:
-        return torch.lerp(new, old, share_M1.view(-1, *[1] * (new.ndim - 1)))
+        return new.lerp_(old, share_M1.view(-1, *[1] * (new.ndim - 1)))
 
     return tuple(
         tuple(map(mean, old, new)) for old, new in zip(before, now, strict=True)
