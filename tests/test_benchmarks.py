@@ -12,6 +12,7 @@ import curvflow
 from benchmarks import (
     denormals,
     intervals,
+    kfac_step,
     known_answers,
     ngd_cost,
     peers_llc,
@@ -69,6 +70,19 @@ def test_every_rule_is_compared_in_time_with_the_gradient(monkeypatch, capsys):
     assert told.startswith("small, 196 parameters, float64, 2 networks")
     for name in ngd_cost.RULES:
         assert told.count(f"gradient and {name} ") == 2
+
+
+def test_steps_by_factors_are_compared_in_time_with_the_gradient(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["kfac_step", "--turns", "1"])
+    monkeypatch.setattr(kfac_step, "INPUTS", 20)
+    monkeypatch.setattr(kfac_step, "HIDDEN", (6,))
+    monkeypatch.setattr(kfac_step, "STEPS", 2)
+    kfac_step.main()
+    head, first, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["step", "ms", "gradients"]
+    assert float(first.split()[-1]) == 1
+    assert [row[:26].strip() for row in rows] == list(kfac_step.RULES)
+    assert all(float(row.split()[-1]) > 0 for row in rows)
 
 
 def test_chains_are_compared_in_time_with_their_arithmetic(monkeypatch, capsys):

@@ -338,6 +338,11 @@ class Rule(Params):
         return False
 
     @property
+    def tells(self) -> tuple[str, ...]:
+        """Names of the numbers that the rule records, of `RULES_TELL`."""
+        return ()
+
+    @property
     def has_preconditioner(self) -> bool:
         """True if steps are P^-1 times a mean of gradients, with a known diagonal P."""
         return False

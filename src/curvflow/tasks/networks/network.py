@@ -31,6 +31,7 @@ class ForwardPass:
             activations are the identity, averages weigh by (1/m)^p, a maximum becomes
             a sum.
         uses: of parameters, appended by the layers; None where they are not recorded.
+        holds_statistics: in training, nothing is derived by those of the batch.
         updated: statistics after this pass, written by layers in training.
         leaves: parameters of the one model there is, *shape each, which a module of
             the user's own is called with; then `tensors` lack them.
@@ -40,6 +41,7 @@ class ForwardPass:
     draw: Callable[[tuple[int, ...]], Tensor] | None = None
     power: float | None = None
     uses: list[AnyUse] | None = None
+    holds_statistics: bool = False
     updated: dict[str, Tensor] = field(default_factory=dict)
     leaves: Mapping[str, Tensor] = field(default_factory=dict)
 
@@ -303,6 +305,29 @@ class Network:
         if not forward_pass.updated:
             return outputs_MNC, statistics_MS
         return outputs_MNC, self.statistics.flatten(forward_pass.updated).detach()
+
+    def held_outputs(
+        self,
+        parameters_MD: Tensor,
+        statistics_MS: Tensor,
+        inputs: Tensor,
+        draw: Callable[[tuple[int, ...]], Tensor],
+        uses: list[AnyUse] | None = None,
+    ) -> Tensor:
+        """Return the outputs (M, N, C) in training, whose derivatives hold statistics.
+
+        Those of the batch are taken as constants, so that samples do not meet.
+
+        Args:
+            parameters_MD: parameters.
+            statistics_MS: statistics so far.
+            inputs: shape (M or 1, N, ...).
+            draw: uniform numbers (M, *shape) from each model's stream, for dropout.
+            uses: to which uses of parameters are appended.
+        """
+        forward_pass = self._passage(parameters_MD, statistics_MS, draw=draw)
+        forward_pass.uses, forward_pass.holds_statistics = uses, True
+        return self.forward(forward_pass, inputs)
 
     def path_sums(
         self, powers_MD: Tensor, inputs_shape: tuple[int, ...], p: float

@@ -21,8 +21,17 @@ CURVES = (
     "lr",
 )
 
+# Those of some rules alone, which are recorded where a rule tells them.
+RULES_TELL = (
+    "damping",
+    "preconditioner_damping",
+    "reduction_ratio",
+    "predicted_change",
+    "rejected_share",
+)
+
 # Beside them that of rules which choose it, and one that is asked for.
-RECORDED = (*CURVES, "chosen_momentum", "step_norm")
+RECORDED = (*CURVES, "chosen_momentum", "step_norm", *RULES_TELL)
 
 # What is kept of a rule's preconditioner.
 PRECONDITIONER = ("preconditioner", "preconditioned_lr", "stable_up_to")
@@ -34,8 +43,12 @@ PERPLEXED = ("train", "test")
 FINAL = (*CURVES[:7], "path_norm")
 
 
-def _curve(name: str, description: str, units: str = "1") -> Variable:
-    return Variable(name, description, ("epoch",), units=units, series=True)
+def _curve(
+    name: str, description: str, units: str = "1", *, optional: bool = False
+) -> Variable:
+    return Variable(
+        name, description, ("epoch",), units=units, series=True, optional=optional
+    )
 
 
 OUTPUTS = (
@@ -94,6 +107,36 @@ OUTPUTS = (
         ("epoch",),
         units="mixed",
         series=True,
+        optional=True,
+    ),
+    _curve(
+        "damping",
+        "damping of the quadratic model of kfac after the epoch's last step",
+        "curvature",
+        optional=True,
+    ),
+    _curve(
+        "preconditioner_damping",
+        "damping of the blocks of kfac after the epoch's last step",
+        "curvature",
+        optional=True,
+    ),
+    _curve(
+        "reduction_ratio",
+        "change of a batch's loss by a step over what its quadratic model predicts, "
+        "when last taken; NaN before",
+        optional=True,
+    ),
+    _curve(
+        "predicted_change",
+        "change of the loss that the model predicts of the epoch's last step; NaN "
+        "without a model",
+        "loss",
+        optional=True,
+    ),
+    _curve(
+        "rejected_share",
+        "share of the epoch's steps that were taken back; NaN before training",
         optional=True,
     ),
     Variable("final_train_loss", "training loss at the end", units="loss"),

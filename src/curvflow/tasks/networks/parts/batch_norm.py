@@ -40,6 +40,8 @@ def batch_norm(name: str) -> Part:
         channels = shape[:1]
 
         def apply(forward_pass: ForwardPass, x: Tensor) -> Tensor:
+            if forward_pass.holds_statistics:
+                return _by_held(forward_pass, name, x)
             if forward_pass.in_training:
                 return _by_batch(forward_pass, name, x)
             return _by_running(forward_pass, name, x)
@@ -84,9 +86,28 @@ def _by_batch(forward_pass: ForwardPass, name: str, x: Tensor) -> Tensor:
 
 
 def _by_running(forward_pass: ForwardPass, name: str, x: Tensor) -> Tensor:
-    scale, shift, mean, variance = (
+    moments = (
         forward_pass.tensors[f"{name}.{part}"][:, None, :, None, None]
-        for part in ("scale", "shift", "running_mean", "running_var")
+        for part in ("running_mean", "running_var")
+    )
+    return _affine(forward_pass, name, x, *moments)
+
+
+def _by_held(forward_pass: ForwardPass, name: str, x: Tensor) -> Tensor:
+    """Normalise by the batch's moments, by which nothing is derived."""
+    sides = (1, 3, 4)
+    values = x.detach()
+    mean = values.mean(sides, keepdim=True)
+    variance = (values - mean).square().mean(sides, keepdim=True)
+    return _affine(forward_pass, name, x, mean, variance)
+
+
+def _affine(
+    forward_pass: ForwardPass, name: str, x: Tensor, mean: Tensor, variance: Tensor
+) -> Tensor:
+    scale, shift = (
+        forward_pass.tensors[f"{name}.{part}"][:, None, :, None, None]
+        for part in ("scale", "shift")
     )
     centred, deviation = x - mean, (variance + EPS).rsqrt()
     y = torch.addcmul(shift, centred, scale * deviation)

@@ -18,6 +18,9 @@ from curvflow.tasks.numerics.kronecker.layers import Approximation, Pass, Piece,
 # Numbers that gradients of samples may hold at once.
 MOST_NUMBERS = 1 << 23
 
+# Columns from which the lower triangle of X'X is computed alone, and in how many parts.
+MANY_COLUMNS, STRIPES = 512, 4
+
 
 class Spread(NamedTuple):
     """Relative standard errors of two factors, (M,) each.
@@ -175,9 +178,23 @@ def second_moment(rows: Tensor) -> tuple[Tensor, Tensor]:
     if count <= size:
         together = flat.flatten(2, 3)
         squares = (flat @ flat.mT).square().flatten(1).sum(1)
-        return together.mT @ together, squares
+        return gram(together), squares
     each = flat.mT @ flat
     return each.sum(2), each.square().flatten(1).sum(1)
+
+
+def gram(rows: Tensor) -> Tensor:
+    """Return X'X of rows X (..., n, K); of many columns by the lower triangle."""
+    size = rows.shape[-1]
+    if size < MANY_COLUMNS:
+        return rows.mT @ rows
+    found = rows.new_empty(*rows.shape[:-2], size, size)
+    for number in range(STRIPES):
+        start, end = (size * (number + ahead) // STRIPES for ahead in (0, 1))
+        stripe = rows[..., start:end].mT @ rows[..., :end]
+        found[..., start:end, :end] = stripe
+        found[..., :start, start:end] = stripe[..., :start].mT
+    return found
 
 
 def _draw_squares(rows: Tensor) -> Tensor:

@@ -1,0 +1,312 @@
+"""Blocks of the Fisher matrix of a batch: their factors, averages and inverses.
+
+A part of a network has a tuple of tensors, the first dimension of each the model. Its
+matrix is held as
+
+- of a piece of a layer: both factors, (M, G, O, O) and (M, G, I, I);
+- of a scale: the matrix, (M, P, P);
+- of the rest: a number, (M, 1).
+
+Its inverse is held as
+
+- of a piece, factored: the inverses of both damped factors;
+- of a piece, exact: eigenvectors and eigenvalues of both factors;
+- of a scale: eigenvectors and eigenvalues;
+- of the rest: nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from curvflow.tasks.numerics.kronecker.blocks import decomposed
+from curvflow.tasks.numerics.kronecker.layers import Sides
+from curvflow.tasks.numerics.kronecker.moments import Moments, squares_of
+from curvflow.tasks.numerics.kronecker.uses import Scaling
+from curvflow.tasks.rules.kfac.networks import Labels, Networks, Swept
+from curvflow.tasks.rules.kfac.parts import Parts, Rest, Scale
+from curvflow.tasks.training.step_context import Hyper
+
+# Tensors of each part.
+Held = tuple[tuple[Tensor, ...], ...]
+
+
+def no_blocks(parts: Parts, weights_MD: Tensor) -> Held:
+    """Return the blocks before the first batch."""
+
+    def zeros(*shape: int) -> Tensor:
+        return weights_MD.new_zeros(len(weights_MD), *shape)
+
+    held: list[tuple[Tensor, ...]] = []
+    for piece in parts.pieces:
+        groups, rows, columns = piece.sizes
+        held.append((zeros(groups, rows, rows), zeros(groups, columns, columns)))
+    sizes = [len(scale.columns) for scale in parts.scales]
+    held += [(zeros(size, size),) for size in sizes]
+    return (*held, *((zeros(1),) for _ in parts.rest))
+
+
+def no_inverses(parts: Parts, weights_MD: Tensor, inverse: str) -> Held:
+    """Return the inverses before the first batch."""
+
+    def zeros(*shape: int) -> Tensor:
+        return weights_MD.new_zeros(len(weights_MD), *shape)
+
+    held: list[tuple[Tensor, ...]] = []
+    for piece in parts.pieces:
+        groups, rows, columns = piece.sizes
+        both = zeros(groups, rows, rows), zeros(groups, columns, columns)
+        values = zeros(groups, rows), zeros(groups, columns)
+        held.append(both if inverse == "factored" else (*both, *values))
+    sizes = [len(scale.columns) for scale in parts.scales]
+    held += [(zeros(size, size), zeros(size)) for size in sizes]
+    return (*held, *(() for _ in parts.rest))
+
+
+def no_corrections(parts: Parts, weights_MD: Tensor) -> tuple[Tensor, ...]:
+    """Return the corrected eigenvalues before the first batch."""
+    models = len(weights_MD)
+    return tuple(weights_MD.new_zeros(models, *piece.sizes) for piece in parts.pieces)
+
+
+def batch_blocks(
+    networks: Networks,
+    weights_MD: Tensor,
+    parts: Parts,
+    hyper: Hyper,
+) -> Held:
+    """Return the blocks of a batch.
+
+    Args:
+        networks: of the step.
+        weights_MD: where to take the blocks.
+        parts: of the network.
+        hyper: with the choices fisher_type, mc_samples and kfac_approx.
+    """
+    rule = hyper.rule
+    labels = Labels(rule.fisher_type, rule.mc_samples)
+    moments = [Moments(one.piece, rule.kfac_approx) for one in parts.pieces]
+    scales: list[list[Tensor]] = [[] for _ in parts.scales]
+    rest: list[list[Tensor]] = [[] for _ in parts.rest]
+    for swept in networks.swept(weights_MD, labels, is_signed=bool(parts.rest)):
+        for moment in moments:
+            moment.add(swept.one)
+        for scale, into in zip(parts.scales, scales, strict=True):
+            into.append(_of_scale(scale, swept))
+        for one, into in zip(parts.rest, rest, strict=True):
+            into.append(_of_rest(one, swept))
+    found: list[tuple[Tensor, ...]] = [
+        moment.matrices(networks.count) for moment in moments
+    ]
+    found += [(torch.cat(several),) for several in scales]
+    found += [(torch.cat(several),) for several in rest]
+    return tuple(found)
+
+
+def _of_scale(scale: Scale, swept: Swept) -> Tensor:
+    use = swept.one.record[scale.use]
+    assert isinstance(use, Scaling)
+    deltas = swept.one.deltas[scale.use]
+    rows = torch.cat([use.rows(delta) for delta in deltas], dim=1)
+    return rows.mT @ rows / swept.one.samples
+
+
+def _of_rest(rest: Rest, swept: Swept) -> Tensor:
+    """Return the mean of the diagonal of a tensor's block, (M, 1).
+
+    With random signs the square of the sum over samples has as its mean the sum of the
+    squares.
+    """
+    assert swept.signed is not None
+    rows = swept.signed[:, rest.columns]
+    return rows.square().mean(1, keepdim=True) / swept.one.samples
+
+
+def corrected(
+    networks: Networks, weights_MD: Tensor, parts: Parts, hyper: Hyper, held: Held
+) -> tuple[Tensor, ...]:
+    """Return second moments along the eigenvectors of each piece, (M, G, O, I).
+
+    Args:
+        networks: of the step, whose labels are those of its blocks.
+        weights_MD: where to take them.
+        parts: of the network.
+        hyper: with the choices fisher_type and mc_samples.
+        held: exact inverses, which hold eigenvectors.
+
+    Returns:
+        The moments.
+
+    Reference:
+        George et al. (2018), arXiv:1806.03884.
+    """
+    labels = Labels(hyper.rule.fisher_type, hyper.rule.mc_samples)
+    found: list[list[Tensor]] = [[] for _ in parts.pieces]
+    for swept in networks.swept(weights_MD, labels, is_signed=False):
+        models = swept.one.part.models
+        for each, (left, right, *_), into in zip(
+            parts.pieces, held[: len(found)], found, strict=True
+        ):
+            bases = [basis[models][:, None, None] for basis in (left, right)]
+            sides = [
+                Sides(one.left @ bases[0], one.right @ bases[1])
+                for _, one in each.piece.sides(swept.one)
+            ]
+            into.append(squares_of(sides) / swept.one.samples)
+    return tuple(torch.cat(several) for several in found)
+
+
+def averaged(before: Held, now: Held, share_M1: Tensor) -> Held:
+    """Return moving averages, in which what was before has a share.
+
+    What is new is overwritten: memory that has not been touched costs as much.
+    """
+    if not share_M1.any():
+        return now
+
+    def mean(old: Tensor, new: Tensor) -> Tensor:
+        return new.lerp_(old, share_M1.view(-1, *[1] * (new.ndim - 1)))
+
+    return tuple(
+        tuple(map(mean, old, new)) for old, new in zip(before, now, strict=True)
+    )
+
+
+def inverses(blocks: Held, parts: Parts, hyper: Hyper, damping_M1: Tensor) -> Held:
+    """Return what the inverses of blocks are multiplied by.
+
+    Those of matrices that are not definite are NaN.
+
+    Args:
+        blocks: of each part.
+        parts: of the network.
+        hyper: with the choices inverse and pi, or a number pi of each model.
+        damping_M1: what is added to blocks.
+    """
+    found: list[tuple[Tensor, ...]] = []
+    pieces, scales, rest = _by_kind(blocks, parts)
+    for left, right in pieces:
+        if hyper.rule.inverse == "factored":
+            found.append(_factored(left, right, hyper, damping_M1.double()))
+        else:
+            (values, vectors), (right_values, right_vectors) = map(
+                _decomposed, (left, right)
+            )
+            found.append((vectors, right_vectors, values, right_values))
+    for (matrix,) in scales:
+        values, vectors = _decomposed(matrix)
+        found.append((vectors, values))
+    return (*found, *(() for _ in rest))
+
+
+def _by_kind(held: Held, parts: Parts) -> tuple[Held, Held, Held]:
+    first, last = len(parts.pieces), len(parts.pieces) + len(parts.scales)
+    return held[:first], held[first:last], held[last:]
+
+
+def _decomposed(matrices: Tensor) -> tuple[Tensor, Tensor]:
+    values, vectors = decomposed(matrices.double())
+    return values.clamp(min=0).to(matrices), vectors.to(matrices)
+
+
+def _factored(
+    left: Tensor, right: Tensor, hyper: Hyper, damping_M1: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the inverses of two factors, each with its share of the damping's root."""
+    ratio_MG = pi(left, right, hyper)
+    root_M1 = damping_M1.sqrt()
+    return (
+        _inverse(left, root_M1 / ratio_MG).to(left),
+        _inverse(right, root_M1 * ratio_MG).to(right),
+    )
+
+
+def pi(left: Tensor, right: Tensor, hyper: Hyper) -> Tensor:
+    """Return how many times the root of the damping the right factor has, (M, G)."""
+    if not isinstance(hyper.rule.pi, str):
+        return hyper["pi"].double().expand(len(left), left.shape[1])
+    sizes = [_size(matrices.double(), hyper.rule.pi) for matrices in (right, left)]
+    ratio_MG = (sizes[0] / sizes[1]).sqrt()
+    usable_MG = torch.isfinite(ratio_MG) & (ratio_MG > 0)
+    return torch.where(usable_MG, ratio_MG, 1.0)
+
+
+def _size(matrices: Tensor, norm: str) -> Tensor:
+    """Return a norm of factors, per row so that their sizes do not matter, (M, G)."""
+    match norm:
+        case "trace":
+            return torch.diagonal(matrices, dim1=-2, dim2=-1).mean(-1)
+        case "frobenius":
+            size: int = matrices.shape[-1]
+            return (matrices.square().sum((-2, -1)) / size).sqrt()
+    return decomposed(matrices)[0].amax(-1)
+
+
+def _inverse(matrices: Tensor, added_MG: Tensor) -> Tensor:
+    """Return the inverses of damped matrices, NaN of those that are not definite."""
+    damped = matrices.to(torch.float64, copy=True)
+    damped.diagonal(dim1=-2, dim2=-1).add_(added_MG.unsqueeze(-1))
+    is_finite_MG = torch.isfinite(damped.sum((-2, -1)))
+    # What fails or is not finite must not end the training of siblings.
+    damped = _replaced(damped, is_finite_MG)
+    factor, info_MG = torch.linalg.cholesky_ex(damped)
+    is_definite_MG = is_finite_MG & (info_MG == 0)
+    found = torch.cholesky_inverse(_replaced(factor, is_definite_MG))
+    if is_definite_MG.all():
+        return found
+    return found.masked_fill(~is_definite_MG[..., None, None], torch.nan)
+
+
+def _replaced(matrices: Tensor, is_kept_MG: Tensor) -> Tensor:
+    """Return matrices with the identity in place of some."""
+    if is_kept_MG.all():
+        return matrices
+    eye = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
+    return torch.where(is_kept_MG[..., None, None], matrices, eye)
+
+
+def preconditioned(
+    gradient_MD: Tensor,
+    held: Held,
+    blocks: Held,
+    corrections: Sequence[Tensor],
+    parts: Parts,
+    damping_M1: Tensor,
+) -> Tensor:
+    """Return the inverse of the damped blocks times gradients.
+
+    Args:
+        gradient_MD: what is multiplied.
+        held: inverses as held.
+        blocks: of each part.
+        corrections: eigenvalues of each piece that stand for those of its product;
+            none if they do not.
+        parts: of the network.
+        damping_M1: what is added to blocks, where an inverse does not hold it.
+    """
+    pieces, scales, _ = _by_kind(held, parts)
+    numbers = _by_kind(blocks, parts)[2]
+    direction_MD = torch.empty_like(gradient_MD)
+    damping_M111 = damping_M1[:, :, None, None]
+    for number, (piece, (left, right, *values)) in enumerate(
+        zip(parts.pieces, pieces, strict=True)
+    ):
+        X = piece.taken(gradient_MD)
+        if values:
+            products = values[0].unsqueeze(3) * values[1].unsqueeze(2)
+            products = corrections[number] if corrections else products
+            X = left @ (left.mT @ X @ right / (products + damping_M111)) @ right.mT
+        else:
+            X = left @ X @ right
+        piece.put(X, direction_MD)
+    for scale, (vectors, values_MP) in zip(parts.scales, scales, strict=True):
+        along_MP1 = vectors.mT @ gradient_MD[:, scale.columns].unsqueeze(2)
+        along_MP1 = along_MP1 / (values_MP + damping_M1).unsqueeze(2)
+        direction_MD[:, scale.columns] = (vectors @ along_MP1).squeeze(2)
+    for rest, (value_M1,) in zip(parts.rest, numbers, strict=True):
+        divided = gradient_MD[:, rest.columns] / (value_M1 + damping_M1)
+        direction_MD[:, rest.columns] = divided
+    return direction_MD

@@ -1,0 +1,236 @@
+"""Networks and loss of a step's batch, as its gradient was derived of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.func import jvp
+
+from curvflow.tasks.networks.problems import PASS_COPIES
+from curvflow.tasks.numerics.derivatives.fishers import (
+    FisherForm,
+    fisher_draws,
+    fisher_roots,
+)
+from curvflow.tasks.numerics.derivatives.gauss_newton import output_hessian
+from curvflow.tasks.numerics.derivatives.passes import Part, spans
+from curvflow.tasks.numerics.derivatives.precision import differentiable
+from curvflow.tasks.numerics.kronecker.recorded import Pass, backward
+from curvflow.tasks.numerics.kronecker.uses import AnyUse
+from curvflow.tasks.training.cache_blocks import GPU_PASS_BYTES
+from curvflow.tasks.training.step_context import Step
+
+# Bytes that the graph of one pass may hold on a CPU.
+CPU_GRAPH_BYTES = 1 << 26
+
+FORMS: Mapping[str, FisherForm] = {
+    "mc": "sampled",
+    "type-2": "exact",
+    "empirical": "empirical",
+}
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Whose labels factors are of.
+
+    Attributes:
+        fisher_type: `mc`, `type-2` or `empirical`.
+        count: labels drawn for each sample of `mc`.
+    """
+
+    fisher_type: str
+    count: int
+
+    def num_roots(self, outputs: int) -> int:
+        """Return how many roots a sample has, of C outputs."""
+        return {"mc": self.count, "type-2": outputs}.get(self.fisher_type, 1)
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A pass with the record of uses, and what is derived in it.
+
+    Attributes:
+        one: pass with what comes back through each use.
+        signed: derivatives by the weights of the sum over samples and roots, each with
+            a random sign, (M, D); None where they are not wanted.
+    """
+
+    one: Pass
+    signed: Tensor | None
+
+
+class Networks:
+    """The models of a step with their batch, dropout and all.
+
+    A batch norm's statistics are those of the batch, and held in derivatives.
+    """
+
+    def __init__(self, context: Step, like: Tensor) -> None:
+        """Take the step, and a tensor of the dtype and device of the weights."""
+        self._context, self._like = context, like
+        self._uniform: Tensor | None = None
+        self.problem, self.count = context.problem, context.batch.count
+
+    @property
+    def scale(self) -> int:
+        """How many times the mean over samples is minimised: N for a sum, else 1."""
+        return self.count if self.problem.criterion.is_sum else 1
+
+    def spans(self, models: int, copies: int) -> list[slice]:
+        """Cut models into spans whose graphs fit into memory.
+
+        Args:
+            models: how many.
+            copies: of activations that a graph holds.
+
+        Returns:
+            The spans, in order.
+        """
+        each = self._like.element_size() * copies * self.count
+        each *= self.problem.network.width
+        on_cpu = self._like.device.type == "cpu"
+        return spans(models, (CPU_GRAPH_BYTES if on_cpu else GPU_PASS_BYTES) // each)
+
+    def swept(
+        self, weights_MD: Tensor, labels: Labels, *, is_signed: bool
+    ) -> Iterator[Swept]:
+        """Yield passes over spans of models with roots of the loss sent back.
+
+        Args:
+            weights_MD: of all models.
+            labels: whose roots are taken.
+            is_signed: derivatives of a sum with random signs are wanted.
+        """
+        outputs = json.loads(self.problem.text)["num_outputs"]
+        uniform = self._drawn(labels, outputs)
+        signs = None
+        if is_signed:
+            shape = (self.count, labels.num_roots(outputs))
+            numbers = self._context.draw(shape)
+            signs = torch.where(numbers < 0.5, -1.0, 1.0).to(numbers)
+        copies = PASS_COPIES + labels.num_roots(outputs)
+        for span in self.spans(len(weights_MD), copies):
+            batch = self._context.batch.models(span)
+            weights = weights_MD[span].detach().requires_grad_()
+            record: list[AnyUse] = []
+            with torch.enable_grad(), differentiable():
+                found = self._outputs(span, weights, record)
+            drawn = None if uniform is None else uniform[span]
+            roots = self._roots(labels, found.detach(), batch.targets, drawn)
+            part = Part(
+                span,
+                slice(0, self.count),
+                weights.detach(),
+                self._context.statistics[span],
+                batch.inputs,
+                batch.targets,
+            )
+            signed = None
+            if signs is not None:
+                together = torch.einsum("mnr,mnr...->mn...", signs[span], roots)
+                (signed,) = torch.autograd.grad(
+                    found, weights, together, retain_graph=True
+                )
+            yield Swept(Pass(part, record, backward(found, record, roots)), signed)
+
+    def _drawn(self, labels: Labels, outputs: int) -> Tensor | None:
+        """Return the numbers that labels are drawn by, the same in all sweeps."""
+        if labels.fisher_type == "mc" and self._uniform is None:
+            draws = fisher_draws(self.problem.loss, outputs, labels.count)
+            terms = () if self.problem.tokens is None else (self.problem.tokens,)
+            self._uniform = self._context.draw((self.count, *terms, *draws))
+        return self._uniform
+
+    def _outputs(
+        self, span: slice, weights_MD: Tensor, uses: list[AnyUse] | None = None
+    ) -> Tensor:
+        context = self._context
+        return self.problem.network.held_outputs(
+            weights_MD,
+            context.statistics[span].to(weights_MD),
+            context.batch.models(span).inputs,
+            context.dropout(span),
+            uses,
+        )
+
+    def _roots(
+        self, labels: Labels, outputs: Tensor, targets: Tensor, uniform: Tensor | None
+    ) -> Tensor:
+        """Return roots of the Fisher matrix of the loss that is minimised."""
+        form, loss = FORMS[labels.fisher_type], self.problem.loss
+        terms = self.problem.tokens
+        if terms is None:
+            roots = fisher_roots(form, loss, outputs, targets, uniform)
+            return math.sqrt(self.scale) * roots
+        # Labels of tokens are independent, so that one root holds a draw of each.
+        flat = outputs.flatten(1, 2), targets.flatten(1, 2)
+        drawn = None if uniform is None else uniform.flatten(1, 2)
+        roots = fisher_roots(form, loss, *flat, drawn)
+        roots = torch.unflatten(roots, 1, (-1, terms)).transpose(2, 3)
+        # The score of a token is over T in that of its sample; in the matrix of the
+        # mean over tokens each token's own is over T, and its root over T^1/2.
+        return roots / (math.sqrt(terms) if labels.fisher_type == "mc" else terms)
+
+    def along(
+        self, weights_MD: Tensor, directions: Sequence[Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the loss, and the Gauss-Newton matrix along some directions.
+
+        Args:
+            weights_MD: where to take both.
+            directions: K vectors, (M, D) each.
+
+        Returns:
+            Losses (M,), and d_i' G d_j of the loss that is minimised, (M, K, K), both
+            in double precision.
+        """
+        parts = [
+            self._along(span, weights_MD[span], [one[span] for one in directions])
+            for span in self.spans(len(weights_MD), 2 * PASS_COPIES)
+        ]
+        losses, products = zip(*parts, strict=True)
+        return torch.cat(losses), torch.cat(products)
+
+    def _along(
+        self, span: slice, weights_MD: Tensor, directions: Sequence[Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        outputs_of = partial(self._outputs, span)
+        with differentiable():
+            pairs = [jvp(outputs_of, (weights_MD,), (one,))[:2] for one in directions]
+        outputs = pairs[0][0]
+        targets = self._context.batch.models(span).targets
+
+        def total(outputs: Tensor) -> Tensor:
+            losses = self.problem.criterion.of_samples(outputs, targets)
+            return self.problem.reduced(losses).sum()
+
+        curved = output_hessian(total)(outputs)
+        tangents = torch.stack([tangent for _, tangent in pairs], dim=1).flatten(2)
+        images = [curved(tangent) for _, tangent in pairs]
+        products = tangents.double() @ torch.stack(images, 1).flatten(2).double().mT
+        return self._reduced(span, outputs), products
+
+    def losses(self, weights_MD: Tensor) -> Tensor:
+        """Return the loss in training, (M,), in double precision.
+
+        A batch norm's statistics are those of the batch at these weights.
+        """
+        with torch.no_grad():
+            parts = [
+                self._reduced(span, self._outputs(span, weights_MD[span]))
+                for span in self.spans(len(weights_MD), 2)
+            ]
+        return torch.cat(parts)
+
+    def _reduced(self, span: slice, outputs: Tensor) -> Tensor:
+        targets = self._context.batch.models(span).targets
+        losses = self.problem.criterion.of_samples(outputs, targets)
+        return self.problem.reduced(losses.double())

@@ -1,0 +1,222 @@
+"""Parts of a network that K-FAC has matrices for, found before training begins.
+
+Letters of shapes: see `curvflow.tasks.numerics.kronecker.uses`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.tasks.networks.initialization import initial_weights
+from curvflow.tasks.networks.network import Network
+from curvflow.tasks.networks.problems import Problem, read
+from curvflow.tasks.numerics.kronecker.layers import (
+    Approximation,
+    Piece,
+    Places,
+    check_positions,
+    pieces,
+)
+from curvflow.tasks.numerics.kronecker.recorded import Recorded, accounted
+from curvflow.tasks.numerics.kronecker.uses import AnyUse, Scaling
+from curvflow.tasks.numerics.streams import stream
+
+# Entries of a scale and its shift that have a matrix, and of a tensor in no layer.
+MOST_DENSE, MOST_REST = 1 << 10, 1 << 16
+
+# Deviation of what is added to initial weights, some of which are zero.
+NOISE = 0.1
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A layer's block, as a matrix of rows of a weight with its bias behind them.
+
+    Attributes:
+        piece: the block.
+        weight: where the weight begins among the parameters; None without.
+        bias: the same of the bias.
+    """
+
+    piece: Piece
+    weight: int | None
+    bias: int | None
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """G, O and I of the block."""
+        return self.piece.sizes
+
+    def _views(self, vectors_MD: Tensor) -> list[Tensor]:
+        """Return views of the weight (M, G, O, I) and of the bias (M, G, O, 1)."""
+        groups, rows, columns = self.piece.layer.sizes
+        wanted = ((self.weight, columns), (self.bias, 1))
+        return [
+            vectors_MD[:, start : start + groups * rows * each].view(
+                len(vectors_MD), groups, rows, each
+            )
+            for start, each in wanted
+            if start is not None
+        ]
+
+    def taken(self, vectors_MD: Tensor) -> Tensor:
+        """Return the entries of the block, (M, G, O, I)."""
+        views = self._views(vectors_MD)
+        return views[0] if len(views) == 1 else torch.cat(views, dim=3)
+
+    def put(self, entries_MGOI: Tensor, into_MD: Tensor) -> None:
+        """Write the entries of the block."""
+        views = self._views(into_MD)
+        sizes = [view.shape[3] for view in views]
+        for view, part in zip(
+            views, torch.split(entries_MGOI, sizes, dim=3), strict=True
+        ):
+            view.copy_(part)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A scale and its shift, whose block is exact.
+
+    Attributes:
+        use: its number in a record.
+        columns: places of its entries.
+    """
+
+    use: int
+    columns: Tensor
+
+
+@dataclass(frozen=True)
+class Rest:
+    """A tensor whose block is a multiple of the identity.
+
+    Attributes:
+        columns: places of its entries.
+    """
+
+    columns: Tensor
+
+
+@dataclass(frozen=True)
+class Parts:
+    """All parameters of a network, each in one part.
+
+    Attributes:
+        pieces: blocks of layers, a product of two factors each.
+        scales: scales and shifts with a matrix each.
+        rest: what has a multiple of the identity.
+    """
+
+    pieces: tuple[Matrix, ...]
+    scales: tuple[Scale, ...]
+    rest: tuple[Rest, ...]
+
+
+@lru_cache(maxsize=64)
+def parts_of(text: str, approximation: Approximation, *, separate: bool) -> Parts:
+    """Return the parts of a network by the record of a pass over two drawn inputs.
+
+    Args:
+        text: canonical JSON of the problem.
+        approximation: `expand` or `reduce`.
+        separate: biases have blocks of their own.
+
+    Raises:
+        InputError: a large tensor is in no layer that is known.
+    """
+    problem = read(text)
+    network = problem.network
+    places = Places.of(
+        network.layout.names, network.layout.shapes, set(network.layout.names)
+    )
+    found, record = accounted(_drawn(problem), places)
+    for layer in found.layers:
+        check_positions(layer, record, approximation)
+    several = [
+        _matrix(piece, places)
+        for layer in found.layers
+        for piece in pieces(layer, places, separate=separate)
+    ]
+    scales = [_scale(number, record, places) for number in found.scalings]
+    rest = [places.columns(name) for name in found.rest]
+    for name, columns in zip(found.rest, rest, strict=True):
+        if len(columns) > MOST_REST:
+            raise InputError(
+                f"rule: kfac: expected '{name}', of {len(columns)} entries, in a dense "
+                "layer, a convolution or an embedding that is known, got a tensor "
+                "that is in none. Take another rule or model."
+            )
+    return Parts(
+        tuple(several),
+        tuple(one for one in scales if len(one.columns) <= MOST_DENSE),
+        tuple(
+            Rest(columns)
+            for columns in (
+                *(one.columns for one in scales if len(one.columns) > MOST_DENSE),
+                *rest,
+            )
+        ),
+    )
+
+
+def _matrix(piece: Piece, places: Places) -> Matrix:
+    names = piece.layer.weight, piece.layer.bias
+    starts = [
+        places.start[name] if is_there and name is not None else None
+        for name, is_there in zip(
+            names, (piece.has_weight, piece.has_bias), strict=True
+        )
+    ]
+    return Matrix(piece, *starts)
+
+
+def _scale(number: int, record: Sequence[AnyUse], places: Places) -> Scale:
+    use = record[number]
+    assert isinstance(use, Scaling)
+    names = [name for name in (use.weight, use.bias) if name is not None]
+    return Scale(number, torch.cat([places.columns(name) for name in names]))
+
+
+def _drawn(problem: Problem) -> Recorded:
+    """Return a model with two drawn inputs, by which its record is checked."""
+    network, generator = problem.network, stream(0, "kfac")
+    weights, statistics = network.split(initial_weights(network, generator, None))
+    noise = torch.randn(len(weights), generator=generator, dtype=torch.float64)
+    shape = (1, 2, *problem.input_shape)
+    if problem.takes_integers:
+        inputs = torch.randint(network.vocabulary or 2, shape, generator=generator)
+    else:
+        inputs = torch.randn(shape, generator=generator, dtype=torch.float64)
+    return Recorded(
+        call=network.outputs_and_uses,
+        names=network.layout.names,
+        shapes=network.layout.shapes,
+        weights=(weights + NOISE * noise).unsqueeze(0),
+        fixed=statistics.unsqueeze(0),
+        inputs=inputs,
+        targets=torch.zeros(1, 2),
+        roots=lambda _, outputs: outputs.unsqueeze(2),
+        batch_size=2,
+        models_per_pass=1,
+    )
+
+
+def check_network(network: Network) -> None:
+    """Refuse a module of the user's own whose samples meet.
+
+    Raises:
+        InputError: it has a batch norm, whose statistics of a batch cannot be held.
+    """
+    if network.moves_statistics and network.shares:
+        raise InputError(
+            "rule: kfac cannot be combined with a factory whose training moves "
+            "buffers, such as a batch norm's. Take a model with batch_norm, a group "
+            "norm, or another rule."
+        )

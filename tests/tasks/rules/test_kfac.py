@@ -1,0 +1,668 @@
+"""K-FAC against dense matrices, the blocks of `kronecker`, and closed forms."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from curvflow.errors import InputError
+from curvflow.schemas.kinds.shared.datasets import dataset
+from curvflow.schemas.models import parse_model
+from curvflow.schemas.nodes import Member, NodeData
+from curvflow.tasks.networks.problems import load_samples, pose
+from curvflow.tasks.numerics import fisher_draws, fisher_roots
+from curvflow.tasks.numerics.derivatives.gauss_newton import BatchedGaussNewton
+from curvflow.tasks.numerics.kronecker.factors import Choices, factors
+from curvflow.tasks.numerics.kronecker.moments import gram
+from curvflow.tasks.numerics.kronecker.recorded import Recorded
+from curvflow.tasks.rules import kfac
+from curvflow.tasks.rules.kfac.batch_blocks import batch_blocks
+from curvflow.tasks.rules.kfac.networks import Labels, Networks
+from curvflow.tasks.rules.kfac.parts import parts_of
+from curvflow.tasks.training.gradients import Noise, gradients
+from curvflow.tasks.training.state import leaves
+from curvflow.tasks.training.step_context import Hyper
+from tests.tasks.rules.checks import rule, started, step_at, trained_on
+from tests.tasks.toys import as_data, blobs, train_all, train_member, waves
+
+# For the tests that hold for all rules.
+SETTINGS = [
+    {"damping": 0.1, "momentum": "quadratic", "factor_decay": 0.9, "l2": 0.01},
+    {
+        "fisher_type": "type-2",
+        "inverse": "exact",
+        "preconditioner_damping": 1.0,
+        "preconditioner_adaptation_interval": 3,
+        "damping_adaptation_interval": 2,
+        "inv_update_steps": 2,
+    },
+    {"step": "lr", "lr": 0.2, "momentum": 0.5, "reject": True, "kl_clip": 0.5},
+    {"structure": "ekfac", "inverse": "exact", "factor_decay": 0.5},
+]
+
+NET = {"kind": "mlp", "hidden": [4], "activation": "tanh"}
+DECODER = {"kind": "transformer", "width": 4, "heads": 2, "layers": 1, "vocabulary": 4}
+EXACT = {"fisher_type": "type-2", "inverse": "exact"}
+UNDAMPED = {**EXACT, "damping": 0.0, "damping_adaptation_interval": None}
+FORMS = {"mc": "sampled", "type-2": "exact", "empirical": "empirical"}
+
+
+def images(num_samples=6, side=8, channels=1):
+    x = np.random.default_rng(0).normal(size=(num_samples, channels, side, side))
+    return as_data(dataset(x, np.arange(num_samples) % 3), "images")
+
+
+def tokens(num_samples=6, length=3):
+    x = np.random.default_rng(0).integers(0, 4, size=(num_samples, length))
+    return as_data(dataset(x, np.arange(num_samples) % 2), "tokens")
+
+
+class Posed:
+    """A problem with its samples, two models, their weights and gradients."""
+
+    def __init__(self, data, model=NET, loss="auto", scale=1.0, models=2):
+        self.problem = pose(parse_model(model), loss, data)
+        self.network = self.problem.network
+        self.samples = load_samples(self.problem, [data], "", "cpu", torch.float64)
+        self.weights = scale * started(models, self.network.num_parameters)
+        self.statistics = self.network.first_statistics().expand(models, -1)
+        noise = Noise(range(models), 0, "dropout", self.weights)
+        given = self.problem, self.weights, self.statistics, self.samples, noise
+        self.gradient = gradients(*given, without=models).gradient
+
+    def context(self, count=0):
+        models = len(self.weights)
+        given = {"batch": self.samples, "problem": self.problem}
+        return step_at(count, models, **given)(slice(0, models))
+
+    def stepped(self, fields, count=0, state=None):
+        """Return the change of the weights, the state, and the hyper-parameters."""
+        hyper = Hyper([rule(rule="kfac", **fields)] * len(self.weights), self.weights)
+        state = state or kfac.init(self.weights, hyper, self.problem)
+        given = self.gradient, state, self.weights, hyper, self.context(count)
+        new, state = kfac.step(*given)
+        return new - self.weights, state, hyper
+
+    def roots(self, fisher_type, num_draws=1):
+        """Return the roots of a pass, with the labels that the first step draws."""
+        outputs = json.loads(self.problem.text)["num_outputs"]
+        drawn = None
+        if fisher_type == "mc":
+            draws = fisher_draws(self.problem.loss, outputs, num_draws)
+            drawn = self.context().draw((self.samples.count, *draws))
+        scale = self.samples.count if self.problem.criterion.is_sum else 1
+
+        def of(part, found):
+            given = FORMS[fisher_type], self.problem.loss, found, part.targets
+            rows = None if drawn is None else drawn[part.models, part.rows]
+            return scale**0.5 * fisher_roots(*given, rows)
+
+        return of
+
+    def factors(self, fisher_type="type-2", num_draws=1, fixed=None, **choices):
+        """Return the factors of `kronecker` of the same batch."""
+        layout = self.network.layout
+        recorded = Recorded(
+            self.network.outputs_and_uses,
+            layout.names,
+            layout.shapes,
+            self.weights,
+            self.statistics if fixed is None else fixed,
+            self.samples.inputs,
+            self.samples.targets,
+            self.roots(fisher_type, num_draws),
+            self.samples.count,
+            2,
+        )
+        return factors(recorded, Choices(**choices)).operator
+
+    def curvature(self):
+        """Return the Gauss-Newton matrices of the loss, (M, D, D)."""
+        scale = self.samples.count if self.problem.criterion.is_sum else 1
+        operator = BatchedGaussNewton(
+            self.network.outputs,
+            lambda f, y: scale * self.problem.criterion.of_samples(f, y),
+            self.weights,
+            self.samples.inputs,
+            self.samples.targets,
+        )
+        size = self.weights.shape[1]
+        eye = torch.eye(size, dtype=torch.float64).expand(len(self.weights), -1, -1)
+        return operator @ eye
+
+
+@pytest.fixture(scope="module")
+def posed():
+    return Posed(blobs())
+
+
+def best_rate(curvature, gradient, direction):
+    image = (curvature @ direction.unsqueeze(2)).squeeze(2)
+    return -(gradient * direction).sum(1) / (direction * image).sum(1)
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "mse", "sse"])
+@pytest.mark.parametrize("fisher_type", FORMS)
+def test_a_step_is_the_best_along_what_the_factors_give(fisher_type, loss):
+    posed = Posed(blobs() if loss == "cross_entropy" else waves(), loss=loss)
+    operator = posed.factors(fisher_type, 2)
+    curvature = posed.curvature()
+    for inverse, pi in (("exact", None), ("factored", "trace")):
+        change, state, _ = posed.stepped(
+            {
+                "fisher_type": fisher_type,
+                "mc_samples": 2,
+                "inverse": inverse,
+                "damping": 0.2,
+                "preconditioner_damping": 0.1,
+                "l2": 0.05,
+            }
+        )
+        gradient = posed.gradient + 0.05 * posed.weights
+        direction = -operator.solve(gradient, 0.15, pi=pi)
+        damped = curvature + 0.25 * torch.eye(len(curvature[0]), dtype=torch.float64)
+        rate = best_rate(damped, gradient, direction)
+        torch.testing.assert_close(state.rate[:, 0], rate, rtol=1e-8, atol=0)
+        torch.testing.assert_close(change, rate[:, None] * direction, rtol=1e-8, atol=0)
+        # T19: what is predicted is -lin^2 / (2 quad).
+        image = (damped @ direction.unsqueeze(2)).squeeze(2)
+        slope = (gradient * direction).sum(1)
+        expected = -slope.square() / (direction * image).sum(1) / 2
+        torch.testing.assert_close(state.predicted[:, 0], expected, rtol=1e-8, atol=0)
+
+
+@pytest.mark.parametrize("pi", ["trace", "frobenius", "spectral", 0.3])
+def test_the_factored_inverse_splits_its_damping_as_the_operator_does(posed, pi):
+    fields = {"step": "lr", "lr": 1.0, "damping_adaptation_interval": None}
+    for separate in (False, True):
+        change, _, _ = posed.stepped(
+            {
+                **fields,
+                "pi": pi,
+                "fisher_type": "type-2",
+                "separate_weight_and_bias": separate,
+            }
+        )
+        operator = posed.factors(separate_weight_and_bias=separate)
+        expected = -operator.solve(posed.gradient, 1.0, pi=pi)
+        torch.testing.assert_close(change, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("approximation", ["expand", "reduce"])
+@pytest.mark.parametrize(
+    ("data", "model"),
+    [
+        (images(side=16), {"kind": "lenet5"}),
+        (
+            tokens(),
+            {**DECODER, "positions": "sinusoidal"},
+        ),
+    ],
+    ids=["convolutions", "transformer"],
+)
+def test_convolutions_attention_and_embeddings_step_alike(data, model, approximation):
+    posed = Posed(data, model, scale=0.3)
+    change, _, _ = posed.stepped(
+        {
+            **EXACT,
+            "step": "lr",
+            "lr": 1.0,
+            "damping_adaptation_interval": None,
+            "kfac_approx": approximation,
+        }
+    )
+    operator = posed.factors(kfac_approx=approximation)
+    expected = -operator.solve(posed.gradient, 1.0)
+    torch.testing.assert_close(change, expected, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("fisher_type", ["mc", "type-2"])
+def test_corrected_eigenvalues_are_those_of_the_operator(posed, fisher_type):
+    fields = {
+        "fisher_type": fisher_type,
+        "mc_samples": 2,
+        "structure": "ekfac",
+        "inverse": "exact",
+        "step": "lr",
+        "damping_adaptation_interval": None,
+        "inv_update_steps": 2,
+        "factor_decay": 0.9,
+    }
+    change, state, _ = posed.stepped(fields)
+    operator = posed.factors(fisher_type, 2, structure="ekfac")
+    expected = -operator.solve(posed.gradient, 1.0)
+    torch.testing.assert_close(change, expected, rtol=1e-8, atol=1e-12)
+    # Of the next batch the mean of both, along the same eigenvectors.
+    _, later, _ = posed.stepped(fields, 1, state)
+    if fisher_type == "type-2":
+        torch.testing.assert_close(later.corrections, state.corrections)
+    else:
+        assert not torch.equal(later.corrections[0], state.corrections[0])
+    for both in zip(later.inverses, state.inverses, strict=True):
+        assert all(map(torch.equal, *both))
+
+
+def batch_of(posed, count=0, draw=None, **fields):
+    """Return the blocks of the batch, by parts of the network, and the parts."""
+    hyper = Hyper([rule(rule="kfac", **fields)] * len(posed.weights), posed.weights)
+    parts = parts_of(posed.problem.text, "expand", separate=False)
+    context = posed.context(count)
+    context = context if draw is None else replace(context, draw=draw)
+    networks = Networks(context, posed.weights)
+    return batch_blocks(networks, posed.weights, parts, hyper), parts
+
+
+def test_what_is_in_no_layer_has_the_mean_of_its_diagonal():
+    posed = Posed(tokens(2), {**DECODER, "positions": "learned"}, scale=0.5)
+    found = []
+    for first in (0.0, 1.0):
+        for second in (0.0, 1.0):
+            signs = torch.tensor([[first], [second]], dtype=torch.float64)
+            draw = lambda shape, signs=signs: signs.expand(2, *shape)  # noqa: E731
+            blocks, parts = batch_of(posed, draw=draw, fisher_type="empirical")
+            assert len(parts.rest) == 1
+            found.append(blocks[-1][0])
+    # Over all signs the mean is exact.
+    diagonal = posed.factors("empirical", structure="diag", other="diag")
+    names = posed.network.layout.named(diagonal @ torch.ones_like(posed.weights))
+    (expected,) = [t for name, t in names.items() if name.startswith("position")]
+    expected = expected.flatten(1).mean(1, keepdim=True)
+    torch.testing.assert_close(torch.stack(found).mean(0), expected, rtol=1e-9, atol=0)
+
+
+def test_a_batch_norm_holds_the_statistics_of_the_batch():
+    model = {"kind": "preresnet", "depth": 8, "width": 0.1, "batch_norm": True}
+    posed = Posed(images(4), model, scale=0.5)
+    # In evaluation with the moments of the batch, each layer's behind those before.
+    fixed = posed.statistics.clone()
+    layout, start = posed.network.statistics, 0
+    for name, size in zip(layout.names, layout.sizes, strict=True):
+        _, after = posed.network.training_outputs(
+            posed.weights, posed.statistics, posed.samples.inputs, posed.context().draw
+        )
+        moved = (after - 0.9 * posed.statistics) / 0.1
+        span = slice(start, start + size)
+        fixed[:, span] = moved[:, span]
+        start += size
+        assert "running" in name
+    uses = []
+    posed.network.held_outputs(
+        posed.weights, fixed, posed.samples.inputs, posed.context().draw, uses
+    )
+    counts = [
+        use.inputs[0, :, 0].numel() for use in uses if use.weight.endswith(".scale")
+    ]
+    norms = [name for name in layout.names if name.endswith("running_var")]
+    assert len(counts) == len(norms)
+    # The running variance is the unbiased one, the batch is divided by the biased.
+    for name, count in zip(norms, counts, strict=True):
+        where = sum(layout.sizes[: layout.names.index(name)])
+        size = layout.sizes[layout.names.index(name)]
+        fixed[:, where : where + size] *= (count - 1) / count
+    operator = posed.factors(fixed=fixed)
+    change, _, _ = posed.stepped(
+        {**EXACT, "step": "lr", "damping_adaptation_interval": None}
+    )
+    expected = -operator.solve(posed.gradient, 1.0)
+    torch.testing.assert_close(change, expected, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("loss", ["mse", "sse"])
+def test_without_damping_one_step_solves_a_linear_regression(loss):
+    data = waves()
+    rules = [rule(rule="kfac", **UNDAMPED)] * 2
+    (end,), problem = trained_on(data, {"kind": "linear"}, rules, 1, loss=loss)
+    x = np.c_[data["inputs"], np.ones(len(data["inputs"]))]
+    best = np.linalg.lstsq(x, data["targets"], rcond=None)[0]
+    tensors = problem.network.layout.named(end)
+    solution = torch.cat(
+        [tensors["layer1.weight"].mT, tensors["layer1.bias"][:, None]], 1
+    )
+    for weights_of in solution:
+        np.testing.assert_allclose(weights_of, best, rtol=1e-8, atol=1e-10)
+
+
+def test_on_a_quadratic_with_its_own_matrix_rate_and_ratio_are_one():
+    posed = Posed(waves(), {"kind": "linear"})
+    fields = {**EXACT, "damping": 0.0, "damping_adaptation_interval": 1}
+    _, state, hyper = posed.stepped({**fields, "l2": 0.1})
+    ones = torch.ones(2, 1, dtype=torch.float64)
+    torch.testing.assert_close(state.rate, ones, rtol=1e-8, atol=0)
+    torch.testing.assert_close(state.ratio, ones, rtol=1e-8, atol=0)
+    told = kfac.told(state, hyper)
+    assert torch.equal(told["reduction_ratio"], state.ratio)
+    # With damping the model promises less than what comes.
+    _, state, _ = posed.stepped({**fields, "damping": 0.5})
+    assert (state.ratio > 1).all()
+
+
+@pytest.mark.parametrize("depth", [2, 3])
+def test_on_deep_linear_networks_the_rate_is_one_over_their_depth(depth):
+    # T14 of Botev (2020), lemma 4.1, which holds without damping and biases.
+    data = waves()
+    square = as_data(
+        dataset(data["inputs"], np.c_[data["targets"], data["targets"][:, :1]]),
+        "square",
+    )
+    model = {
+        "kind": "mlp",
+        "hidden": [3] * (depth - 1),
+        "activation": "identity",
+        "bias": False,
+    }
+    posed = Posed(square, model)
+    change, state, _ = posed.stepped(UNDAMPED)
+    expected = torch.full((2, 1), 1 / depth, dtype=torch.float64)
+    torch.testing.assert_close(state.rate, expected, rtol=1e-7, atol=0)
+    # All of the decrease that the whole matrix gives.
+    best = -(torch.linalg.pinv(posed.curvature()) @ posed.gradient.unsqueeze(2))
+    decrease = (posed.gradient * best.squeeze(2)).sum(1, keepdim=True) / 2
+    torch.testing.assert_close(state.predicted, decrease, rtol=1e-7, atol=0)
+    assert torch.isfinite(change).all()
+
+
+def predicted(posed, change, damping):
+    damped = posed.curvature()
+    damped = damped + damping * torch.eye(damped.shape[1], dtype=torch.float64)
+    image = (damped @ change.unsqueeze(2)).squeeze(2)
+    return (change * (posed.gradient + image / 2)).sum(1)
+
+
+@pytest.mark.parametrize(
+    ("step", "momentum"),
+    [("quadratic", "quadratic"), ("quadratic", 0.5), ("lr", "quadratic"), ("lr", 0.5)],
+)
+def test_rate_and_momentum_are_the_best_where_they_are_not_given(posed, step, momentum):
+    fields = {**EXACT, "damping": 0.2, "step": step, "lr": 0.3, "momentum": momentum}
+    _, before, _ = posed.stepped(fields)
+    assert before.velocity.abs().max() > 0
+    change, state, _ = posed.stepped(fields, count=1, state=before)
+    direction = -posed.factors().solve(posed.gradient, 0.2)
+    found = state.rate * direction + state.momentum * before.velocity
+    torch.testing.assert_close(change, found, rtol=1e-9, atol=1e-12)
+    lowest = predicted(posed, change, 0.2)
+    torch.testing.assert_close(state.predicted[:, 0], lowest, rtol=1e-9, atol=0)
+    for along, is_free in (
+        (direction, step == "quadratic"),
+        (before.velocity, momentum == "quadratic"),
+    ):
+        sides = [predicted(posed, change + e * along, 0.2) for e in (-0.01, 0.01)]
+        if is_free:
+            assert (sides[0] > lowest).all()
+            assert (sides[1] > lowest).all()
+            # At the minimum both sides are as high.
+            torch.testing.assert_close(sides[0], sides[1], rtol=1e-9, atol=1e-12)
+        else:
+            given = state.rate if along is direction else state.momentum
+            assert given.unique().item() == pytest.approx(
+                0.3 if along is direction else 0.5
+            )
+
+
+def test_factors_are_averages_in_which_the_first_batches_weigh_alike(posed):
+    fields = {"fisher_type": "mc", "factor_decay": 0.6, "factor_update_steps": 2}
+    batches, state = [], None
+    for count in range(7):
+        if count % 2 == 0:
+            batches.append(batch_of(posed, count, **fields)[0][0][0])
+        _, state, _ = posed.stepped(fields, count, state)
+        if count == 3:
+            mean = (batches[0] + batches[1]) / 2
+            torch.testing.assert_close(state.blocks[0][0], mean, rtol=1e-10, atol=0)
+    # 1 - 1/3 is above 0.6, so that the third and the fourth weigh 0.4.
+    expected = 0.6 * (0.6 * mean + 0.4 * batches[2]) + 0.4 * batches[3]
+    torch.testing.assert_close(state.blocks[0][0], expected, rtol=1e-10, atol=0)
+
+
+def test_dampings_change_at_their_intervals_alone(posed):
+    fields = {
+        **EXACT,
+        "damping": 1.0,
+        "damping_adaptation_interval": 2,
+        "damping_adaptation_decay": 0.9,
+        "damping_upper_threshold": 0.75,
+        "damping_lower_threshold": 0.75,
+        "preconditioner_damping": 0.5,
+        "preconditioner_adaptation_interval": 3,
+        "preconditioner_adaptation_decay": 0.8,
+    }
+    state, course = None, []
+    for count in range(6):
+        before = state
+        _, state, _ = posed.stepped(fields, count, before)
+        course.append((state.damping.clone(), state.preconditioner_damping.clone()))
+    taus, zetas = (torch.cat(part, dim=1) for part in zip(*course, strict=True))
+    assert torch.equal(
+        taus[:, [0, 2, 4]], torch.cat([taus[:, :1] * 0 + 1, taus[:, [1, 3]]], 1)
+    )
+    factors_of = taus[:, [1, 3, 5]] / taus[:, [0, 2, 4]]
+    good = torch.isclose(factors_of, torch.tensor(0.9).double())
+    bad = torch.isclose(factors_of, torch.tensor(1 / 0.9).double())
+    assert (good | bad).all()
+    assert torch.equal(zetas[:, :2], torch.full((2, 2), 0.5, dtype=torch.float64))
+    assert torch.equal(zetas[:, 3], zetas[:, 2])
+    # The lowest q of the three, each with the best rate.
+    operator = posed.factors()
+    values = []
+    for zeta in (0.4, 0.5, 0.625):
+        direction = -operator.solve(posed.gradient, zeta)
+        damped = posed.curvature()
+        damped += taus[:, 1, None, None] * torch.eye(
+            damped.shape[1], dtype=torch.float64
+        )
+        rate = best_rate(damped, posed.gradient, direction)
+        image = (damped @ direction.unsqueeze(2)).squeeze(2)
+        slope = (posed.gradient * direction).sum(1)
+        values.append(rate * slope + rate**2 * (direction * image).sum(1) / 2)
+    chosen = torch.tensor([0.4, 0.5, 0.625])[torch.stack(values).argmin(0)].double()
+    torch.testing.assert_close(zetas[:, 2], chosen, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize(("factor", "decay"), [(0.5, 1 / 0.9), (3.0, 0.9)])
+def test_the_ratio_of_the_loss_decides_on_the_damping(factor, decay):
+    """Steps of a rate that is too long or short are less or more than predicted."""
+    posed = Posed(blobs())
+    fields = {
+        **EXACT,
+        "damping": 0.5,
+        "damping_adaptation_interval": 1,
+        "damping_adaptation_decay": 0.9,
+        "damping_lower_threshold": 1e3 if decay > 1 else -1e6,
+        "damping_upper_threshold": 1e3 if decay > 1 else -1e6,
+    }
+    _, state, _ = posed.stepped({**fields, "lr": factor, "step": "lr"})
+    expected = torch.full_like(state.damping, 0.5 * decay)
+    torch.testing.assert_close(state.damping, expected, rtol=1e-10, atol=0)
+
+
+def test_steps_that_raise_the_loss_are_taken_back():
+    posed = Posed(blobs())
+    fields = {"step": "lr", "damping": 0.5, "momentum": 0.5, "reject": True, **EXACT}
+    change, state, hyper = posed.stepped({**fields, "lr": 1e4})
+    assert not change.any()
+    assert not state.velocity.any()
+    torch.testing.assert_close(
+        state.damping, torch.full_like(state.damping, 0.5 / 0.95)
+    )
+    assert (kfac.told(state, hyper)["rejected_share"] == 1).all()
+    _, state, hyper = posed.stepped({**fields, "lr": 0.1}, 1, state)
+    assert (kfac.told(state, hyper)["rejected_share"] == 0.5).all()
+
+
+def test_steps_may_be_bounded_by_the_divergence_of_labels(posed):
+    fields = {**EXACT, "damping": 0.01}
+    free, _, _ = posed.stepped(fields)
+    change, _, _ = posed.stepped({**fields, "kl_clip": 1e-3})
+    half = (change * (posed.curvature() @ change.unsqueeze(2)).squeeze(2)).sum(1) / 2
+    bound = torch.full_like(half, 1e-3)
+    torch.testing.assert_close(half, bound, rtol=1e-8, atol=0)
+    cosine = torch.cosine_similarity(free, change)
+    torch.testing.assert_close(cosine, torch.ones_like(cosine))
+
+
+@pytest.mark.parametrize("inverse", ["factored", "exact"])
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+def test_a_diverged_model_leaves_its_siblings_bit_for_bit(number, inverse):
+    posed = Posed(blobs(), models=3)
+    fields = {"inverse": inverse, "damping": 0.1, "pi": "spectral", "reject": True}
+    whole, _, _ = posed.stepped(fields)
+    posed.weights = posed.weights.clone()
+    posed.gradient = posed.gradient.clone()
+    posed.weights[1, 0] = posed.gradient[1] = number
+    change, _, _ = posed.stepped(fields)
+    assert torch.equal(change[[0, 2]], whole[[0, 2]])
+
+
+def test_singular_factors_without_damping_end_in_a_verdict():
+    data = blobs()
+    twice = {n: np.c_[data[n], data[n][:, :1]] for n in ("inputs", "test_inputs")}
+    flat = as_data({**data.arrays, **twice}, "flat")
+    fields = {"damping": 0.0, "damping_adaptation_interval": None}
+    members = [
+        train_member(flat, model={"kind": "logistic"}, rule={"rule": "kfac", **one})
+        for one in (fields, {**fields, "l2": 0.1})
+    ]
+    singular, damped = train_all(members)
+    assert singular.status == "diverged"
+    assert damped.status == "ok"
+
+
+def test_resumed_training_is_the_same_bit_for_bit():
+    def nodes(epochs):
+        return [
+            train_member(
+                blobs(),
+                model=NET,
+                rule={"rule": "kfac", **fields},
+                epochs=epochs,
+                batch_size=8,
+            )
+            for fields in SETTINGS
+        ]
+
+    whole, short = train_all(nodes(4)), train_all(nodes(2))
+    longer = [
+        Member(
+            node.params,
+            node.inputs,
+            earlier=NodeData("fit", "train", {}, done.arrays, "e", done.status),
+        )
+        for node, done in zip(nodes(4), short, strict=True)
+    ]
+    for result, other in zip(train_all(longer), whole, strict=True):
+        names = "weights", "rule_state", "train_loss", "damping", "rejected_share"
+        for name in names:
+            np.testing.assert_array_equal(result.arrays[name], other.arrays[name])
+
+
+def test_curves_tell_the_dampings_of_this_rule_alone():
+    rules = [
+        {"rule": "kfac", "damping_adaptation_interval": 1},
+        {"rule": "sgd", "lr": 0.1},
+    ]
+    told, plain = train_all(
+        [train_member(blobs(), model=NET, rule=one, epochs=3) for one in rules]
+    )
+    assert told.arrays["damping"].tolist() == pytest.approx([1, 0.95, 0.95**2, 0.95**3])
+    assert told.arrays["preconditioner_damping"].shape == (4,)
+    assert np.isnan(told.arrays["reduction_ratio"][0])
+    assert (told.arrays["predicted_change"][1:] < 0).all()
+    assert "damping" not in plain.arrays
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"preconditioner_adaptation_interval": 5}, "preconditioner_damping null"),
+        ({"schedule": {"kind": "cosine"}}, "schedule"),
+        ({"damping_lower_threshold": 0.9}, "damping_lower_threshold"),
+        ({"min_damping": 2.0, "max_damping": 1.0}, "min_damping"),
+        ({"structure": "ekfac"}, "ekfac cannot be combined with inverse factored"),
+        ({"damping": -1.0}, "greater than or equal to 0"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(fields, word):
+    with pytest.raises(ValueError, match=word):
+        rule(rule="kfac", **fields)
+
+
+def test_what_kfac_cannot_see_is_refused_by_name(monkeypatch):
+    with pytest.raises(InputError, match="a loss other than"):
+        Posed(waves(), loss="huber").stepped({})
+    monkeypatch.setattr("curvflow.tasks.rules.kfac.parts.MOST_REST", 5)
+    parts_of.cache_clear()
+    with pytest.raises(InputError, match=r"'position.*of 12 entries"):
+        Posed(tokens(), {**DECODER, "positions": "learned"}).stepped({})
+    parts_of.cache_clear()
+    batch_norm = {"factory": "tests.tasks.toys:make_batch_norm"}
+    with pytest.raises(InputError, match="factory"):
+        Posed(blobs(), batch_norm).stepped({})
+
+
+def test_a_model_alone_steps_as_among_others():
+    posed = Posed(blobs())
+    fields = {"damping": 0.1, "momentum": 0.5, "mc_samples": 2}
+    change, state, _ = posed.stepped(fields)
+    alone = Posed(blobs())
+    alone.weights, alone.gradient = alone.weights[:1], alone.gradient[:1]
+    alone.statistics = alone.statistics[:1]
+    of_one, state_of_one, _ = alone.stepped(fields)
+    assert torch.equal(of_one, change[:1])
+    for one, both in zip(leaves(state_of_one), leaves(state), strict=True):
+        assert torch.equal(one, both[:1])
+
+
+def test_curvature_and_losses_see_the_dropout_of_the_gradient():
+    posed = Posed(blobs(), {**NET, "dropout": 0.5})
+    noise = Noise(range(2), 0, "dropout", posed.weights)
+    given = posed.problem, posed.weights, posed.statistics, posed.samples, noise
+    expected = gradients(*given, without=2).losses
+    networks = Networks(posed.context(), posed.weights)
+    torch.testing.assert_close(networks.losses(posed.weights), expected)
+    losses, products = networks.along(posed.weights, [posed.gradient])
+    torch.testing.assert_close(losses, expected)
+    # Without it the matrix is another.
+    curvature = Posed(blobs()).curvature()
+    image = (curvature @ posed.gradient.unsqueeze(2)).squeeze(2)
+    plain = (posed.gradient * image).sum(1)
+    assert not torch.allclose(products[:, 0, 0], plain, rtol=1e-3)
+
+
+@pytest.mark.parametrize("fisher_type", ["mc", "empirical"])
+def test_labels_of_tokens_have_roots_of_the_loss_that_is_minimised(fisher_type):
+    x = np.random.default_rng(0).integers(0, 4, size=(5, 3))
+    data = as_data(dataset(x, x[:, ::-1].copy()), "sequences")
+    posed = Posed(data, DECODER, scale=0.7)
+    networks = Networks(posed.context(), posed.weights)
+    direction = started(2, posed.weights.shape[1])
+    labels = Labels(fisher_type, 400)
+    (swept,) = networks.swept(posed.weights, labels, is_signed=False)
+    layer = next(
+        one
+        for one in parts_of(posed.problem.text, "expand", separate=False).pieces
+        if one.weight is not None
+    )
+    sides = [side for _, side in layer.piece.sides(swept.one)]
+    # The gradients of a layer's weight by the roots, along a direction in it.
+    V = torch.stack([(s.left.mT @ s.right) for s in sides]).sum(0)
+    inside = torch.zeros_like(direction)
+    layer.put(layer.taken(direction), inside)
+    along = (V * layer.taken(direction)[:, None, None]).sum((3, 4, 5))
+    if fisher_type == "empirical":
+        mean = along.sum(2).mean(1)
+        expected = (posed.gradient * inside).sum(1)
+        torch.testing.assert_close(mean, expected, rtol=1e-9, atol=1e-12)
+        return
+    squares = 400 * along.square().mean(1)
+    error = squares.std(1) / 20
+    _, products = networks.along(posed.weights, [inside])
+    assert ((squares.mean(1) - products[:, 0, 0]).abs() < 5 * error).all()
+
+
+def test_many_columns_have_the_same_moments_by_their_triangle():
+    rows = started(2, 3 * 530).view(2, 3, 530)
+    found = gram(rows)
+    assert torch.equal(found, found.mT)
+    torch.testing.assert_close(found, rows.mT @ rows, rtol=1e-12, atol=1e-12)
