@@ -334,8 +334,8 @@ class System:
     package = ""
 
     def __init__(self, net: Net) -> None:
-        """Take a network, and what is done once."""
-        self.net = net
+        """Take a network, of which peers change the module, and what is done once."""
+        self.net = replace(net, module=copy.deepcopy(net.module))
 
     def type2(self) -> Answer:
         """Return type-2 factors and their trace."""
@@ -422,10 +422,6 @@ class Backpack(System):
 
     package = "backpack"
 
-    def __init__(self, net: Net) -> None:
-        """Take a network; the peer changes its module."""
-        super().__init__(replace(net, module=copy.deepcopy(net.module)))
-
     def _with_trace(self, extension: str, **asked: Any) -> Answer:
         found = backpack_factors(self.net, extension, **asked)
         trace = sum(
@@ -453,9 +449,9 @@ class Nngeometry(System):
         super().__init__(net)
         layers = import_module("nngeometry.layercollection")
         self._layers = layers.LayerCollection()
-        for module in net.module.modules():
+        for module in self.net.module.modules():
             if isinstance(module, KNOWN):
-                self._layers.add_layer_from_model(net.module, module)
+                self._layers.add_layer_from_model(self.net.module, module)
         self._loader = DataLoader(TensorDataset(*net.batch), len(net.inputs))
         self._objects = import_module("nngeometry.object")
         self._metrics = import_module("nngeometry.metrics")
@@ -661,8 +657,13 @@ def apart(net: str, options: argparse.Namespace, names: list[str]) -> dict[str, 
     return found
 
 
+# Samples of the networks, so that a turn takes seconds.
+NETS = {"mlp": 128, "lenet": 128, "resnet": 8, "vit": 32}
+
+
 def timed_net(name: str, samples: int, width: int) -> Net:
     """Return one of the four networks."""
+    samples = samples or NETS[name]
     if name == "mlp":
         spec: dict[str, Any] = {"kind": "mlp", "hidden": [256, 256]}
         make: Callable[[], nn.Module] = partial(mlp, [784, 256, 256, 10], nn.ReLU)
@@ -762,11 +763,11 @@ def main() -> int:
     """Read the options and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--agree", action="store_true", help="compare numbers")
-    parser.add_argument("--nets", default="mlp,lenet,resnet,vit")
+    parser.add_argument("--nets", default=",".join(NETS))
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--samples", type=int, default=128)
+    parser.add_argument("--samples", type=int, default=0, help="0 for those of NETS")
     parser.add_argument("--resnet-width", type=int, default=16, help="64 is ResNet-18")
     parser.add_argument("--without", default="", help="systems to leave out")
     parser.add_argument("--no-costs", action="store_true", help="times alone")
