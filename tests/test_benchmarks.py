@@ -14,7 +14,9 @@ from benchmarks import (
     intervals,
     kfac_step,
     known_answers,
+    kronecker_nets,
     ngd_cost,
+    peers_kronecker,
     peers_llc,
     regularisers,
     training_gpu,
@@ -322,3 +324,71 @@ def test_a_module_that_fails_is_a_row_with_the_reason():
     assert row.stages == {"fit": "failed", **dict.fromkeys(zoo.PROBES, "not run")}
     (*_, reason) = zoo.printed([row], markdown=True)
     assert reason.startswith("- lstm: fit: InputError: model: zoo_modules.py:")
+
+
+def small_net(name, **asked):
+    spec = {"mlp": {"kind": "mlp", "hidden": [4, 3]}, "vit": {"kind": "vit"}}[name]
+    spec = {**spec, **({"width": 4, "heads": 2} if name == "vit" else {})}
+    make, shape = {
+        "mlp": (lambda: kronecker_nets.mlp([5, 4, 3, 10], torch.nn.ReLU), (5,)),
+        "vit": (lambda: kronecker_nets.vit(4, 2, 2), (3, 32, 32)),
+    }[name]
+    return kronecker_nets.posed(name, spec, make, shape, count=6, **asked)
+
+
+def test_peers_are_given_the_modules_that_curvflow_has():
+    spec = {"kind": "resnet", "widths": [2, 3], "blocks": [2, 2]}
+    residual = kronecker_nets.posed(
+        "resnet", spec, lambda: kronecker_nets.resnet([2, 3]), (3, 8, 8), count=2
+    )
+    for net in (small_net("mlp", loss="mse"), small_net("vit"), residual):
+        weights = torch.as_tensor(net.weights["weights"])[None]
+        found = net.problem.network.outputs(weights, net.inputs[None])[0]
+        torch.testing.assert_close(found, net.module(net.inputs))
+
+
+def test_factors_of_peers_are_compared_tensor_by_tensor():
+    net = small_net("mlp", dtype=torch.float64)
+    one = torch.ones(net.size)
+    other = one.clone()
+    other[-1] = 2
+    assert peers_kronecker.difference(net, one, one) == 0
+    expected = 1 / (10 + 3) ** 0.5  # the last bias, of 10 units
+    assert peers_kronecker.difference(net, one, other) == pytest.approx(expected)
+
+
+def test_a_peer_that_differs_ends_in_the_exit_code(monkeypatch, capsys):
+    rows = [peers_kronecker.Row("net", "peer", "what", gap) for gap in (1e-9, 1e-5)]
+    monkeypatch.setattr(torch, "set_default_dtype", lambda _: None)
+    for found, code in ((rows[:1], 0), (rows, 1), ([], 1)):
+        monkeypatch.setattr(peers_kronecker, "compared", lambda found=found: found)
+        assert peers_kronecker.agree() == code
+        assert f"{len(found)} rows" in capsys.readouterr().out
+
+
+def test_factors_are_timed_with_their_memory_and_arithmetic(monkeypatch, capsys):
+    systems = {"curvflow": peers_kronecker.Curvflow}
+    monkeypatch.setattr(peers_kronecker, "SYSTEMS", systems)
+    monkeypatch.setattr(peers_kronecker, "timed_net", lambda *_: small_net("mlp"))
+    net = small_net("mlp")
+    costs = peers_kronecker.costs(net, list(peers_kronecker.TASKS), ["curvflow"])
+    monkeypatch.setattr(peers_kronecker, "apart", lambda *_: costs)
+    monkeypatch.setattr(
+        "sys.argv", ["peers_kronecker", "--nets", "mlp", "--turns", "1"]
+    )
+    assert peers_kronecker.main() == 0
+    told = capsys.readouterr().out
+    for task in peers_kronecker.TASKS:
+        assert f"| mlp | {task} | " in told
+    # Four products with the eigenvectors of each layer, two on either side.
+    layers = [(4, 6), (3, 5), (10, 4)]
+    flops = sum(4 * 100 * o * i * (o + i) for o, i in layers)
+    assert costs["exact curvflow"][1] == pytest.approx(flops / 1e9)
+
+
+def test_decompositions_are_counted_by_the_cube_of_their_side():
+    matrix = torch.eye(4)
+    counted = peers_kronecker.arithmetic(lambda: torch.linalg.eigh(matrix))
+    assert counted == pytest.approx(9 * 4**3 / 1e9)
+    counted = peers_kronecker.arithmetic(lambda: matrix @ matrix)
+    assert counted == pytest.approx(2 * 4**3 / 1e9)
