@@ -18,7 +18,12 @@ from curvflow.schemas.losses import loss_name
 from curvflow.schemas.nodes import Member
 from curvflow.tasks.curvature.network_operators import problem_of, stacked_weights
 from curvflow.tasks.networks.losses import parse_loss
-from curvflow.tasks.networks.problems import Problem, load_samples, probed_bytes
+from curvflow.tasks.networks.problems import (
+    PASS_COPIES,
+    Problem,
+    load_samples,
+    probed_bytes,
+)
 from curvflow.tasks.numerics.derivatives.batches import SampleLoss
 from curvflow.tasks.numerics.derivatives.fishers import (
     Psd,
@@ -37,6 +42,9 @@ from curvflow.tasks.numerics.kronecker.factors import (
 from curvflow.tasks.numerics.kronecker.recorded import Recorded, Roots, Slopes
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine
+
+# Roots whose rows at all layers take as much memory as the graph of a pass.
+ROOTS_AT_ONCE = 10
 
 # Forms whose columns are random, and the stream that they are drawn from.
 DRAWN = {"mc": "labels", "projection": "projections"}
@@ -135,7 +143,7 @@ def factors_bytes(member: Member, params: FactorsParams) -> int:
     blocks = sum(_block_bytes(shape, params.structure) for shape in shapes)
     rows = min(rows_per_pass(problem, params), len(member.one("data")["inputs"]))
     roots = num_roots(problem, params)
-    passes = 8 * rows * problem.network.width * (4 + 2 * roots)
+    passes = 8 * rows * problem.network.width * (PASS_COPIES + 2 * roots)
     weights = 4 * 8 * problem.network.num_parameters
     return 4 * blocks + passes + weights + 2 * probed_bytes(member)
 
@@ -150,8 +158,11 @@ def _block_bytes(shape: tuple[int, ...], structure: str) -> int:
 
 
 def rows_per_pass(problem: Problem, params: FactorsParams) -> int:
-    """Return how many samples of one model a pass takes, whatever the tile."""
-    return problem.rows_per_pass(max(1, num_roots(problem, params)))
+    """Return how many samples of one model a pass takes, whatever the tile.
+
+    Roots go back one after another, but what they leave at the layers is held.
+    """
+    return problem.rows_per_pass(-(-num_roots(problem, params) // ROOTS_AT_ONCE))
 
 
 def num_roots(problem: Problem, params: FactorsParams) -> int:

@@ -78,10 +78,10 @@ def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:
         InputError: the loss has no likelihood that is known, or the model has a large
             tensor in no layer that is known.
     """
-    if not problem.criterion.likelihood:
+    if not problem.criterion.has_fisher:
         raise InputError(
-            "rule: kfac cannot be combined with a loss other than cross_entropy, mse "
-            "or sse. Take one of them, or another rule."
+            "rule: kfac cannot be combined with a loss other than cross_entropy, mse, "
+            "sse, bce or poisson. Take one of them, or another rule."
         )
     if problem.tokens is not None and hyper.rule.fisher_type == "type-2":
         raise InputError(

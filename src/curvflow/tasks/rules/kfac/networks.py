@@ -14,14 +14,15 @@ from torch.func import jvp
 
 from curvflow.tasks.networks.problems import PASS_COPIES
 from curvflow.tasks.numerics.derivatives.fishers import (
-    FisherForm,
     fisher_draws,
     fisher_roots,
 )
 from curvflow.tasks.numerics.derivatives.gauss_newton import output_hessian
+from curvflow.tasks.numerics.derivatives.output_laws import FisherForm, OutputLaw
 from curvflow.tasks.numerics.derivatives.passes import Part, spans
 from curvflow.tasks.numerics.derivatives.precision import differentiable
-from curvflow.tasks.numerics.kronecker.recorded import Pass, backward
+from curvflow.tasks.numerics.kronecker.layers import Pass
+from curvflow.tasks.numerics.kronecker.recorded import backward
 from curvflow.tasks.numerics.kronecker.uses import AnyUse
 from curvflow.tasks.training.cache_blocks import GPU_PASS_BYTES
 from curvflow.tasks.training.step_context import Step
@@ -144,10 +145,16 @@ class Networks:
     def _drawn(self, labels: Labels, outputs: int) -> Tensor | None:
         """Return the numbers that labels are drawn by, the same in all sweeps."""
         if labels.fisher_type == "mc" and self._uniform is None:
-            draws = fisher_draws(self.problem.loss, outputs, labels.count)
+            draws = fisher_draws(self._law, outputs, labels.count)
             terms = () if self.problem.tokens is None else (self.problem.tokens,)
             self._uniform = self._context.draw((self.count, *terms, *draws))
         return self._uniform
+
+    @property
+    def _law(self) -> OutputLaw:
+        law = self.problem.criterion.law
+        assert law is not None  # others are refused before the first step
+        return law
 
     def _outputs(
         self, span: slice, weights_MD: Tensor, uses: list[AnyUse] | None = None
@@ -165,16 +172,18 @@ class Networks:
         self, labels: Labels, outputs: Tensor, targets: Tensor, uniform: Tensor | None
     ) -> Tensor:
         """Return roots of the Fisher matrix of the loss that is minimised."""
-        form, loss = FORMS[labels.fisher_type], self.problem.loss
+        form, law = FORMS[labels.fisher_type], self._law
         terms = self.problem.tokens
         if terms is None:
-            roots = fisher_roots(form, loss, outputs, targets, uniform)
+            roots = fisher_roots(form, law, outputs, targets, uniform)
             return math.sqrt(self.scale) * roots
         # Labels of tokens are independent, so that one root holds a draw of each.
         flat = outputs.flatten(1, 2), targets.flatten(1, 2)
         drawn = None if uniform is None else uniform.flatten(1, 2)
-        roots = fisher_roots(form, loss, *flat, drawn)
+        roots = fisher_roots(form, law, *flat, drawn)
         roots = torch.unflatten(roots, 1, (-1, terms)).transpose(2, 3)
+        if law.weighs_terms:
+            return roots
         # The score of a token is over T in that of its sample; in the matrix of the
         # mean over tokens each token's own is over T, and its root over T^1/2.
         return roots / (math.sqrt(terms) if labels.fisher_type == "mc" else terms)
