@@ -18,9 +18,9 @@ from curvflow.tasks.numerics.kronecker.factors import Choices, factors
 from curvflow.tasks.numerics.kronecker.moments import gram
 from curvflow.tasks.numerics.kronecker.recorded import Recorded
 from curvflow.tasks.rules import kfac
-from curvflow.tasks.rules.kfac.batch_blocks import batch_blocks
-from curvflow.tasks.rules.kfac.networks import Labels, Networks
-from curvflow.tasks.rules.kfac.parts import parts_of
+from curvflow.tasks.rules.shared.kfac_blocks import batch_blocks
+from curvflow.tasks.rules.shared.kfac_networks import Labels, Networks
+from curvflow.tasks.rules.shared.kfac_parts import parts_of
 from curvflow.tasks.training.gradients import Noise, gradients
 from curvflow.tasks.training.state import leaves
 from curvflow.tasks.training.step_context import Hyper
@@ -591,7 +591,7 @@ def test_settings_that_do_not_fit_are_refused(fields, word):
 def test_what_kfac_cannot_see_is_refused_by_name(monkeypatch):
     with pytest.raises(InputError, match="a loss other than"):
         Posed(waves(), loss="huber").stepped({})
-    monkeypatch.setattr("curvflow.tasks.rules.kfac.parts.MOST_REST", 5)
+    monkeypatch.setattr("curvflow.tasks.rules.shared.kfac_parts.MOST_REST", 5)
     parts_of.cache_clear()
     with pytest.raises(InputError, match=r"'position.*of 12 entries"):
         Posed(tokens(), {**DECODER, "positions": "learned"}).stepped({})

@@ -115,11 +115,9 @@ class TrainParams(Params):
     )
     loss: LossSpec = Field(
         "auto",
-        description="cross_entropy (mean), mse (mean over samples and outputs), sse "
-        "(sum over both), bce of logits, huber, poisson of logarithms of rates, "
-        "gaussian of means and logarithms of variances (means over both), "
-        "mixture_bernoulli (mean); one of them with settings; or a factory, of outputs "
-        "and targets; auto is cross_entropy for labels and mse for values",
+        description="by name, with settings, or by a factory; also mse (mean over "
+        "samples and outputs) and sse (sum over both); auto is cross_entropy for "
+        "labels and mse for values",
     )
     dtype: Literal["float32", "float64"] = Field(
         "float32", description="precision of training; results are float64"

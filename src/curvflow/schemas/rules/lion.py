@@ -11,7 +11,7 @@ from curvflow.schemas.rules._base import Rule
 
 
 class Lion(Rule):
-    """Steps of one length in every parameter, by the sign of a mean gradient."""
+    """Equal steps in every parameter, by the sign of a mean gradient."""
 
     rule: Literal["lion"] = "lion"
     lr: float = Field(1e-4, gt=0, description="learning rate, the length of a step")

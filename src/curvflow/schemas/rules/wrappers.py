@@ -78,7 +78,7 @@ else:
 
 
 class Lookahead(Around):
-    """Slow weights that follow those of another rule, and set them back."""
+    """Slow weights that follow another rule, and set it back."""
 
     not_inside: ClassVar[bool] = True
 

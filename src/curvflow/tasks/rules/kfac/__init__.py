@@ -14,7 +14,7 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.networks.problems import Problem
-from curvflow.tasks.rules.kfac.batch_blocks import (
+from curvflow.tasks.rules.shared.kfac_blocks import (
     Held,
     averaged,
     batch_blocks,
@@ -25,9 +25,9 @@ from curvflow.tasks.rules.kfac.batch_blocks import (
     no_inverses,
     preconditioned,
 )
-from curvflow.tasks.rules.kfac.networks import Networks
-from curvflow.tasks.rules.kfac.parts import Parts, check_network, parts_of
-from curvflow.tasks.rules.kfac.quadratic import (
+from curvflow.tasks.rules.shared.kfac_networks import Networks
+from curvflow.tasks.rules.shared.kfac_parts import Parts, check_network, parts_of
+from curvflow.tasks.rules.shared.kfac_quadratic import (
     Move,
     better,
     factors_of,

@@ -26,8 +26,8 @@ from curvflow.tasks.numerics.kronecker.blocks import decomposed
 from curvflow.tasks.numerics.kronecker.layers import Sides
 from curvflow.tasks.numerics.kronecker.moments import Moments, squares_of
 from curvflow.tasks.numerics.kronecker.uses import Scaling
-from curvflow.tasks.rules.kfac.networks import Labels, Networks, Swept
-from curvflow.tasks.rules.kfac.parts import Parts, Rest, Scale
+from curvflow.tasks.rules.shared.kfac_networks import Labels, Networks, Swept
+from curvflow.tasks.rules.shared.kfac_parts import Parts, Rest, Scale
 from curvflow.tasks.training.step_context import Hyper
 
 # Tensors of each part.

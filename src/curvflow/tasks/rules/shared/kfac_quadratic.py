@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from curvflow.tasks.rules.kfac.batch_blocks import Held
-from curvflow.tasks.rules.kfac.networks import Networks
+from curvflow.tasks.rules.shared.kfac_blocks import Held
+from curvflow.tasks.rules.shared.kfac_networks import Networks
 from curvflow.tasks.training.state import leaves, with_leaves
 from curvflow.tasks.training.step_context import Hyper
 
