@@ -49,6 +49,9 @@ PROBES: dict[str, tuple[str, dict[str, Any]]] = {
         "probe.eigenvalues",
         {"method": "lobpcg", "which": "LA", **FEW, "max_iterations": 3},
     ),
+    "factors": ("probe.factors", {}),
+    "mc-factors": ("probe.factors", {"fisher_type": "mc"}),
+    "ekfac": ("probe.factors", {"structure": "ekfac"}),
 }
 
 

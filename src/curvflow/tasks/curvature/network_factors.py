@@ -39,6 +39,7 @@ from curvflow.tasks.numerics.kronecker.factors import (
     Recursion,
     factors,
 )
+from curvflow.tasks.numerics.kronecker.moments import MOST_NUMBERS
 from curvflow.tasks.numerics.kronecker.recorded import Recorded, Roots, Slopes
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine
@@ -143,7 +144,10 @@ def factors_bytes(member: Member, params: FactorsParams) -> int:
     blocks = sum(_block_bytes(shape, params.structure) for shape in shapes)
     rows = min(rows_per_pass(problem, params), len(member.one("data")["inputs"]))
     roots = num_roots(problem, params)
-    passes = 8 * rows * problem.network.width * (PASS_COPIES + 2 * roots)
+    # Of half the width are outputs of layers, held for each root and once as rows.
+    passes = 8 * rows * problem.network.width * (PASS_COPIES + roots)
+    if params.structure != "kron":
+        passes += 3 * 8 * MOST_NUMBERS
     weights = 4 * 8 * problem.network.num_parameters
     return 4 * blocks + passes + weights + 2 * probed_bytes(member)
 

@@ -41,6 +41,7 @@ from curvflow.tasks.numerics.kronecker.moments import (
     gradients,
     outer_of,
     squares_of,
+    turned,
 )
 from curvflow.tasks.numerics.kronecker.others import other_blocks
 from curvflow.tasks.numerics.kronecker.recorded import Recorded, accounted
@@ -195,11 +196,13 @@ class _Sweep:
 
         def along(piece: Piece, one: Pass, sides: Sequence[Sides]) -> Tensor:
             block, models = by_name[piece.name], one.part.models
-            left, right = (
-                basis[models][:, None, None, :] for basis in (block.left, block.right)
+            left, right = block.left[models], block.right[models]
+            return squares_of(
+                [
+                    Sides(turned(each.left, left), turned(each.right, right))
+                    for each in sides
+                ]
             )
-            turned = [Sides(each.left @ left, each.right @ right) for each in sides]
-            return squares_of(turned)
 
         found = self._mean(along)
         return [
@@ -245,9 +248,9 @@ class _Sweep:
         """Return the mean of V B V' / ||B||^2 for each block, or of V' B V."""
 
         def beside(piece: Piece, one: Pass, sides: Sequence[Sides]) -> Tensor:
-            middle = given[piece.name][one.part.models][:, None, None]
+            middle = given[piece.name][one.part.models]
             found = [
-                (matrices @ middle @ matrices.mT).sum((1, 2))
+                (turned(matrices, middle) @ matrices.mT).sum((1, 2))
                 for matrices in gradients(sides, transposed=transposed)
             ]
             return torch.stack(found).sum(0)

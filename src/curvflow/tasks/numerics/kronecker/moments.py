@@ -16,7 +16,7 @@ from curvflow.tasks.numerics.derivatives.passes import Part
 from curvflow.tasks.numerics.kronecker.layers import Approximation, Pass, Piece, Sides
 
 # Numbers that gradients of samples may hold at once.
-MOST_NUMBERS = 1 << 23
+MOST_NUMBERS = 1 << 21
 
 # Columns from which the lower triangle of X'X is computed alone, and in how many parts.
 MANY_COLUMNS, STRIPES = 512, 4
@@ -208,6 +208,22 @@ def _identity_like(rows: Tensor) -> Tensor:
     size = rows.shape[-1]
     eye = torch.eye(size, dtype=rows.dtype, device=rows.device)
     return eye.expand(len(rows), rows.shape[3], size, size)
+
+
+def turned(rows: Tensor, basis: Tensor) -> Tensor:
+    """Return rows times a matrix of each group.
+
+    Args:
+        rows: (M, N, R, G, T, K).
+        basis: (M, G, K, K).
+
+    Returns:
+        The products, (M, N, R, G, T, K).
+    """
+    groups_first = rows.movedim(3, 1)
+    # A product that spreads the basis over samples would copy it for each.
+    flat = groups_first.flatten(2, 4) @ basis
+    return flat.view(groups_first.shape).movedim(1, 3)
 
 
 def gradients(sides: Sequence[Sides], *, transposed: bool = False) -> Iterator[Tensor]:
