@@ -46,7 +46,12 @@ NET = {"kind": "mlp", "hidden": [4], "activation": "tanh"}
 DECODER = {"kind": "transformer", "width": 4, "heads": 2, "layers": 1, "vocabulary": 4}
 EXACT = {"fisher_type": "type-2", "inverse": "exact"}
 UNDAMPED = {**EXACT, "damping": 0.0, "damping_adaptation_interval": None}
-FORMS = {"mc": "sampled", "type-2": "exact", "empirical": "empirical"}
+FORMS = {
+    "mc": "sampled",
+    "type-2": "exact",
+    "recursive": "exact",
+    "empirical": "empirical",
+}
 
 
 def images(num_samples=6, side=8, channels=1):
@@ -116,7 +121,8 @@ class Posed:
             self.samples.count,
             2,
         )
-        return factors(recorded, Choices(**choices)).operator
+        how = "recursive" if fisher_type == "recursive" else None
+        return factors(recorded, Choices(**choices, recursion=how)).operator
 
     def curvature(self):
         """Return the Gauss-Newton matrices of the loss, (M, D, D)."""
@@ -580,12 +586,18 @@ def test_curves_tell_the_dampings_of_this_rule_alone():
         ({"damping_lower_threshold": 0.9}, "damping_lower_threshold"),
         ({"min_damping": 2.0, "max_damping": 1.0}, "min_damping"),
         ({"structure": "ekfac"}, "ekfac cannot be combined with inverse factored"),
+        ({"structure": "ekfac", "fisher_type": "recursive"}, "fisher_type recursive"),
         ({"damping": -1.0}, "greater than or equal to 0"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(fields, word):
     with pytest.raises(ValueError, match=word):
         rule(rule="kfac", **fields)
+
+
+def test_recursive_factors_are_of_dense_layers_alone():
+    with pytest.raises(InputError, match=r"^fisher_type: expected dense layers"):
+        Posed(images(side=16), {"kind": "lenet5"}).stepped({"fisher_type": "recursive"})
 
 
 def test_what_kfac_cannot_see_is_refused_by_name(monkeypatch):

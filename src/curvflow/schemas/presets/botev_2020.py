@@ -31,4 +31,5 @@ _COMMON: dict[str, Any] = {
 PRESETS = {
     "kfac": {"printed": {**_COMMON, "fisher_type": "mc"}},
     "kflr": {"printed": {**_COMMON, "fisher_type": "type-2"}},
+    "kfra": {"printed": {**_COMMON, "fisher_type": "recursive"}},
 }

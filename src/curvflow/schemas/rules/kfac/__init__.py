@@ -25,10 +25,10 @@ class Kfac(Rule):
         gt=0,
         description="factor of steps of `step: lr`, and of others without a minimum",
     )
-    fisher_type: Literal["mc", "type-2", "empirical"] = Field(
+    fisher_type: Literal["mc", "type-2", "recursive", "empirical"] = Field(
         "mc",
-        description="labels drawn from the model, all of them by their probability, or "
-        "those of the data",
+        description="labels drawn from the model, all of them by their probability, "
+        "means from layer to layer (KFRA), or labels of the data",
     )
     mc_samples: int = Field(1, ge=1, description="labels drawn for each input if mc")
     structure: Literal["kron", "ekfac"] = Field(
@@ -134,7 +134,8 @@ class Kfac(Rule):
         """Return what factors and inverses hold, and what comes back for each root."""
         sizes = [(shape[0], prod(shape[1:]) + 1) for shape in shapes if len(shape) > 1]
         factors = sum(rows**2 + columns**2 for rows, columns in sizes)
-        roots = {"mc": self.mc_samples, "type-2": outputs}.get(self.fisher_type, 1)
+        several = {"mc": self.mc_samples, "type-2": outputs}
+        roots = several.get(self.fisher_type, 1)
         rows = batch_size * sum(rows + columns for rows, columns in sizes)
         # Averages, those of the batch, inverses, and what they are made of.
         return 6 * factors + roots * rows + 6 * sum(map(prod, shapes))
@@ -148,6 +149,11 @@ class Kfac(Rule):
                 "preconditioner_adaptation_interval cannot be combined with "
                 "preconditioner_damping null, which takes damping as it is. Set "
                 "preconditioner_damping"
+            )
+        if self.structure == "ekfac" and self.fisher_type == "recursive":
+            raise ValueError(
+                "structure ekfac cannot be combined with fisher_type recursive, which "
+                "has no gradients of samples. Set fisher_type: type-2"
             )
         if self.structure == "ekfac" and self.inverse == "factored":
             raise ValueError(

@@ -14,8 +14,10 @@ of what goes into the layer, with a 1 for the bias, and L that of what comes bac
 through its outputs when labels of `fisher_type` stand at the end. `mc` draws
 `mc_samples` labels of each input from the model (K-FAC), `type-2` takes all of them by
 their probability (KFLR), `empirical` takes those of the data, which is not the Fisher
-matrix. `expand` and `reduce` differ where a layer is used at several positions of a
-sample, as convolutions are. Factors are those of the step's batch, or with
+matrix. `recursive` (KFRA) takes the mean over the batch of the loss's Hessian by the
+outputs back from layer to layer, of dense layers one after another alone. `expand` and
+`reduce` differ where a layer is used at several positions of a sample, as convolutions
+are. Factors are those of the step's batch, or with
 `factor_decay` ε moving averages, where the k-th batch weighs 1 − min(ε, 1 − 1/k).
 With `inverse: factored` the root of λ + ζ is added to each factor, divided by π on the
 left and times π on the right; `pi: trace` makes π² the mean eigenvalue of R over that
@@ -53,7 +55,7 @@ The curves `lr` and `chosen_momentum` of `train` are α and μ of the last step 
 epoch, and beside them stand `damping`, `preconditioner_damping`, `reduction_ratio`,
 `predicted_change` and `rejected_share`. Singular factors without any damping give steps
 that are not finite: the model diverges, and its siblings do not notice. Presets:
-`botev-2020/kfac`, `botev-2020/kflr` and `martens-2015/kfac`.
+`botev-2020/kfac`, `botev-2020/kflr`, `botev-2020/kfra` and `martens-2015/kfac`.
 """,
     source="""\
 Martens and Grosse (2015), arXiv:1503.05671; Botev (2020), section 4.4 and Algorithm 1.

@@ -218,7 +218,23 @@ def _product_sum(left_MNOO: Tensor, rows_MNI: Tensor) -> Tensor:
 
 
 def recursive_blocks(of: Recorded, pieces: Sequence[Piece]) -> list[Block]:
-    """Return products whose left factors follow from that of the next layer.
+    """Return products of the factors of `recursive_factors`, as blocks.
+
+    Args:
+        of: networks and data.
+        pieces: the blocks wanted.
+    """
+    factors = recursive_factors(of, pieces)
+    return [
+        product_block(piece.name, piece.columns, *both)
+        for piece, both in zip(pieces, factors, strict=True)
+    ]
+
+
+def recursive_factors(
+    of: Recorded, pieces: Sequence[Piece]
+) -> list[tuple[Tensor, Tensor]]:
+    """Return factors of which the left ones follow from that of the next layer.
 
     The mean over samples is taken at every layer: of H_{l+1} and of phi' phi'', as if
     they did not depend on each other.
@@ -228,7 +244,7 @@ def recursive_blocks(of: Recorded, pieces: Sequence[Piece]) -> list[Block]:
         pieces: the blocks wanted.
 
     Returns:
-        The blocks.
+        Of each block the factor of the rows, (M, 1, O, O), and of the columns.
 
     Raises:
         InputError: the network is no chain of dense layers.
@@ -261,11 +277,6 @@ def recursive_blocks(of: Recorded, pieces: Sequence[Piece]) -> list[Block]:
         inner = weight.mT @ left[after.use.weight] @ weight
         left[link.use.weight] = inner * torch.cat(slopes[link.use.weight]) / count
     return [
-        product_block(
-            piece.name,
-            piece.columns,
-            left[piece.layer.weight].unsqueeze(1),
-            torch.cat(rights[piece.name]) / count,
-        )
-        for piece in pieces
+        (left[p.layer.weight].unsqueeze(1), torch.cat(rights[p.name]) / count)
+        for p in pieces
     ]

@@ -26,7 +26,12 @@ from curvflow.tasks.rules.shared.kfac_blocks import (
     preconditioned,
 )
 from curvflow.tasks.rules.shared.kfac_networks import Networks
-from curvflow.tasks.rules.shared.kfac_parts import Parts, check_network, parts_of
+from curvflow.tasks.rules.shared.kfac_parts import (
+    Parts,
+    check_chain,
+    check_network,
+    parts_of,
+)
 from curvflow.tasks.rules.shared.kfac_quadratic import (
     Move,
     better,
@@ -83,11 +88,14 @@ def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:
             "rule: kfac cannot be combined with a loss other than cross_entropy, mse, "
             "sse, bce or poisson. Take one of them, or another rule."
         )
-    if problem.tokens is not None and hyper.rule.fisher_type == "type-2":
+    fisher_type = hyper.rule.fisher_type
+    if problem.tokens is not None and fisher_type in ("type-2", "recursive"):
         raise InputError(
-            "rule: fisher_type: type-2 cannot be combined with labels of tokens. Take "
-            "mc."
+            f"rule: fisher_type: {fisher_type} cannot be combined with labels of "
+            "tokens. Take mc."
         )
+    if fisher_type == "recursive":
+        check_chain(problem.text)
     check_network(problem.network)
     parts, rule = _parts(problem, hyper), hyper.rule
     zeros_M1 = torch.zeros_like(weights_MD[:, :1])

@@ -23,8 +23,9 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.kronecker.blocks import decomposed
+from curvflow.tasks.numerics.kronecker.chains import recursive_factors
 from curvflow.tasks.numerics.kronecker.layers import Sides
-from curvflow.tasks.numerics.kronecker.moments import Moments, squares_of
+from curvflow.tasks.numerics.kronecker.moments import Moments, squares_of, turned
 from curvflow.tasks.numerics.kronecker.uses import Scaling
 from curvflow.tasks.rules.shared.kfac_networks import Labels, Networks, Swept
 from curvflow.tasks.rules.shared.kfac_parts import Parts, Rest, Scale
@@ -87,6 +88,9 @@ def batch_blocks(
         hyper: with the choices fisher_type, mc_samples and kfac_approx.
     """
     rule = hyper.rule
+    if rule.fisher_type == "recursive":  # of dense layers, which have all parameters
+        pieces = [one.piece for one in parts.pieces]
+        return tuple(recursive_factors(networks.recorded(weights_MD), pieces))
     labels = Labels(rule.fisher_type, rule.mc_samples)
     moments = [Moments(one.piece, rule.kfac_approx) for one in parts.pieces]
     scales: list[list[Tensor]] = [[] for _ in parts.scales]
@@ -150,9 +154,9 @@ def corrected(
         for each, (left, right, *_), into in zip(
             parts.pieces, held[: len(found)], found, strict=True
         ):
-            bases = [basis[models][:, None, None] for basis in (left, right)]
+            bases = [basis[models] for basis in (left, right)]
             sides = [
-                Sides(one.left @ bases[0], one.right @ bases[1])
+                Sides(turned(one.left, bases[0]), turned(one.right, bases[1]))
                 for _, one in each.piece.sides(swept.one)
             ]
             into.append(squares_of(sides) / swept.one.samples)

@@ -22,7 +22,7 @@ from curvflow.tasks.numerics.derivatives.output_laws import FisherForm, OutputLa
 from curvflow.tasks.numerics.derivatives.passes import Part, spans
 from curvflow.tasks.numerics.derivatives.precision import differentiable
 from curvflow.tasks.numerics.kronecker.layers import Pass
-from curvflow.tasks.numerics.kronecker.recorded import backward
+from curvflow.tasks.numerics.kronecker.recorded import Recorded, backward
 from curvflow.tasks.numerics.kronecker.uses import AnyUse
 from curvflow.tasks.training.cache_blocks import GPU_PASS_BYTES
 from curvflow.tasks.training.step_context import Step
@@ -33,6 +33,7 @@ CPU_GRAPH_BYTES = 1 << 26
 FORMS: Mapping[str, FisherForm] = {
     "mc": "sampled",
     "type-2": "exact",
+    "recursive": "exact",
     "empirical": "empirical",
 }
 
@@ -42,7 +43,7 @@ class Labels:
     """Whose labels factors are of.
 
     Attributes:
-        fisher_type: `mc`, `type-2` or `empirical`.
+        fisher_type: `mc`, `type-2`, `recursive` or `empirical`.
         count: labels drawn for each sample of `mc`.
     """
 
@@ -99,6 +100,33 @@ class Networks:
         each *= self.problem.network.width
         on_cpu = self._like.device.type == "cpu"
         return spans(models, (CPU_GRAPH_BYTES if on_cpu else GPU_PASS_BYTES) // each)
+
+    def recorded(self, weights_MD: Tensor) -> Recorded:
+        """Return the models with their batch as one pass, with all roots of the loss.
+
+        Args:
+            weights_MD: of all models.
+        """
+        layout, span = self.problem.network.layout, slice(0, len(weights_MD))
+        labels = Labels("recursive", 1)
+
+        def call(full: Tensor, _: Tensor) -> tuple[Tensor, list[AnyUse]]:
+            record: list[AnyUse] = []
+            parameters, _ = self.problem.network.split(full)
+            return self._outputs(span, parameters, record), record
+
+        return Recorded(
+            call,
+            layout.names,
+            layout.shapes,
+            weights_MD,
+            self._context.statistics.to(weights_MD),
+            self._context.batch.inputs,
+            self._context.batch.targets,
+            lambda part, found: self._roots(labels, found, part.targets, None),
+            self.count,
+            len(weights_MD),
+        )
 
     def swept(
         self, weights_MD: Tensor, labels: Labels, *, is_signed: bool

@@ -16,6 +16,7 @@ from curvflow.errors import InputError
 from curvflow.tasks.networks.initialization import initial_weights
 from curvflow.tasks.networks.network import Network
 from curvflow.tasks.networks.problems import Problem, read
+from curvflow.tasks.numerics.kronecker.chains import recursive_factors
 from curvflow.tasks.numerics.kronecker.layers import (
     Approximation,
     Piece,
@@ -117,6 +118,19 @@ class Parts:
     pieces: tuple[Matrix, ...]
     scales: tuple[Scale, ...]
     rest: tuple[Rest, ...]
+
+
+@lru_cache(maxsize=64)
+def check_chain(text: str) -> None:
+    """Refuse a network whose factors do not follow from layer to layer.
+
+    Args:
+        text: canonical JSON of the problem.
+
+    Raises:
+        InputError: it is no chain of dense layers.
+    """
+    recursive_factors(_drawn(read(text)), ())
 
 
 @lru_cache(maxsize=64)
