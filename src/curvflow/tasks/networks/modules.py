@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -174,13 +174,18 @@ class StackedModule:
         numbers = list(zip(*map(_rows, drawn), strict=True)) or [()] * models
         each = inputs.expand(models, *inputs.shape[1:])
         each_tensors = [dict(zip(tensors, part, strict=True)) for part in parts]
-        recorders = [UseRecorder(held) for held in each_tensors]
+        recorders: list[UseRecorder] = []
+        if forward_pass.uses is not None:
+            recorders = [UseRecorder(held) for held in each_tensors]
+        contexts: Sequence[AbstractContextManager[object]] = (
+            recorders or [nullcontext()] * models
+        )
+        results = []
         with self._routes(forward_pass):
-            results = []
-            for held, x, few, recorder in zip(
-                each_tensors, each, numbers, recorders, strict=True
+            for held, x, few, context in zip(
+                each_tensors, each, numbers, contexts, strict=True
             ):
-                with nullcontext() if forward_pass.uses is None else recorder:
+                with context:
                     results.append(self._one(held, x, few, moved=seen.moved))
         if forward_pass.uses is not None:
             forward_pass.uses += stacked_uses([one.uses for one in recorders])
