@@ -24,7 +24,6 @@ from curvflow.tasks.numerics.kronecker.uses import (
 )
 
 _NORMS = (F.batch_norm, F.layer_norm, F.group_norm, F.rms_norm)
-_CONVOLUTIONS = (torch.conv1d, torch.conv2d, torch.conv3d)
 
 
 class UseRecorder(TorchFunctionMode):
@@ -143,13 +142,17 @@ _CONVOLUTION = _LINEAR | {"stride": 1, "padding": 0, "dilation": 1, "groups": 1}
 # Of builtins, which tell no signature.
 _ARGUMENTS: dict[Any, dict[str, Any]] = {
     F.linear: _LINEAR,
-    **dict.fromkeys(_CONVOLUTIONS, _CONVOLUTION),
+    torch.conv1d: _CONVOLUTION,
+    torch.conv2d: _CONVOLUTION,
+    torch.conv3d: _CONVOLUTION,
 }
 
 _NOTES: dict[Any, Callable[[UseRecorder, Mapping[str, Any], Tensor], None]] = {
     F.linear: UseRecorder.dense,
     F.embedding: UseRecorder.lookup,
-    **dict.fromkeys(_CONVOLUTIONS, UseRecorder.convolution),
+    torch.conv1d: UseRecorder.convolution,
+    torch.conv2d: UseRecorder.convolution,
+    torch.conv3d: UseRecorder.convolution,
 }
 
 
