@@ -35,7 +35,8 @@ SIZE = pose(parse_model(RELU_NET), "auto", blobs()).network.num_parameters
 OUTSIDE = {
     *("ema", "gadam", "gadam_auto", "gadamx", "lookahead", "swa"),
     "torch_optimizer",
-    *("spectral_sgd", "spectral_swa"),  # whose rate is told of the rule itself alone
+    # Whose rate is told of the rule itself alone.
+    *("kfac", "spectral_sgd", "spectral_swa"),
 }
 INNERS = {
     "sgd": partial(torch.optim.SGD, lr=0.05, momentum=0.5),
