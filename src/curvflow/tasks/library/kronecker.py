@@ -71,7 +71,7 @@ class KroneckerFactors:
         return self.blocks.solve(vectors.unsqueeze(0), damping, pi=pi).squeeze(0)
 
     def logdet(self, damping: float = 0.0) -> float:
-        """Return log det(K + damping) on the parameters in blocks.
+        """Return log det(K + damping) on the parameters in blocks; NaN if indefinite.
 
         Args:
             damping: added to every eigenvalue, at least 0.

@@ -73,6 +73,24 @@ class Product(nn.Module):
         return torch.tanh(self.layer(x)) @ self.layer.weight
 
 
+class Faint(Product):
+    """The same, with derivatives as small as rounding is of others."""
+
+    def forward(self, x):
+        return 1e-10 * super().forward(x)
+
+
+class ScaledTwice(nn.Module):
+    """A norm whose scale is multiplied by hand, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(3)
+
+    def forward(self, x):
+        return torch.tanh(self.norm(x)) * self.norm.weight
+
+
 class Tokens(nn.Module):
     """Rows of a table with a padding, summed."""
 
@@ -137,6 +155,8 @@ MODULES = {
     ),
     "mixed-up": (MixedUp, (6,), {"layer.weight", "layer.bias"}),
     "product": (Product, (3,), {"layer.weight", "layer.bias"}),
+    "faint": (Faint, (3,), {"layer.weight", "layer.bias"}),
+    "scaled-twice": (ScaledTwice, (3,), {"norm.weight", "norm.bias"}),
     "padding": (Tokens, (4,), set()),
 }  # fmt: skip
 
@@ -181,6 +201,12 @@ def test_what_is_no_layer_is_refused_by_name():
     network, weights, inputs, _ = made("product")
     with pytest.raises(InputError, match=r"^other: expected every .*'layer.weight'"):
         factors(recorded(network, weights, inputs), Choices(other="refuse"))
+
+
+def test_weights_of_endless_derivatives_are_refused():
+    network, weights, inputs, _ = made("twice")
+    with pytest.raises(InputError, match=r"^weights: expected finite derivatives"):
+        factors(recorded(network, 1e200 * weights, 1e200 * inputs), Choices())
 
 
 def test_the_diagonal_of_what_is_no_layer():

@@ -83,6 +83,18 @@ def test_extremes_are_those_of_the_preconditioned_matrix():
     )
 
 
+def test_few_steps_are_told_not_to_suffice():
+    outcome = probed("labels")
+    few, many = (
+        told(as_factors(outcome), num_steps=steps, dampings=[1e-6], num_probes=4).arrays
+        for steps in (2, 40)
+    )
+    assert not few["converged"][0]
+    assert many["converged"][0]
+    assert few["num_matvecs"] == 4 * 2 + 4 * 2
+    assert many["num_matvecs"] <= 4 * 2 + 4 * 31  # parameters bound the steps
+
+
 def test_exact_blocks_are_off_by_what_lies_outside_alone():
     outcome = probed("labels", structure="block")
     arrays = told(as_factors(outcome)).arrays

@@ -7,6 +7,7 @@ import torch
 from curvflow.errors import InputError
 from curvflow.schemas.kinds import all_kinds
 from curvflow.tasks.curvature.stored_blocks import block_operator
+from curvflow.tasks.numerics.kronecker import factors as kronecker_factors
 from tests.tasks.probes.kronecker.nets import (
     LOSSES,
     NETS,
@@ -94,6 +95,28 @@ def test_structures_hold_the_trace(name):
     for structure in ("ekfac", "diag"):
         outcome = probed(name, structure=structure)
         assert float(outcome.arrays["trace"]) == pytest.approx(exact, rel=1e-10)
+
+
+def test_the_best_product_says_whether_it_has_ended(monkeypatch):
+    ended = probed("labels", structure="kfoc").arrays
+    assert ended["converged"]
+    sweeps = (ended["num_backward"] - 3) / 3  # one of three roots finds the first
+    monkeypatch.setattr(kronecker_factors, "MOST_ITERATIONS", 1)
+    arrays = probed("labels", structure="kfoc").arrays
+    assert not arrays["converged"]
+    assert arrays["num_backward"] == 3 + 2 * 3
+    assert sweeps > 2
+
+
+def test_siblings_do_not_move_a_best_product_that_has_ended():
+    data, (first, second) = trained("labels")
+    given = {"structure": "kfoc"}
+    one, other = (
+        member("probe.factors", given, weights=w, data=data) for w in (first, second)
+    )
+    alone, _ = compute("probe.factors", [one, one])
+    beside, _ = compute("probe.factors", [one, other])
+    np.testing.assert_array_equal(alone.arrays["values"], beside.arrays["values"])
 
 
 def test_reduced_positions_of_a_mean_over_tokens_without_mixing():

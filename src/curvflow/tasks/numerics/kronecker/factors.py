@@ -51,8 +51,9 @@ Structure = Literal["kron", "ekfac", "kfoc", "block", "diag"]
 Other = Literal["block", "diag", "refuse"]
 Recursion = Literal["recursive", "hessian"]
 
-# Iterations of the best product of two factors at most, and what ends them.
-MOST_ITERATIONS, ENOUGH = 200, 1e-12
+# Iterations of the best product of two factors at most, and the change that ends them,
+# as a multiple of the precision.
+MOST_ITERATIONS, ENOUGH = 200, 4096
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,8 @@ class Factors:
         places: of the parameter tensors looked at.
         spreads: of each block with two factors, by its name.
         uses: number of uses of each layer, by the name of its weight.
+        converged: whether iterations have ended by themselves, where there are some,
+            (M,).
         num_backward: derivatives back through the networks, per sample.
     """
 
@@ -98,6 +101,7 @@ class Factors:
     places: Places
     spreads: Mapping[str, Spread]
     uses: Mapping[str, int]
+    converged: Tensor
     num_backward: int
 
 
@@ -133,12 +137,13 @@ def factors(of: Recorded, choices: Choices) -> Factors:
             blocks = sweep.best_products(blocks)
         if choices.structure == "ekfac":
             blocks = sweep.corrected(blocks)
-    blocks += other_blocks(of, sweep.read, sweep.places, choices.other == "block")
+    blocks += sweep.others()
     return Factors(
         BlockOperator(blocks, sweep.places.size),
         sweep.places,
         spreads,
         {layer.weight: len(layer.uses) for layer in sweep.read.layers},
+        sweep.converged,
         sweep.num_backward,
     )
 
@@ -162,6 +167,9 @@ class _Sweep:
                 layer, self.places, separate=choices.separate_weight_and_bias
             )
         ]
+        few = next(of.parts()).first(2)
+        self._num_roots = of.roots(few, of.forward(few)[0].detach()).shape[2]
+        self.converged = torch.ones(len(of.weights), dtype=torch.bool)
         self.num_backward = 0
 
     def products(self) -> tuple[list[Block], dict[str, Spread]]:
@@ -227,16 +235,23 @@ class _Sweep:
         power method for the leading pair of the rearranged block.
         """
         right = {block.name: block.right_factor for block in blocks}
-        before: dict[str, Tensor] = {}
-        for _ in range(MOST_ITERATIONS):
-            left = self._beside(right, transposed=False)
-            right = self._beside(left, transposed=True)
-            now = {n: _norm(left[n]) * _norm(right[n]) for n in left}
-            if before and all(
-                torch.allclose(now[n], before[n], rtol=ENOUGH, atol=0) for n in now
-            ):
+        left = {block.name: block.left_factor for block in blocks}
+        before = {name: _norm(left[name]) * _norm(right[name]) for name in left}
+        going_M = torch.ones(
+            len(self._of.weights), dtype=torch.bool, device=self._of.weights.device
+        )
+        eps = ENOUGH * torch.finfo(self._of.weights.dtype).eps
+        for _ in range(MOST_ITERATIONS if blocks else 0):
+            # A model that has ended stays as it is, whatever its siblings do.
+            left = _moved(left, self._beside(right, transposed=False), going_M)
+            right = _moved(right, self._beside(left, transposed=True), going_M)
+            now = {name: _norm(left[name]) * _norm(right[name]) for name in left}
+            changed = [(now[n] - before[n]).abs() > eps * now[n] for n in now]
+            going_M = going_M & torch.stack(changed).any(0)
+            if not going_M.any():
                 break
             before = now
+        self.converged = ~going_M.cpu() | (not blocks)
         return [
             product_block(b.name, b.columns, left[b.name], right[b.name])
             for b in blocks
@@ -270,15 +285,31 @@ class _Sweep:
         count = self._of.num_samples
         return {name: torch.cat(parts) / count for name, parts in sums.items()}
 
+    def others(self) -> list[Block]:
+        """Return the blocks of what is no layer."""
+        found = other_blocks(
+            self._of, self.read, self.places, self._choices.other == "block"
+        )
+        sweeps = bool(self.read.scalings) + bool(self.read.rest)
+        self.num_backward += sweeps * self._num_roots
+        return found
+
     def _passes(self) -> Iterator[Pass]:
-        for one in self._of.swept():
-            self.num_backward = one.num_draws
-            yield one
+        self.num_backward += self._num_roots
+        return self._of.swept()
 
 
 def _norm(matrices: Tensor) -> Tensor:
     norms: Tensor = torch.linalg.vector_norm(matrices.flatten(1), dim=1)
     return norms
+
+
+def _moved(
+    before: Mapping[str, Tensor], after: Mapping[str, Tensor], going_M: Tensor
+) -> dict[str, Tensor]:
+    """Return what comes after for the models that go on."""
+    kept_M111 = going_M[:, None, None, None]
+    return {n: torch.where(kept_M111, after[n], before[n]) for n in before}
 
 
 def _over(mean: Tensor, given: Tensor) -> Tensor:

@@ -119,9 +119,9 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     for number in range(len(members)):
         arrays = _of_blocks(draws, blocks, number)
         each = [told[number] for told in by_damping]
+        steps = sum(int(told.pop("steps")) for told in each)
         arrays |= {name: np.stack([told[name] for told in each]) for name in each[0]}
-        matvecs = count + len(each) * params.num_runs * params.num_steps
-        arrays["num_matvecs"] = np.array(matvecs, dtype=np.int64)
+        arrays["num_matvecs"] = np.array(count + steps, dtype=np.int64)
         outcomes.append(Outcome(arrays))
     return outcomes
 
@@ -235,6 +235,7 @@ def _at_damping(
         told.append(
             {
                 "damping": np.array(damping),
+                "steps": np.array(int(own.steps.sum())),
                 "logdet": np.asarray(logdets[number].numpy()),
                 **_logdet(found),
                 **_ends(own),

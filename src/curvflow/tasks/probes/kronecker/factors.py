@@ -75,6 +75,7 @@ def _arrays(found: Factors, number: int) -> dict[str, Array]:
         "ritz_weights": np.full((1, size), 1 / size),
         "ritz_residuals": np.full((1, size), rounding * np.abs(values).max()),
         "size": np.array(size, dtype=np.int64),
+        "converged": np.array(bool(found.converged[number])),
         "num_backward": np.array(found.num_backward, dtype=np.int64),
         "num_matvecs": np.array(0, dtype=np.int64),
         **stored,

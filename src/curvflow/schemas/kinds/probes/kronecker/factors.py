@@ -133,8 +133,18 @@ KIND = Kind(
     params=FactorsParams,
     returns=Factors,
     outputs=(
-        Variable("trace", "sum of the eigenvalues of all blocks", units=UNITS),
-        Variable("frobenius", "root of the sum of their squares", units=UNITS),
+        Variable(
+            "trace",
+            "sum of the eigenvalues of all blocks",
+            units=UNITS,
+            judged_by="converged",
+        ),
+        Variable(
+            "frobenius",
+            "root of the sum of their squares",
+            units=UNITS,
+            judged_by="converged",
+        ),
         Variable("least", "smallest eigenvalue", units=UNITS),
         Variable("greatest", "largest eigenvalue", units=UNITS),
         _of_blocks(
@@ -177,7 +187,16 @@ KIND = Kind(
         _bulk("right_vectors", "of the columns of the weight", "right_entry"),
         _bulk("left_values", "eigenvalues of the left factor; NaN of none", "row"),
         _bulk("right_values", "eigenvalues of the right factor; NaN of none", "column"),
-        Variable("num_backward", "derivatives back, per sample", dtype="int64"),
+        Variable(
+            "converged",
+            "whether the iterations of kfoc have ended by themselves; true of others",
+            dtype="bool",
+        ),
+        Variable(
+            "num_backward",
+            "work: derivatives back of each sample, in all sweeps; none of a recursion",
+            dtype="int64",
+        ),
         Variable("num_matvecs", "products with the network: none", dtype="int64"),
     ),
     accelerated=True,
@@ -200,8 +219,9 @@ EXPLANATION = Explanation(
         "(2023), arXiv:2311.00636; Koroko et al. (2022), arXiv:2201.10285"
     ),
     cost=(
-        "one pass forward and num_backward passes back over the data, twice for ekfac; "
-        "rows³ and columns³ of each layer"
+        "a pass forward and one back for each root or draw, in one sweep over the "
+        "data, two for ekfac, two for each iteration of kfoc; rows³ and columns³ of "
+        "each layer"
     ),
     example=TRAINED
     + """\
