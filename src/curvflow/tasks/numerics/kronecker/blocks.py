@@ -119,7 +119,17 @@ def _split(left_MGO: Tensor, right_MGI: Tensor, pi: Pi | float) -> Tensor:
     """Return the factor of the right factor's damping, (M, G)."""
     if not isinstance(pi, str):
         return left_MGO.new_full(left_MGO.shape[:2], float(pi))
-    ratio_MG = (_size(right_MGI, pi) / _size(left_MGO, pi)).sqrt()
+    return balance(_size(right_MGI, pi), _size(left_MGO, pi))
+
+
+def balance(right_MG: Tensor, left_MG: Tensor) -> Tensor:
+    """Return pi of two factors by their sizes; 1 where one has none or no number.
+
+    Args:
+        right_MG: size of the right factor, per row.
+        left_MG: the same of the left one.
+    """
+    ratio_MG = (right_MG / left_MG).sqrt()
     usable_MG = torch.isfinite(ratio_MG) & (ratio_MG > 0)
     return torch.where(usable_MG, ratio_MG, 1.0)
 

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from curvflow.tasks.numerics.kronecker.blocks import decomposed
+from curvflow.tasks.numerics.kronecker.blocks import balance, decomposed
 from curvflow.tasks.numerics.kronecker.chains import recursive_factors
 from curvflow.tasks.numerics.kronecker.layers import Sides
 from curvflow.tasks.numerics.kronecker.moments import Moments, squares_of, turned
@@ -233,9 +233,7 @@ def pi(left: Tensor, right: Tensor, hyper: Hyper) -> Tensor:
     if not isinstance(hyper.rule.pi, str):
         return hyper["pi"].double().expand(len(left), left.shape[1])
     sizes = [_size(matrices.double(), hyper.rule.pi) for matrices in (right, left)]
-    ratio_MG = (sizes[0] / sizes[1]).sqrt()
-    usable_MG = torch.isfinite(ratio_MG) & (ratio_MG > 0)
-    return torch.where(usable_MG, ratio_MG, 1.0)
+    return balance(*sizes)
 
 
 def _size(matrices: Tensor, norm: str) -> Tensor:
