@@ -24,12 +24,18 @@ from curvflow.tasks.curvature.operators import (
     size_of,
     tile_operator,
 )
-from curvflow.tasks.networks.problems import grouped
+from curvflow.tasks.curvature.preconditioners import (
+    preconditioner_bytes,
+    preconditioner_key,
+    preconditioner_of,
+)
+from curvflow.tasks.networks.problems import Apart, grouped
 from curvflow.tasks.numerics.estimators.batch_traces import (
     PAIR,
     BatchTrace,
     batch_traces,
 )
+from curvflow.tasks.numerics.estimators.controlled_traces import controlled_traces
 from curvflow.tasks.numerics.estimators.intervals import (
     positive_interval,
     student_interval,
@@ -60,7 +66,8 @@ def member_bytes(member: Member) -> int:
     if params.method == "auto":
         most = min(most, most_sketched(size))
     columns = block_of(member, params.most)
-    return product_bytes(member, columns) + 8 * copies * size * most
+    products = product_bytes(member, columns) + preconditioner_bytes(member)
+    return products + 8 * copies * size * most
 
 
 @computes("probe.trace", member_bytes=member_bytes, data_bytes=shared_bytes)
@@ -81,7 +88,12 @@ def trace(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         Hutchinson (1989), doi:10.1080/03610918908812806; Meyer et al. (2021),
         doi:10.1137/1.9781611976496.16; Epperly et al. (2024), doi:10.1137/23M1548323.
     """
-    return grouped(members, batch_key, partial(_together, machine=machine))
+    return grouped(members, _key, partial(_together, machine=machine))
+
+
+def _key(member: Member) -> object:
+    key = batch_key(member)
+    return key if isinstance(key, Apart) else (key, preconditioner_key(member))
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
@@ -90,6 +102,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         return _by_batches(members, machine)
     columns = block_of(members[0], params.most)
     tile = tile_operator(members, machine, columns=columns)
+    control = preconditioner_of(members, machine, tile.operator)
     seeds = [_params(member).seed for member in members]
     given: dict[str, Any] = {
         "num_probes": params.num_probes,
@@ -98,6 +111,11 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         "rel_sem": params.rel_sem,
         "max_probes": params.most,
     }
+    if control is not None:
+        controlled = controlled_traces(
+            tile.operator, control, tile.sizes, seeds, **given
+        )
+        return [_outcome(params, tile, draws) for draws in controlled]
     if params.method == "auto":
         piloted = piloted_traces(tile.operator, tile.sizes, seeds, **given)
         return [_outcome(params, tile, draws, method) for method, draws in piloted]
@@ -135,6 +153,9 @@ def _outcome(
     interval = positive_interval if is_skewed else student_interval
     low, high = interval(whole.mean(), draws.sem, draws.freedom)
     taken: dict[str, Array] = {} if method is None else {"method": np.array(method)}
+    if isinstance(draws, TraceDraws) and draws.control is not None:
+        taken["coefficient"] = draws.control.coefficient.numpy()
+        taken["variance_left"] = draws.control.left.numpy()
     return Outcome(
         {
             "trace": whole.mean().numpy(),

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.kinds.shared.operators import UNITS
+from curvflow.schemas.kinds.shared.preconditioners import preconditioner_input
 from curvflow.schemas.kinds.shared.vectors import VectorsParams, vector_inputs
 from curvflow.schemas.nodes import Array, Numbers
 
@@ -100,10 +101,23 @@ KIND = Kind(
             dtype="int64",
         ),
         Variable("method", "what auto has taken", dtype="str", optional=True),
+        Variable(
+            "coefficient",
+            "by which draws of the factors' trace were taken off, of preconditioner",
+            optional=True,
+        ),
+        Variable(
+            "variance_left",
+            "variance of the trace relative to that without preconditioner",
+            optional=True,
+        ),
     ),
     accelerated=True,
     main=("trace", "trace_sem"),
-    inputs=vector_inputs(),
+    inputs={
+        **vector_inputs(),
+        "preconditioner": preconditioner_input("method", "probes_per", "batch_size"),
+    },
     varying=("seed",),
     truth=_truth,
 )
@@ -112,12 +126,13 @@ EXPLANATION = Explanation(
     formula=(
         "hutchinson: (1/S) Σ z.Az; hutch++: tr(QᵀAQ) + the rest by z; xtrace: each "
         "z in turn for what the range of all others leaves; per batch: Σ_b (n_b/N) "
-        "z_b.A_b z_b, two z_b for each batch"
+        "z_b.A_b z_b, two z_b for each batch; with factors K as preconditioner: (1/S) "
+        "Σ z.Az - c (z.Kz - tr K), c of one half of the z learnt from the other"
     ),
     source=(
         "Hutchinson (1989), doi:10.1080/03610918908812806; Meyer, Musco, Musco and "
         "Woodruff (2021), doi:10.1137/1.9781611976496.16; Epperly, Tropp and Webber "
-        "(2024), doi:10.1137/23M1548323"
+        "(2024), doi:10.1137/23M1548323; Owen (2013), section 8.9, of control variates"
     ),
     cost=(
         "products: num_probes of hutchinson, 1.5 times that of hutch++, twice that "

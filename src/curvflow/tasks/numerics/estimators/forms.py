@@ -46,7 +46,7 @@ class FormErrors:
         Args:
             distribution: `rademacher` or `gaussian`.
         """
-        self._signs = distribution == "rademacher"
+        self._signs, self._size = distribution == "rademacher", 0
         self._squares_MS: Tensor | None = None
         self._means_MD = self._apart_M = torch.zeros(())
 
@@ -54,7 +54,7 @@ class FormErrors:
         """Take z * Az, entry by entry, and Az of further vectors in."""
         # Without a copy of the images, which may be large.
         squares_MS = torch.linalg.vector_norm(images_MDS, dim=1).square()
-        held = self._squares_MS
+        held, self._size = self._squares_MS, images_MDS.shape[1]
         if self._signs:
             self._add_entries(terms_MDS, 0 if held is None else held.shape[1])
         self._squares_MS = (
@@ -91,15 +91,35 @@ class FormErrors:
             models = 1 if self._squares_MS is None else len(self._squares_MS)
             unknown_M = torch.full((models,), torch.nan, dtype=torch.float64)
             return Error(unknown_M, torch.zeros_like(unknown_M))
-        squares_MS = self._squares_MS.cpu()
-        by_entries = self._signs and spread_tells(self._means_MD.shape[1], count)
-        least = count - 1 if self._signs else count
-        half_M = self._apart_M.cpu() / least if by_entries else squares_MS.mean(1)
-        if by_entries and not pairs_differ(self._means_MD.shape[1], count):
-            law_M = squares_MS.mean(1)
-            half_M = torch.where(half_M <= EQUAL**2 * law_M, law_M, half_M)
-        freedom_M = freedom(half_M, squares_MS, least=least)
-        return Error((2 * half_M / count).sqrt(), freedom_M)
+        return form_error(
+            self._squares_MS, self._apart_M, self._size, signs=self._signs
+        )
+
+
+def form_error(
+    squares_MS: Tensor, apart_M: Tensor, size: int, *, signs: bool
+) -> Error:
+    """Return the standard error of the mean of z.Az over two vectors or more.
+
+    Args:
+        squares_MS: ||Az||^2 of each vector.
+        apart_M: of signs, the squared distances of the entries of z * Az from the means
+            of these, added up.
+        size: D.
+        signs: whether entries of z are signs; else they are Gaussian.
+
+    Returns:
+        The error, (M,), on the CPU.
+    """
+    squares_MS, count = squares_MS.cpu(), squares_MS.shape[1]
+    by_entries = signs and spread_tells(size, count)
+    least = count - 1 if signs else count
+    half_M = apart_M.cpu() / least if by_entries else squares_MS.mean(1)
+    if by_entries and not pairs_differ(size, count):
+        law_M = squares_MS.mean(1)
+        half_M = torch.where(half_M <= EQUAL**2 * law_M, law_M, half_M)
+    freedom_M = freedom(half_M, squares_MS, least=least)
+    return Error((2 * half_M / count).sqrt(), freedom_M)
 
 
 def spread_tells(size: int, count: int) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -337,6 +337,18 @@ METHODS: dict[str, type[Probed]] = {
 }
 
 
+class ControlVariate(NamedTuple):
+    """What a matrix of known trace has done for the draws.
+
+    Attributes:
+        coefficient: by which its own draws were taken off, ().
+        left: variance of the mean relative to that without it, ().
+    """
+
+    coefficient: Tensor
+    left: Tensor
+
+
 @dataclass(frozen=True)
 class TraceDraws:
     """Estimates of one operator's trace by blocks.
@@ -349,6 +361,7 @@ class TraceDraws:
         num_matvecs: products made.
         reached: whether the relative standard error requested was reached; True if
             none was.
+        control: the matrix of known trace that was beside it; None if there was none.
     """
 
     draws: Tensor
@@ -357,6 +370,7 @@ class TraceDraws:
     freedom: Tensor
     num_matvecs: int
     reached: bool
+    control: ControlVariate | None = None
 
     @property
     def sem_vectors(self) -> Tensor:

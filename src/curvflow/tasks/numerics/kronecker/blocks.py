@@ -227,6 +227,15 @@ class BlockOperator:
         return flat.sort(dim=1).values
 
     @property
+    def diagonal(self) -> Tensor:
+        """The diagonal, (M, D); zero of parameters that are in no block."""
+        found_MD = self.blocks[0].values.new_zeros(self.shape[:2])
+        for b in self.blocks:
+            entries = b.left.square() @ b.values @ b.right.square().mT
+            found_MD[:, b.columns] = entries.flatten(1)
+        return found_MD
+
+    @property
     def trace(self) -> Tensor:
         """The trace, (M,)."""
         return self.eigenvalues.sum(1)

@@ -1,0 +1,38 @@
+"""The input of Kronecker factors beside the operator that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from curvflow.schemas.kind import Input, ParamProblem, Shares
+from curvflow.schemas.nodes import Factors
+
+
+def _of_other_layers(params: Any, name: str, factors: Any) -> Iterator[ParamProblem]:
+    """Yield that factors are of other parameter tensors than the operator."""
+    wanted, given = params.layers, getattr(factors, "layers", None)
+    if wanted != given:
+        message = f"expected factors of {_named(wanted)}, got '{name}' of "
+        hint = f"Give '{name}' the same layers."
+        yield ("preconditioner",), f"{message}{_named(given)}", hint
+
+
+def _named(layers: Sequence[str] | None) -> str:
+    return "all layers" if layers is None else f"layers {', '.join(layers)}"
+
+
+def preconditioner_input(*settled: str) -> Input:
+    """Return the input of the factors of the network that an operator is of.
+
+    Args:
+        settled: parameters that it leaves no say.
+    """
+    return Input(
+        Factors,
+        optional=True,
+        unless=("matrix", "graph", "factors", "ritz"),
+        settles=settled,
+        lacking=_of_other_layers,
+        shares=Shares("", inputs=("weights", "data")),
+    )
