@@ -128,6 +128,7 @@ class Input:
         unless: other inputs, of which one in its place is enough; both are too much.
             What follows an input that is replaced is not needed either.
         optional: may be left out.
+        excludes: other inputs that cannot be given with it.
         wanted: of one that may be left out, from the parameters to whether it is
             needed; without that it is too much.
         settles: parameters that it determines, and which keep their defaults.
@@ -147,6 +148,7 @@ class Input:
     many: bool = False
     unless: tuple[str, ...] = ()
     optional: bool = False
+    excludes: tuple[str, ...] = ()
     wanted: Callable[[Any], bool] | None = None
     settles: tuple[str, ...] = ()
     keeps: str = ""

@@ -112,19 +112,25 @@ def read_draft(document: Document, name: Label, axes: Mapping[str, Axis]) -> Dra
     entry = document.mapping(path, "a mapping with the key 'use'")
     kind = read_kind(document, (*path, "use"))
     _check_keys(document, path, kind)
-    names = [key for key in parameter_names(kind) if key in entry]
+    given = [key for key in kind.inputs if _is_input(document, path, kind, key)]
+    names = [k for k in parameter_names(kind) if k in entry and k not in given]
     return Draft(
         str(name),
         kind,
-        {
-            key: _stage_names(document, path, kind, key)
-            for key in kind.inputs
-            if key in entry
-        },
+        {key: _stage_names(document, path, kind, key) for key in given},
         read_at(document, (*path, "at")) if takes_weights(kind) else At(),
         compile_template(document, str(name), names, axes, _verbatim(kind)),
         **{key: _declared(document, (*path, key)) for key in declared_keys(kind)},
     )
+
+
+def _is_input(document: Document, path: Path, kind: Kind, key: str) -> bool:
+    """Return whether a stage gives an input: of a parameter's name, by a stage's."""
+    item = document.at((*path, key))
+    if item is None or key not in parameter_names(kind):
+        return item is not None
+    value = item.plain()
+    return isinstance(value, str) and document.at(("stages", value)) is not None
 
 
 def _declared(document: Document, path: Path) -> tuple[str, ...]:

@@ -163,7 +163,8 @@ def _refuse_missing(
 
 
 def _check_exclusive(document: Document, draft: Draft, name: str) -> None:
-    if other := _alternative(draft, name):
+    excluded = (e for e in draft.kind.inputs[name].excludes if e in draft.given)
+    if other := _alternative(draft, name) or next(excluded, None):
         message = f"'{name}' cannot be combined with '{other}'"
         path = ("stages", draft.name, name)
         follows = draft.kind.inputs[name].follows

@@ -143,8 +143,10 @@ def _definitions(kind: Kind) -> Schema:
         **{name: _input(name, taken) for name, taken in kind.inputs.items()},
         **({"at": AT} if takes_weights(kind) else {}),
         **{key: _texts(key) for key in declared_keys(kind)},
-        **_with_references(params).get("properties", {}),
     }
+    for name, field in _with_references(params).get("properties", {}).items():
+        either = {"anyOf": [properties[name], field]} if name in properties else field
+        properties[name] = either
     needed = [
         name
         for name, taken in kind.inputs.items()

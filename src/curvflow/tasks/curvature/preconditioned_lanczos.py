@@ -1,8 +1,8 @@
-"""Lanczos runs on preconditioned operators, by pivoted Cholesky or Nyström."""
+"""Lanczos runs on operators preconditioned by factors, Cholesky or Nyström."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -19,12 +19,15 @@ from curvflow.tasks.curvature.operators import (
     size_of,
     tile_operator,
 )
+from curvflow.tasks.curvature.preconditioners import given_bytes, preconditioner_of
 from curvflow.tasks.numerics.estimators.logdets import Controls, moment_controls
 from curvflow.tasks.numerics.estimators.traces import random_vectors
+from curvflow.tasks.numerics.kronecker.blocks import DampedBlocks
 from curvflow.tasks.numerics.krylov.lanczos import RitzData, joined, lanczos
 from curvflow.tasks.numerics.krylov.low_rank import nystrom, pivoted_cholesky
 from curvflow.tasks.numerics.operators.algebra import (
     LowRank,
+    Preconditioner,
     Whitened,
     shifted,
     whitened_moments,
@@ -49,12 +52,16 @@ class PreconditionedRuns:
     Attributes:
         ritz: Ritz data of the runs.
         preconditioner: P.
-        controls: control variates of each member.
+        rank: products or columns that P took; 0 of factors, which are given.
+        floors: bounds that the eigenvalues of each member are above, or None.
+        controls: control variates of each member, or None.
     """
 
     ritz: RitzData
-    preconditioner: LowRank
-    controls: list[Controls]
+    preconditioner: Preconditioner
+    rank: int
+    floors: Sequence[float | None]
+    controls: Sequence[Controls | None]
 
 
 def preconditioned_runs(
@@ -78,9 +85,12 @@ def preconditioned_runs(
     operator: BatchedOperator = tile_operator(
         members, machine, columns=columns
     ).operator
-    entries = [_entries(member, machine) for member in members]
+    blocks = preconditioner_of(members, machine, operator)
     if params.damping:
         operator = shifted(operator, params.damping)
+    if blocks is not None:
+        return _by_factors(members, operator, DampedBlocks(blocks, params.damping))
+    entries = [_entries(member, machine) for member in members]
     if params.preconditioner == "nystrom" or None in entries:
         _check_preconditioner(params)
         preconditioner, entries = (
@@ -89,15 +99,7 @@ def preconditioned_runs(
         )
     else:
         preconditioner = _from_columns(members, cast("list[Explicit]", entries))
-    size, seeds = operator.shape[1], [_params(member).seed for member in members]
-    white, parts, shares = Whitened(operator, preconditioner), [], []
-    for start in range(0, params.num_runs, BLOCK):
-        rows = range(start, min(start + BLOCK, params.num_runs))
-        z_MDS = random_vectors(seeds, size, rows, params.distribution)
-        z_MDS = (z_MDS / z_MDS.norm(dim=1, keepdim=True)).to(operator.device)
-        parts.append(lanczos(white, z_MDS, num_steps=params.num_steps))
-        shares.append(preconditioner.share(z_MDS).cpu())
-    ritz, share_MS = joined(parts), torch.cat(shares, dim=1)
+    ritz, share_MS = _runs(members, operator, preconditioner, preconditioner.share)
     controls = [
         _controls(
             params,
@@ -108,7 +110,40 @@ def preconditioned_runs(
         )
         for m in range(len(members))
     ]
-    return PreconditionedRuns(ritz, preconditioner, controls)
+    rank, none = preconditioner.vectors.shape[2], [None] * len(members)
+    return PreconditionedRuns(ritz, preconditioner, rank, none, controls)
+
+
+def _by_factors(
+    members: Sequence[Member], operator: BatchedOperator, by: DampedBlocks
+) -> PreconditionedRuns:
+    """Run Lanczos on what is left of an operator beside its factors."""
+    ritz, _ = _runs(members, operator, by, lambda z_MDS: z_MDS[:, 0])
+    largest = by.largest.tolist()
+    floors = [
+        _params(member).damping / most if is_semidefinite(member) else None
+        for member, most in zip(members, largest, strict=False)
+    ]
+    return PreconditionedRuns(ritz, by, 0, floors, [None] * len(members))
+
+
+def _runs(
+    members: Sequence[Member],
+    operator: BatchedOperator,
+    by: Preconditioner,
+    seen: Callable[[Tensor], Tensor],
+) -> tuple[RitzData, Tensor]:
+    """Return runs on P^-1/2 A P^-1/2, and what is seen of their unit vectors."""
+    params, size = _params(members[0]), operator.shape[1]
+    seeds = [_params(member).seed for member in members]
+    white, parts, found = Whitened(operator, by), [], []
+    for start in range(0, params.num_runs, BLOCK):
+        rows = range(start, min(start + BLOCK, params.num_runs))
+        z_MDS = random_vectors(seeds, size, rows, params.distribution)
+        z_MDS = (z_MDS / z_MDS.norm(dim=1, keepdim=True)).to(operator.device)
+        parts.append(lanczos(white, z_MDS, num_steps=params.num_steps))
+        found.append(seen(z_MDS).cpu())
+    return joined(parts), torch.cat(found, dim=1)
 
 
 def _check_preconditioner(params: LogdetParams) -> None:
@@ -215,8 +250,8 @@ def _controls(
     )
 
 
-def preconditioner_bytes(member: Member) -> int:
+def preconditioned_bytes(member: Member) -> int:
     """Return the bytes of one member's preconditioner and of the bases of a block."""
     params, size = _params(member), size_of(member)
-    runs = min(BLOCK, params.num_runs)
-    return 8 * size * (6 * params.rank + runs * (params.num_steps + 6))
+    bases = 8 * size * min(BLOCK, params.num_runs) * (params.num_steps + 6)
+    return bases + (given_bytes(member) or 8 * size * 6 * params.rank)

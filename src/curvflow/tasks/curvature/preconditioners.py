@@ -51,7 +51,7 @@ def preconditioner_key(member: Member) -> object:
     return factors_key(member.one(PRECONDITIONER))
 
 
-def preconditioner_bytes(member: Member) -> int:
+def given_bytes(member: Member) -> int:
     """Return the bytes of one member's factors: as stored, as blocks, at work."""
     if PRECONDITIONER not in member.inputs:
         return 0

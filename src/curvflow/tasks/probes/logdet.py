@@ -28,9 +28,13 @@ from curvflow.tasks.curvature.operators import (
 from curvflow.tasks.curvature.preconditioned_lanczos import (
     PreconditionedRuns,
     lower_bound,
+    preconditioned_bytes,
     preconditioned_runs,
-    preconditioner_bytes,
     runs_of_model,
+)
+from curvflow.tasks.curvature.preconditioners import (
+    PRECONDITIONER,
+    preconditioner_key,
 )
 from curvflow.tasks.networks.problems import Apart, grouped
 from curvflow.tasks.numerics.estimators.logdets import (
@@ -59,6 +63,8 @@ def method(member: Member) -> str:
     requested = _params(member).method
     if requested != "auto":
         return requested
+    if PRECONDITIONER in member.inputs:
+        return "preconditioned_slq"
     has_entries = MATRIX in member.inputs and (
         str(member.one(MATRIX)["form"].item()) in ("dense", "kernel")
     )
@@ -70,7 +76,7 @@ def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory."""
     most = ritz_data.member_bytes(member)
     if method(member).startswith("preconditioned"):
-        most += preconditioner_bytes(member)
+        most += preconditioned_bytes(member)
     if method(member) == "dense" or _params(member).compare:
         most += 4 * 8 * size_of(member) ** 2
     return most
@@ -78,7 +84,9 @@ def member_bytes(member: Member) -> int:
 
 def _group_key(member: Member) -> object:
     key = ritz_data.batch_key(member)
-    return key if isinstance(key, Apart) else (key, method(member))
+    if isinstance(key, Apart):
+        return key
+    return key, method(member), preconditioner_key(member)
 
 
 @computes("probe.logdet", member_bytes=member_bytes, data_bytes=ritz_data.data_bytes)
@@ -231,13 +239,17 @@ def _preconditioned(
     members: Sequence[Member], runs_of_members: PreconditionedRuns
 ) -> tuple[list[LogDet], list[Work]]:
     leading_M = runs_of_members.preconditioner.logdet().cpu()
-    rank = runs_of_members.preconditioner.vectors.shape[2]
+    rank = runs_of_members.rank
     estimates, work = [], []
     for m, member in enumerate(members):
         params, runs = _params(member), runs_of_model(runs_of_members.ritz, m)
         _check_positive(float(nodes(runs).min()))
         remainder = _remainder(
-            params, method(member), runs, runs_of_members.controls[m]
+            params,
+            method(member),
+            runs,
+            runs_of_members.controls[m],
+            runs_of_members.floors[m],
         )
         estimates.append(_shifted(remainder, float(leading_M[m])))
         num_matvecs = rank + int(runs_of_members.ritz.steps[m].sum())
@@ -256,11 +268,15 @@ def _check_positive(smallest: float) -> None:
 
 
 def _remainder(
-    params: LogdetParams, method_name: str, runs: RitzData, controls: Controls | None
+    params: LogdetParams,
+    method_name: str,
+    runs: RitzData,
+    controls: Controls | None,
+    floor: float | None,
 ) -> LogDet:
     """Estimate the log-determinant of the preconditioned operator."""
     if method_name == "preconditioned_slq":
-        return by_quadrature(runs, controls=controls)
+        return by_quadrature(runs, controls=controls, floor=floor)
     values = nodes(runs)
     support = (0.5 * float(values.min()), 1.05 * float(values.max()))
     orders = params.num_moments or min(MAX_ORDERS, 2 * runs.values.shape[2] - 1)

@@ -25,7 +25,7 @@ from curvflow.tasks.curvature.operators import (
     tile_operator,
 )
 from curvflow.tasks.curvature.preconditioners import (
-    preconditioner_bytes,
+    given_bytes,
     preconditioner_key,
     preconditioner_of,
 )
@@ -66,7 +66,7 @@ def member_bytes(member: Member) -> int:
     if params.method == "auto":
         most = min(most, most_sketched(size))
     columns = block_of(member, params.most)
-    products = product_bytes(member, columns) + preconditioner_bytes(member)
+    products = product_bytes(member, columns) + given_bytes(member)
     return products + 8 * copies * size * most
 
 

@@ -1,6 +1,8 @@
 """Factors beside the operator that they stand for."""
 
+import numpy as np
 import pytest
+import torch
 
 from curvflow.errors import InputError, StudyError
 from curvflow.schemas.study.study import load_study
@@ -75,3 +77,67 @@ def test_what_does_not_go_together_is_refused_while_planning(name):
     *parts, message = REFUSED[name]
     with pytest.raises(StudyError, match=message):
         load_study(STUDY % tuple(parts), file="study.yaml")
+
+
+@pytest.mark.parametrize("method", ["auto", "preconditioned_meme"])
+def test_the_determinant_is_that_of_the_factors_and_what_is_left(method):
+    damping = 0.05
+    factors = as_factors(probed("labels"))
+    given = {"damping": damping, "num_runs": 6, "num_steps": 12, "method": method}
+    found = beside("probe.logdet", factors, **given)
+    assert_declared("probe.logdet", found)
+    G = of_network("labels", operator="ggn")
+    exact = float(torch.logdet(G + damping * torch.eye(len(G), dtype=G.dtype)))
+    arrays = found.arrays
+    assert arrays["logdet_low"] <= exact <= arrays["logdet_high"]
+    assert (arrays["rank"], arrays["definite"]) == (0, "damping")
+    plain = beside("probe.logdet", None, **{**given, "method": "slq"}).arrays
+    assert arrays["logdet_vectors"] < plain["logdet_vectors"]
+
+
+def test_the_determinant_of_an_exact_block_has_no_error():
+    layers = ["layer1.*"]
+    factors = as_factors(probed("labels", structure="block", layers=layers))
+    given = {"damping": 0.1, "num_runs": 2, "num_steps": 3, "layers": layers}
+    found = beside("probe.logdet", factors, **given).arrays
+    exact = np.log(factors["values"] + 0.1).sum()
+    assert float(found["logdet"]) == pytest.approx(float(exact), rel=1e-9)
+    assert found["converged"]
+    assert found["num_matvecs"] < 6  # ended early: every eigenvalue is 1
+
+
+def test_a_stage_may_have_the_name_of_no_value():
+    text = LOGDET % ("k", "k, damping: 0.1")
+    stage = load_study(text, file="study.yaml").stages["det"]
+    assert stage.inputs["preconditioner"] == ("k",)
+    text = LOGDET % ("k", "nystrom, damping: 0.1")
+    stage = load_study(text, file="study.yaml").stages["det"]
+    assert "preconditioner" not in stage.inputs
+
+
+LOGDET = """
+study: s
+stages:
+  digits: {use: data.digits, num_train: 60}
+  fit: {use: train, data: digits, model: {kind: mlp, hidden: [4]},
+        rule: {rule: sgd, lr: 0.1}, epochs: 1}
+  %s: {use: probe.factors, weights: fit}
+  det: {use: probe.logdet, weights: fit, operator: ggn, preconditioner: %s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("k", r"damping: expected damping above 0 with factors 'k', got 0"),
+        ("k, damping: 1, method: meme", r"method: expected preconditioned_slq or"),
+        ("k, damping: 1, rank: 7", r"'rank' cannot be combined with 'preconditioner'"),
+        (
+            "j, damping: 1",
+            r"preconditioner: expected one of 'auto', 'cholesky', 'nystrom', got 'j'",
+        ),
+    ],
+)
+def test_a_determinant_with_factors_is_refused_while_planning(given, message):
+    with pytest.raises(StudyError, match=message):
+        load_study(LOGDET % ("k", given), file="study.yaml")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
-from curvflow.schemas.kind import Kind, Variable
+from curvflow.schemas.kind import Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.shared.operators import RefinedParams, ritz_inputs
+from curvflow.schemas.kinds.shared.preconditioners import preconditioner_input
 from curvflow.schemas.nodes import Array, Numbers
 
 Method = Literal[
@@ -59,7 +60,8 @@ class LogdetParams(RefinedParams):
     preconditioner: Literal["auto", "cholesky", "nystrom"] = Field(
         "auto",
         description="cholesky: pivoted, from columns; nystrom: from products alone; "
-        "auto takes columns where there are entries",
+        "auto takes columns where there are entries. The name of a stage takes its "
+        "factors",
     )
     rank: int = Field(100, ge=1, description="columns or products it takes")
     num_blocks: int = Field(2, ge=1, description="Krylov blocks of nystrom")
@@ -101,6 +103,18 @@ def _orders(params: Any) -> int:
     """Return how many moments are taken of Ritz data."""
     takes = params.method in ("chebyshev", "meme")
     return (params.num_moments or params.num_steps) if takes else 0
+
+
+def _of_factors(params: Any, name: str, _: Any) -> Iterator[ParamProblem]:
+    """Yield what factors cannot be divided by."""
+    if params.damping == 0:
+        message = f"expected damping above 0 with factors '{name}', got 0"
+        yield ("damping",), message, "Factors may be singular: set damping."
+    if not params.method.startswith(("auto", "preconditioned")):
+        message = (
+            f"expected preconditioned_slq or preconditioned_meme with factors '{name}'"
+        )
+        yield ("method",), f"{message}, got {params.method}", "Take auto."
 
 
 def _number(name: str, description: str) -> Variable:
@@ -181,17 +195,22 @@ KIND = Kind(
     ),
     accelerated=True,
     main=("logdet", "logdet_sem"),
-    inputs=ritz_inputs(
-        "num_runs",
-        "num_steps",
-        "distribution",
-        "rel_error",
-        "preconditioner",
-        "rank",
-        "num_blocks",
-        "known_moments",
-        orders=_orders,
-    ),
+    inputs={
+        **ritz_inputs(
+            "num_runs",
+            "num_steps",
+            "distribution",
+            "rel_error",
+            "preconditioner",
+            "rank",
+            "num_blocks",
+            "known_moments",
+            orders=_orders,
+        ),
+        "preconditioner": preconditioner_input(
+            "rank", "num_blocks", "known_moments", "rel_error", lacking=_of_factors
+        ),
+    },
     varying=("seed",),
     truth=_truth,
 )
@@ -199,7 +218,8 @@ KIND = Kind(
 EXPLANATION = Explanation(
     formula=(
         "log det(A + damping · I) = Σ ln(λᵢ + damping), as D Σ τ ln(θ + damping) "
-        "over Ritz values θ, or log det P + log det(P^-1/2 A P^-1/2)"
+        "over Ritz values θ, or log det P + log det(P^-1/2 A P^-1/2), P of the leading "
+        "part, or factors with the damping"
     ),
     source="Granziol (2020), chapter 2",
     cost=(

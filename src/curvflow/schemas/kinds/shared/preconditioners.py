@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from curvflow.schemas.kind import Input, ParamProblem, Shares
+from curvflow.schemas.kinds.shared.operators import Lacking
 from curvflow.schemas.nodes import Factors
 
 
@@ -22,17 +23,24 @@ def _named(layers: Sequence[str] | None) -> str:
     return "all layers" if layers is None else f"layers {', '.join(layers)}"
 
 
-def preconditioner_input(*settled: str) -> Input:
+def preconditioner_input(*settled: str, lacking: Lacking | None = None) -> Input:
     """Return the input of the factors of the network that an operator is of.
 
     Args:
         settled: parameters that it leaves no say.
+        lacking: yields what else does not go with the factors.
     """
+
+    def problems(params: Any, name: str, factors: Any) -> Iterator[ParamProblem]:
+        yield from _of_other_layers(params, name, factors)
+        if lacking is not None:
+            yield from lacking(params, name, factors)
+
     return Input(
         Factors,
         optional=True,
-        unless=("matrix", "graph", "factors", "ritz"),
+        excludes=("matrix", "graph", "factors", "ritz"),
         settles=settled,
-        lacking=_of_other_layers,
+        lacking=problems,
         shares=Shares("", inputs=("weights", "data")),
     )

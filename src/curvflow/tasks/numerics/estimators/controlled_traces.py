@@ -56,15 +56,15 @@ class _Half:
         more = z_MDS.shape[2]
         if not more:
             return
-        inner_MPS = _pairs(images_MDS, known_MDS, dim=1)
+        inner_MPS = _pairs(images_MDS, known_MDS)
         terms = [z_MDS * images_MDS, z_MDS * known_MDS]
         means_MDJ = torch.stack([term.mean(2) for term in terms], dim=2)
-        apart = [term - term.mean(2, keepdim=True) for term in terms]
-        apart_MP = _pairs(*(each.flatten(1) for each in apart), dim=1)
+        a, k = ((term - term.mean(2, keepdim=True)).flatten(1) for term in terms)
+        apart_MP = _pairs(a, k)
         if self.count:
             away_MDJ = means_MDJ - self._means_MDJ
             weight = self.count * more / (self.count + more)
-            between_MP = _pairs(away_MDJ[..., 0], away_MDJ[..., 1], dim=1)
+            between_MP = _pairs(away_MDJ[..., 0], away_MDJ[..., 1])
             apart_MP = self._apart_MP + apart_MP + weight * between_MP
             part = more / (self.count + more)
             means_MDJ = self._means_MDJ + away_MDJ * part
@@ -98,9 +98,9 @@ class _Half:
         return form_error(*found, size, signs=self._signs)
 
 
-def _pairs(a: Tensor, k: Tensor, dim: int) -> Tensor:
+def _pairs(a: Tensor, k: Tensor) -> Tensor:
     """Return the inner products of a and a, a and k, k and k, stacked behind M."""
-    return torch.stack([(a * a).sum(dim), (a * k).sum(dim), (k * k).sum(dim)], dim=1)
+    return torch.stack([(a * a).sum(1), (a * k).sum(1), (k * k).sum(1)], dim=1)
 
 
 class Controlled(Probed):

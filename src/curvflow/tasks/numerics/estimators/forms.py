@@ -96,9 +96,7 @@ class FormErrors:
         )
 
 
-def form_error(
-    squares_MS: Tensor, apart_M: Tensor, size: int, *, signs: bool
-) -> Error:
+def form_error(squares_MS: Tensor, apart_M: Tensor, size: int, *, signs: bool) -> Error:
     """Return the standard error of the mean of z.Az over two vectors or more.
 
     Args:

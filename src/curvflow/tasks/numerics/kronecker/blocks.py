@@ -203,7 +203,7 @@ class BlockOperator:
         Returns:
             The solutions; not finite where K is singular and nothing is added.
         """
-        damping_M = self._each(damping)
+        damping_M = self.each(damping)
         return self.scaled(columns, lambda block: block.inverted(damping_M, pi))
 
     def root(self, columns: Tensor) -> Tensor:
@@ -217,7 +217,7 @@ class BlockOperator:
             normal: standard normal numbers, (M, D, S).
             damping: as for `solve`; a prior's precision.
         """
-        damping_M = self._each(damping)
+        damping_M = self.each(damping)
         return self.scaled(normal, lambda b: b.inverted(damping_M, None).sqrt())
 
     @property
@@ -242,9 +242,14 @@ class BlockOperator:
 
     def logdet(self, damping: float | Tensor = 0.0) -> Tensor:
         """Return log det(K + damping) on the parameters in blocks, (M,)."""
-        return (self.eigenvalues + self._each(damping).unsqueeze(1)).log().sum(1)
+        return (self.eigenvalues + self.each(damping).unsqueeze(1)).log().sum(1)
 
-    def _each(self, damping: float | Tensor) -> Tensor:
+    def each(self, damping: float | Tensor) -> Tensor:
+        """Return a damping of each model, (M,).
+
+        Raises:
+            InputError: it is negative.
+        """
         given = torch.as_tensor(damping, dtype=self.dtype, device=self.device)
         if (given < 0).any():
             raise InputError(
@@ -252,6 +257,34 @@ class BlockOperator:
                 "Raise it."
             )
         return given.expand(self.shape[0])
+
+
+class DampedBlocks:
+    """P = K + damping of M models, as a preconditioner."""
+
+    def __init__(self, blocks: BlockOperator, damping: float) -> None:
+        """Take K and the damping, above zero where K is singular."""
+        self._blocks, self._damping = blocks, damping
+
+    def logdet(self) -> Tensor:
+        """Return log det P, (M,)."""
+        return self._blocks.logdet(self._damping)
+
+    def inverse_root(self, columns_MDS: Tensor) -> Tensor:
+        """Return P^-1/2 times columns, (M, D, S)."""
+        damping_M = self._blocks.each(self._damping)
+        return self._blocks.scaled(
+            columns_MDS, lambda block: block.inverted(damping_M, None).sqrt()
+        )
+
+    @property
+    def largest(self) -> Tensor:
+        """The largest eigenvalue of P, (M,)."""
+        return self._blocks.eigenvalues[:, -1] + self._damping
+
+    def select(self, models: Tensor) -> Self:
+        """Return that of some of the models, by their indices (m,)."""
+        return type(self)(self._blocks.select(models), self._damping)
 
 
 def decomposed(matrices: Tensor) -> tuple[Tensor, Tensor]:

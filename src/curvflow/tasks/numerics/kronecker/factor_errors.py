@@ -18,9 +18,10 @@ from torch import Tensor
 
 from curvflow.tasks.numerics.estimators.logdets import LOG
 from curvflow.tasks.numerics.estimators.traces import random_vectors
-from curvflow.tasks.numerics.kronecker.blocks import Block, BlockOperator
+from curvflow.tasks.numerics.kronecker.blocks import Block, BlockOperator, DampedBlocks
 from curvflow.tasks.numerics.krylov.functionals import Bounded, bounded
 from curvflow.tasks.numerics.krylov.lanczos import RitzData, lanczos
+from curvflow.tasks.numerics.operators.algebra import Whitened, shifted
 from curvflow.tasks.numerics.operators.base import BatchedOperator, product
 
 # Vectors multiplied at once.
@@ -114,35 +115,6 @@ def _only(vector_MD: Tensor, block: Block) -> Tensor:
     return kept_MD
 
 
-class Preconditioned:
-    """P^-1/2 (G + damping) P^-1/2, P = K + damping, of M models."""
-
-    def __init__(
-        self, operator: BatchedOperator, blocks: BlockOperator, damping: float
-    ) -> None:
-        """Take G, K, and the damping of both, above zero where K is singular."""
-        self._operator, self._blocks, self._damping = operator, blocks, damping
-        self.shape, self.dtype = operator.shape, operator.dtype
-        self.device = operator.device
-
-    def __matmul__(self, columns: Tensor) -> Tensor:
-        """Return the products with vectors (M, D) or columns (M, D, S)."""
-        scaled = self._root(columns)
-        return self._root(self._operator @ scaled + self._damping * scaled)
-
-    def _root(self, columns: Tensor) -> Tensor:
-        damping_M = columns.new_full(self.shape[:1], self._damping)
-        return self._blocks.scaled(
-            columns, lambda block: block.inverted(damping_M, None).sqrt()
-        )
-
-    def select(self, models: Tensor) -> Preconditioned:
-        """Return the operator of some of the models, by their indices (m,)."""
-        return Preconditioned(
-            self._operator.select(models), self._blocks.select(models), self._damping
-        )
-
-
 def preconditioned_ritz(
     operator: BatchedOperator,
     blocks: BlockOperator,
@@ -172,7 +144,7 @@ def preconditioned_ritz(
         InputError: a product holds NaN or infinity.
     """
     start = random_vectors(seeds, operator.shape[1], range(num_runs), "rademacher")
-    whole = Preconditioned(operator, blocks, damping)
+    whole = Whitened(shifted(operator, damping), DampedBlocks(blocks, damping))
     return lanczos(whole, start.to(operator.device), num_steps=num_steps)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
@@ -296,15 +297,28 @@ class LowRank:
         """Return |U^T z|^2 of each column z, (M, S)."""
         return (self.vectors.mT @ columns_MDS).square().sum(1)
 
-    def select(self, models: Tensor) -> LowRank:
+    def select(self, models: Tensor) -> Self:
         """Return that of some of the models, by their indices (m,)."""
-        return LowRank(self.vectors[models], self.values[models], self.shift[models])
+        return type(self)(self.vectors[models], self.values[models], self.shift[models])
+
+
+class Preconditioner(Protocol):
+    """A positive definite P of M models, of which roots are at hand."""
+
+    def logdet(self) -> Tensor:
+        """Return log det P, (M,)."""
+
+    def inverse_root(self, columns_MDS: Tensor) -> Tensor:
+        """Return P^-1/2 times columns, (M, D, S)."""
+
+    def select(self, models: Tensor) -> Self:
+        """Return that of some of the models, by their indices (m,)."""
 
 
 class Whitened:
     """P^-1/2 A P^-1/2 as a batched operator; its products cost one with A each."""
 
-    def __init__(self, operator: BatchedOperator, by: LowRank) -> None:
+    def __init__(self, operator: BatchedOperator, by: Preconditioner) -> None:
         """Take A and P of the same models."""
         self._operator, self._by = operator, by
         self.shape, self.device = operator.shape, operator.device
