@@ -15,7 +15,7 @@ Without, in single precision: `type-2` and `mc` factors, `ekfac`, and 100 damped
 with type-2 factors at hand, `exact` and `factored`, of the dense layers and
 convolutions of four networks with drawn weights and images. Systems take turns after
 one that does not count; the median of the seconds of the process counts, on one thread.
-curvflow's factors come with their eigenvectors, which peers find when they first solve:
+Eigenvectors, or an inverse, are found when something is first solved, and count there:
 the rows `type-2 + exact` and `type-2 + factored` add both. Peak memory and arithmetic
 are of one more call, in a process of its own, without what is held before: products of
 matrices and convolutions as PyTorch counts them, 9 n^3 for eigenvectors, n^3 for an
@@ -54,6 +54,7 @@ from benchmarks.product_memory import peak_of
 from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
 from curvflow.tasks.curvature.network_factors import network_factors
 from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
+from curvflow.tasks.numerics.kronecker.forms import Product
 from curvflow.tasks.registry import Machine
 
 AGREED, DAMPING, SOLVES = 1e-6, 1e-2, 100
@@ -246,7 +247,7 @@ def beside_backpack(net: Net) -> Iterator[Row]:
         for form in ("expand", "reduce")
     }
     by_name = {
-        form: {block.name: block for block in operator.blocks}
+        form: {b.name: b for b in operator.blocks if isinstance(b, Product)}
         for form, operator in forms.items()
     }
     gaps: dict[str, float] = {"left factors": 0.0, "right factors": 0.0}
@@ -388,10 +389,15 @@ class Curvflow(System):
         """Return type-2 factors with corrected eigenvalues, and their trace."""
         return self._with_trace(structure="ekfac")
 
+    def prepared(self, factors: Any, how: str) -> Any:
+        """Return the damped inverse, of blocks whose eigenpairs are not at hand."""
+        blocks = [replace(block) for block in factors.blocks]
+        pi: Any = "trace" if how == "factored" else None
+        return BlockOperator(blocks, factors.shape[1]).inverse(DAMPING, pi=pi)
+
     def solved(self, factors: Any, columns: Tensor, how: str) -> Tensor:
         """Return damped solutions by type-2 factors."""
-        pi = "trace" if how == "factored" else None
-        found: Tensor = factors.solve(columns[None], DAMPING, pi=pi)[0]
+        found: Tensor = (factors @ columns[None])[0]
         return found
 
 

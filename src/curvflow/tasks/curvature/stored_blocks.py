@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from curvflow.schemas.nodes import Array, NodeData
-from curvflow.tasks.numerics.kronecker.blocks import Block, BlockOperator
+from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
+from curvflow.tasks.numerics.kronecker.forms import Eigenpairs
 
 _FLAT = ("values", "left_vectors", "right_vectors", "left_values", "right_values")
 
@@ -22,7 +23,8 @@ def stored_blocks(operator: BlockOperator, model: int) -> dict[str, Array]:
         operator: of several models.
         model: which.
     """
-    blocks = [block.select(torch.tensor([model])) for block in operator.blocks]
+    only = torch.tensor([model])
+    blocks = [block.eigenpairs.select(only) for block in operator.blocks]
     sizes = np.array([block.values.shape[1:] for block in blocks], dtype=np.int64)
     columns = np.concatenate([block.columns.cpu().numpy() for block in blocks])
     flat = {
@@ -97,9 +99,9 @@ def block_operator(
     return BlockOperator(blocks, int(first["size"]))
 
 
-def _block(name: str, columns: Tensor, parts: dict[str, Tensor]) -> Block:
+def _block(name: str, columns: Tensor, parts: dict[str, Tensor]) -> Eigenpairs:
     is_product = not bool(parts["left_values"].isnan().any())
-    return Block(
+    return Eigenpairs(
         name,
         columns,
         parts["left_vectors"],

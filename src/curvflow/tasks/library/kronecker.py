@@ -23,8 +23,9 @@ from curvflow.tasks.library.operators import SymmetricOperator
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
 from curvflow.tasks.numerics.derivatives.output_laws import LAWS
 from curvflow.tasks.numerics.derivatives.subjects import Loss, Subject, subject
-from curvflow.tasks.numerics.kronecker.blocks import BlockOperator, Pi
+from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
 from curvflow.tasks.numerics.kronecker.factors import factors
+from curvflow.tasks.numerics.kronecker.forms import Pi
 from curvflow.tasks.numerics.kronecker.moments import Spread
 from curvflow.tasks.numerics.kronecker.recorded import Recorded
 from curvflow.tasks.numerics.kronecker.uses import AnyUse

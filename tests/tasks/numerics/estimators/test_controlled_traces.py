@@ -6,11 +6,8 @@ import torch
 from curvflow.tasks.numerics import BatchedDense, traces
 from curvflow.tasks.numerics.estimators.controlled_traces import controlled_traces
 from curvflow.tasks.numerics.estimators.intervals import student_interval
-from curvflow.tasks.numerics.kronecker.blocks import (
-    BlockOperator,
-    dense_block,
-    diagonal_block,
-)
+from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
+from curvflow.tasks.numerics.kronecker.forms import dense_block, diagonal_block
 from tests.tasks.toys import with_spectrum
 
 SIZE, SIZES, TIMES = 30, [12, 18], 200

@@ -27,7 +27,7 @@ def within_blocks(operator, matrices):
     kept = torch.zeros_like(matrices)
     for block in operator.blocks:
         rows, columns = block.columns[:, None], block.columns
-        groups = block.values.shape[1]
+        groups = block.eigenpairs.values.shape[1]
         same = torch.arange(len(columns)) // (len(columns) // groups)
         mask = (same[:, None] == same).to(matrices)
         kept[:, rows, columns] = matrices[:, rows, columns] * mask

@@ -1,151 +1,22 @@
-"""Curvature by blocks of which all eigenpairs are at hand, for a batch of models.
+"""Curvature by blocks, as an operator and as a preconditioner of a batch of models.
 
-Every block is (U x V) diag(values) (U x V)' with orthogonal U and V: of a Kronecker
-product, whose values are products; with corrected values; of a dense block, where V is
-1; of a diagonal, where both are.
-
-Letters of shapes beside M models and D parameters: G groups, O rows and I columns of a
-group of a weight.
+Letters of shapes beside M models and D parameters: see `forms`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-
-Pi = Literal["trace", "frobenius", "spectral"]
-
-
-@dataclass(frozen=True)
-class Block:
-    """A symmetric matrix on some of the parameters.
-
-    Attributes:
-        name: of the weight, or of all tensors joined by " and ".
-        columns: places of its G O I parameters in a vector, row by row.
-        left: eigenvectors of the rows as columns, (M, G, O, O).
-        right: eigenvectors of the columns, (M, G, I, I).
-        values: eigenvalues, (M, G, O, I).
-        left_values: eigenvalues of the left factor, (M, G, O); None where the values
-            are no products.
-        right_values: eigenvalues of the right factor, (M, G, I).
-    """
-
-    name: str
-    columns: Tensor
-    left: Tensor
-    right: Tensor
-    values: Tensor
-    left_values: Tensor | None = None
-    right_values: Tensor | None = None
-
-    def turned(self, vectors_MPS: Tensor) -> Tensor:
-        """Return vectors of the block in its eigenbasis, (M, S, G, O, I)."""
-        return self.left.mT.unsqueeze(1) @ self._shaped(vectors_MPS) @ self._right
-
-    def back(self, turned_MSGOI: Tensor) -> Tensor:
-        """Return vectors (M, P, S) from the eigenbasis; the reverse of `turned`."""
-        found = self.left.unsqueeze(1) @ turned_MSGOI @ self._right.mT
-        return found.flatten(2).mT
-
-    def _shaped(self, vectors_MPS: Tensor) -> Tensor:
-        return torch.unflatten(vectors_MPS.mT, 2, self.values.shape[1:])
-
-    @property
-    def _right(self) -> Tensor:
-        return self.right.unsqueeze(1)
-
-    @property
-    def left_factor(self) -> Tensor:
-        """The factor of the rows, (M, G, O, O), of a product of two."""
-        return _composed(self.left, self.left_values)
-
-    @property
-    def right_factor(self) -> Tensor:
-        """The factor of the columns, (M, G, I, I), of a product of two."""
-        return _composed(self.right, self.right_values)
-
-    def select(self, models: Tensor) -> Block:
-        """Return the block of some of the models, by their indices (m,)."""
-
-        def chosen(tensor: Tensor | None) -> Tensor | None:
-            return None if tensor is None else tensor[models]
-
-        return replace(
-            self,
-            left=self.left[models],
-            right=self.right[models],
-            values=self.values[models],
-            left_values=chosen(self.left_values),
-            right_values=chosen(self.right_values),
-        )
-
-    def inverted(self, damping_M: Tensor, pi: Pi | float | None) -> Tensor:
-        """Return the eigenvalues of the damped inverse, (M, G, O, I).
-
-        Args:
-            damping_M: of each model.
-            pi: how the root of the damping is split between two factors; None inverts
-                the damped block itself, as do blocks that are no products.
-
-        Returns:
-            What stands for the eigenvalues.
-
-        Reference:
-            Martens and Grosse (2015), arXiv:1503.05671, section 6.3, for the factored
-            form and the split by traces; Botev (2020), section 4.4.2.
-        """
-        if pi is None or self.left_values is None or self.right_values is None:
-            return 1 / (self.values + damping_M[:, None, None, None])
-        split_MG = _split(self.left_values, self.right_values, pi)
-        root_M1 = damping_M.sqrt().unsqueeze(1)
-        left_MGO = self.left_values + (root_M1 / split_MG).unsqueeze(2)
-        right_MGI = self.right_values + (root_M1 * split_MG).unsqueeze(2)
-        return 1 / (left_MGO.unsqueeze(3) * right_MGI.unsqueeze(2))
-
-
-def _composed(vectors: Tensor, values: Tensor | None) -> Tensor:
-    assert values is not None
-    return (vectors * values.unsqueeze(2)) @ vectors.mT
-
-
-def _split(left_MGO: Tensor, right_MGI: Tensor, pi: Pi | float) -> Tensor:
-    """Return the factor of the right factor's damping, (M, G)."""
-    if not isinstance(pi, str):
-        return left_MGO.new_full(left_MGO.shape[:2], float(pi))
-    return balance(_size(right_MGI, pi), _size(left_MGO, pi))
-
-
-def balance(right_MG: Tensor, left_MG: Tensor) -> Tensor:
-    """Return pi of two factors by their sizes; 1 where one has none or no number.
-
-    Args:
-        right_MG: size of the right factor, per row.
-        left_MG: the same of the left one.
-    """
-    ratio_MG = (right_MG / left_MG).sqrt()
-    usable_MG = torch.isfinite(ratio_MG) & (ratio_MG > 0)
-    return torch.where(usable_MG, ratio_MG, 1.0)
-
-
-def _size(values_MGK: Tensor, norm: str) -> Tensor:
-    """Return a norm of factors, per row so that sizes of factors do not matter."""
-    match norm:
-        case "trace":
-            return values_MGK.mean(2)
-        case "frobenius":
-            return values_MGK.square().mean(2).sqrt()
-    return values_MGK.amax(2)
+from curvflow.tasks.numerics.kronecker.forms import Block, Eigenpairs, Pi
 
 
 class BlockOperator:
-    """A symmetric operator of M models of shape (M, D, D) by blocks of eigenpairs.
+    """A symmetric operator of M models of shape (M, D, D) by blocks.
 
     Parameters that are in no block are multiplied by zero.
     """
@@ -155,36 +26,43 @@ class BlockOperator:
         if not blocks:
             raise InputError("layers: expected at least one block, got none. Add one.")
         self.blocks = tuple(blocks)
-        values = blocks[0].values
-        self.shape = (len(values), size, size)
-        self.dtype, self.device = values.dtype, values.device
+        first = blocks[0].trace
+        self.shape = (len(first), size, size)
+        self.dtype, self.device = first.dtype, first.device
+        self._inverse: tuple[object, BlockOperator] | None = None
 
     def __matmul__(self, columns: Tensor) -> Tensor:
         """Return the products with vectors (M, D) or columns (M, D, S)."""
-        return self.scaled(columns, lambda block: block.values)
+        return self._by_blocks(columns, lambda block, part: block.times(part))
 
     def select(self, models: Tensor) -> Self:
         """Return the operator of some of the models, by their indices (m,)."""
         blocks = [block.select(models) for block in self.blocks]
         return type(self)(blocks, self.shape[1])
 
-    def scaled(self, columns: Tensor, scale: Callable[[Block], Tensor]) -> Tensor:
-        """Return products with a function of the operator.
+    def inverse(
+        self, damping: float | Tensor = 0.0, *, pi: Pi | float | None = None
+    ) -> BlockOperator:
+        """Return (K + damping)^-1 as an operator, to be multiplied many times.
 
         Args:
-            columns: vectors (M, D) or columns (M, D, S).
-            scale: from a block to what stands for its eigenvalues, (M, G, O, I).
+            damping: a number, or one of each model, (M,); not negative.
+            pi: splits the root of the damping between both factors of a block, whose
+                inverses are then multiplied: `trace`, `frobenius`, `spectral` or a
+                number; None inverts K + damping itself, by eigenpairs.
 
         Returns:
-            The products, of the shape of the columns.
+            The inverse; not finite where K is singular and nothing is added.
+
+        Raises:
+            InputError: the damping is negative.
         """
-        if columns.ndim == 2:
-            return self.scaled(columns.unsqueeze(2), scale).squeeze(2)
-        found_MDS = torch.zeros_like(columns)
-        for block in self.blocks:
-            turned = block.turned(columns[:, block.columns])
-            found_MDS[:, block.columns] = block.back(turned * scale(block).unsqueeze(1))
-        return found_MDS
+        damping_M = self.each(damping)
+        key = tuple(damping_M.tolist()), pi
+        if self._inverse is None or self._inverse[0] != key:
+            blocks = [block.inverse(damping_M, pi) for block in self.blocks]
+            self._inverse = key, BlockOperator(blocks, self.shape[1])
+        return self._inverse[1]
 
     def solve(
         self,
@@ -197,14 +75,44 @@ class BlockOperator:
 
         Args:
             columns: v.
-            damping: a number, or one of each model, (M,); not negative.
-            pi: as for `Block.inverted`; None for the inverse itself.
+            damping: as for `inverse`.
+            pi: as for `inverse`.
 
         Returns:
             The solutions; not finite where K is singular and nothing is added.
+
+        Raises:
+            InputError: the damping is negative.
         """
-        damping_M = self.each(damping)
-        return self.scaled(columns, lambda block: block.inverted(damping_M, pi))
+        return self.inverse(damping, pi=pi) @ columns
+
+    def scaled(self, columns: Tensor, scale: Callable[[Eigenpairs], Tensor]) -> Tensor:
+        """Return products with a function of the operator.
+
+        Args:
+            columns: vectors (M, D) or columns (M, D, S).
+            scale: from a block to what stands for its eigenvalues, (M, G, O, I).
+
+        Returns:
+            The products, of the shape of the columns.
+        """
+
+        def times(block: Block, part: Tensor) -> Tensor:
+            pairs = block.eigenpairs
+            return pairs.scaled(part, scale(pairs))
+
+        return self._by_blocks(columns, times)
+
+    def _by_blocks(
+        self, columns: Tensor, times: Callable[[Block, Tensor], Tensor]
+    ) -> Tensor:
+        if columns.ndim == 2:
+            return self._by_blocks(columns.unsqueeze(2), times).squeeze(2)
+        found_MDS = torch.zeros_like(columns)
+        for block in self.blocks:
+            part = columns.index_select(1, block.columns)
+            found_MDS.index_copy_(1, block.columns, times(block, part))
+        return found_MDS
 
     def root(self, columns: Tensor) -> Tensor:
         """Return K^1/2 v of vectors (M, D) or columns (M, D, S)."""
@@ -223,22 +131,23 @@ class BlockOperator:
     @property
     def eigenvalues(self) -> Tensor:
         """All eigenvalues in ascending order, (M, D'), D' parameters in blocks."""
-        flat = torch.cat([block.values.flatten(1) for block in self.blocks], dim=1)
+        flat = torch.cat(
+            [block.eigenpairs.values.flatten(1) for block in self.blocks], dim=1
+        )
         return flat.sort(dim=1).values
 
     @property
     def diagonal(self) -> Tensor:
         """The diagonal, (M, D); zero of parameters that are in no block."""
-        found_MD = self.blocks[0].values.new_zeros(self.shape[:2])
-        for b in self.blocks:
-            entries = b.left.square() @ b.values @ b.right.square().mT
-            found_MD[:, b.columns] = entries.flatten(1)
+        found_MD = torch.zeros(self.shape[:2], dtype=self.dtype, device=self.device)
+        for block in self.blocks:
+            found_MD[:, block.columns] = block.diagonal
         return found_MD
 
     @property
     def trace(self) -> Tensor:
         """The trace, (M,)."""
-        return self.eigenvalues.sum(1)
+        return torch.stack([block.trace for block in self.blocks]).sum(0)
 
     def logdet(self, damping: float | Tensor = 0.0) -> Tensor:
         """Return log det(K + damping) on the parameters in blocks, (M,)."""
@@ -285,62 +194,3 @@ class DampedBlocks:
     def select(self, models: Tensor) -> Self:
         """Return that of some of the models, by their indices (m,)."""
         return type(self)(self._blocks.select(models), self._damping)
-
-
-def decomposed(matrices: Tensor) -> tuple[Tensor, Tensor]:
-    """Return eigenvalues and eigenvectors of positive semidefinite matrices.
-
-    Args:
-        matrices: (..., n, n), symmetric up to rounding.
-
-    Returns:
-        Values (..., n), ascending, those below zero by rounding set to zero, and
-        vectors as columns; of a matrix that is not finite NaN.
-    """
-    is_finite = torch.isfinite(matrices).flatten(-2).all(-1)[..., None, None]
-    safe = torch.where(is_finite, matrices, 0.0)
-    values, vectors = torch.linalg.eigh((safe + safe.mT) / 2)
-    values = values.masked_fill(~is_finite.squeeze(-1), torch.nan)
-    return values, vectors
-
-
-def product_block(
-    name: str,
-    columns: Tensor,
-    left: Tensor,
-    right: Tensor,
-    *,
-    is_semidefinite: bool = True,
-) -> Block:
-    """Return the block of a Kronecker product of two factors.
-
-    Args:
-        name: of the weight.
-        columns: places of its parameters.
-        left: factor of the rows, (M, G, O, O).
-        right: factor of the columns, (M, G, I, I), positive semidefinite.
-        is_semidefinite: so is the left factor, and is below zero by rounding alone.
-    """
-    left_values, left_vectors = decomposed(left)
-    right_values, right_vectors = decomposed(right)
-    right_values = right_values.clamp(min=0)
-    if is_semidefinite:
-        left_values = left_values.clamp(min=0)
-    values = left_values.unsqueeze(3) * right_values.unsqueeze(2)
-    both = (left_values, right_values) if is_semidefinite else (None, None)
-    return Block(name, columns, left_vectors, right_vectors, values, *both)
-
-
-def dense_block(name: str, columns: Tensor, matrices_MPP: Tensor) -> Block:
-    """Return the block of a symmetric matrix (M, P, P), definite or not."""
-    values_MP, vectors_MPP = decomposed(matrices_MPP)
-    one = torch.ones_like(values_MP[:, :1])[..., None, None]
-    return Block(
-        name, columns, vectors_MPP.unsqueeze(1), one, values_MP[:, None, :, None]
-    )
-
-
-def diagonal_block(name: str, columns: Tensor, values_MP: Tensor) -> Block:
-    """Return the block of a diagonal (M, P)."""
-    ones = torch.ones_like(values_MP)[..., None, None]
-    return Block(name, columns, ones, ones, values_MP[..., None, None])

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.passes import Part
-from curvflow.tasks.numerics.kronecker.blocks import Block, dense_block, product_block
+from curvflow.tasks.numerics.kronecker.forms import Block, Product, dense_block
 from curvflow.tasks.numerics.kronecker.layers import Piece
 from curvflow.tasks.numerics.kronecker.moments import add_to
 from curvflow.tasks.numerics.kronecker.recorded import Recorded
@@ -192,7 +192,7 @@ def hessian_blocks(
     if is_dense:
         return [dense_block(p.name, p.columns, mean(left[p.name])) for p in pieces]
     return [
-        product_block(
+        Product(
             p.name,
             p.columns,
             mean(left[p.name]),
@@ -226,7 +226,7 @@ def recursive_blocks(of: Recorded, pieces: Sequence[Piece]) -> list[Block]:
     """
     factors = recursive_factors(of, pieces)
     return [
-        product_block(piece.name, piece.columns, *both)
+        Product(piece.name, piece.columns, *both)
         for piece, both in zip(pieces, factors, strict=True)
     ]
 

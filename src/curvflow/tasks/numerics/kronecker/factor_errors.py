@@ -18,7 +18,8 @@ from torch import Tensor
 
 from curvflow.tasks.numerics.estimators.logdets import LOG
 from curvflow.tasks.numerics.estimators.traces import random_vectors
-from curvflow.tasks.numerics.kronecker.blocks import Block, BlockOperator, DampedBlocks
+from curvflow.tasks.numerics.kronecker.blocks import BlockOperator, DampedBlocks
+from curvflow.tasks.numerics.kronecker.forms import Block
 from curvflow.tasks.numerics.krylov.functionals import Bounded, bounded
 from curvflow.tasks.numerics.krylov.lanczos import RitzData, lanczos
 from curvflow.tasks.numerics.operators.algebra import Whitened, shifted
@@ -71,7 +72,9 @@ def block_draws(
         InputError: a product holds NaN or infinity.
     """
     size, several = operator.shape[1], blocks.blocks
-    known = [block.values.double().square().sum((1, 2, 3)) for block in several]
+    known = [
+        block.eigenpairs.values.double().square().sum((1, 2, 3)) for block in several
+    ]
     pairs = [(probe, number) for probe in range(num_probes) for number in _all(several)]
     found: list[list[Tensor]] = [[] for _ in range(5)]
     for start in range(0, len(pairs), COLUMNS):

@@ -16,14 +16,14 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.kronecker.blocks import (
+from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
+from curvflow.tasks.numerics.kronecker.chains import hessian_blocks, recursive_blocks
+from curvflow.tasks.numerics.kronecker.forms import (
     Block,
-    BlockOperator,
+    Product,
     dense_block,
     diagonal_block,
-    product_block,
 )
-from curvflow.tasks.numerics.kronecker.chains import hessian_blocks, recursive_blocks
 from curvflow.tasks.numerics.kronecker.layers import (
     Approximation,
     Pass,
@@ -127,16 +127,18 @@ def factors(of: Recorded, choices: Choices) -> Factors:
     """
     sweep = _Sweep(of, choices)
     is_dense, spreads = choices.structure == "block", dict[str, Spread]()
+    blocks: list[Block]
     if choices.recursion is not None:
         blocks = sweep.recursion(choices.recursion, is_dense=is_dense)
     elif choices.structure in ("block", "diag"):
         blocks = sweep.whole(is_dense=is_dense)
     else:
-        blocks, spreads = sweep.products()
+        products, spreads = sweep.products()
+        blocks = [*products]
         if choices.structure == "kfoc":
-            blocks = sweep.best_products(blocks)
+            blocks = sweep.best_products(products)
         if choices.structure == "ekfac":
-            blocks = sweep.corrected(blocks)
+            blocks = sweep.corrected(products)
     blocks += sweep.others()
     return Factors(
         BlockOperator(blocks, sweep.places.size),
@@ -172,7 +174,7 @@ class _Sweep:
         self.converged = torch.ones(len(of.weights), dtype=torch.bool)
         self.num_backward = 0
 
-    def products(self) -> tuple[list[Block], dict[str, Spread]]:
+    def products(self) -> tuple[list[Product], dict[str, Spread]]:
         """Return the products of two factors, and the errors of these."""
         how = self._choices
         moments = [
@@ -184,7 +186,7 @@ class _Sweep:
                 each.add(one)
         count = self._of.num_samples
         blocks = [
-            product_block(each.piece.name, each.piece.columns, *each.matrices(count))
+            Product(each.piece.name, each.piece.columns, *each.matrices(count))
             for each in moments
         ]
         return blocks, {
@@ -198,12 +200,12 @@ class _Sweep:
             return recursive_blocks(self._of, self._pieces)
         return hessian_blocks(self._of, self._pieces, is_dense=is_dense)
 
-    def corrected(self, blocks: Sequence[Block]) -> list[Block]:
+    def corrected(self, blocks: Sequence[Product]) -> list[Block]:
         """Return blocks with the exact second moments along their eigenvectors."""
         by_name = {block.name: block for block in blocks}
 
         def along(piece: Piece, one: Pass, sides: Sequence[Sides]) -> Tensor:
-            block, models = by_name[piece.name], one.part.models
+            block, models = by_name[piece.name].eigenpairs, one.part.models
             left, right = block.left[models], block.right[models]
             return squares_of(
                 [
@@ -214,7 +216,12 @@ class _Sweep:
 
         found = self._mean(along)
         return [
-            replace(b, values=found[b.name], left_values=None, right_values=None)
+            replace(
+                b.eigenpairs,
+                values=found[b.name],
+                left_values=None,
+                right_values=None,
+            )
             for b in blocks
         ]
 
@@ -228,7 +235,7 @@ class _Sweep:
         make = dense_block if is_dense else diagonal_block
         return [make(p.name, p.columns, found[p.name]) for p in self._pieces]
 
-    def best_products(self, blocks: Sequence[Block]) -> list[Block]:
+    def best_products(self, blocks: Sequence[Product]) -> list[Block]:
         """Return the products of two factors that are closest to the exact blocks.
 
         One after another the factors are those that are best beside the other: the
@@ -252,10 +259,7 @@ class _Sweep:
                 break
             before = now
         self.converged = ~going_M.cpu() | (not blocks)
-        return [
-            product_block(b.name, b.columns, left[b.name], right[b.name])
-            for b in blocks
-        ]
+        return [Product(b.name, b.columns, left[b.name], right[b.name]) for b in blocks]
 
     def _beside(
         self, given: Mapping[str, Tensor], *, transposed: bool

@@ -10,7 +10,7 @@ from torch import Tensor
 from curvflow.tasks.numerics.derivatives.fishers import fisher_rows
 from curvflow.tasks.numerics.derivatives.passes import Part
 from curvflow.tasks.numerics.derivatives.precision import differentiable
-from curvflow.tasks.numerics.kronecker.blocks import Block, dense_block, diagonal_block
+from curvflow.tasks.numerics.kronecker.forms import Block, dense_block, diagonal_block
 from curvflow.tasks.numerics.kronecker.layers import Places, Read
 from curvflow.tasks.numerics.kronecker.moments import add_to
 from curvflow.tasks.numerics.kronecker.recorded import Recorded

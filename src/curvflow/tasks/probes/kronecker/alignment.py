@@ -37,7 +37,8 @@ from curvflow.tasks.networks.problems import grouped, probed_bytes
 from curvflow.tasks.numerics.derivatives.gauss_newton import BatchedGaussNewton
 from curvflow.tasks.numerics.estimators.intervals import student_interval
 from curvflow.tasks.numerics.kronecker.alignment import Alignment, alignment
-from curvflow.tasks.numerics.kronecker.blocks import BlockOperator, Pi
+from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
+from curvflow.tasks.numerics.kronecker.forms import Pi
 from curvflow.tasks.numerics.krylov.reference_directions import (
     Directions,
     absolute,

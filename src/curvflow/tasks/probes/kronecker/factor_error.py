@@ -130,7 +130,9 @@ def _of_blocks(
     draws: BlockDraws, blocks: BlockOperator, number: int
 ) -> dict[str, Array]:
     """Return the errors of one member, by block and in total."""
-    norms_B = torch.stack([b.values[number].double().norm() for b in blocks.blocks])
+    norms_B = torch.stack(
+        [b.eigenpairs.values[number].double().norm() for b in blocks.blocks]
+    )
     norms_B = norms_B.cpu()
     norm, outside, error, inner, trace = (
         each[number]

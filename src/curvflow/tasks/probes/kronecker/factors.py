@@ -59,7 +59,7 @@ def _arrays(found: Factors, number: int) -> dict[str, Array]:
     values = operator.eigenvalues[number].double().cpu().numpy()
     size = len(values)
     rounding = size**0.5 * torch.finfo(operator.dtype).eps
-    blocks = [block.values[number].double() for block in operator.blocks]
+    blocks = [block.eigenpairs.values[number].double() for block in operator.blocks]
     stored = stored_blocks(operator, number)
     uses = [found.uses.get(b.name.split(" and ")[0], 1) for b in operator.blocks]
     return {

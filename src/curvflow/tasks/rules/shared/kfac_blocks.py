@@ -22,8 +22,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from curvflow.tasks.numerics.kronecker.blocks import balance, decomposed
 from curvflow.tasks.numerics.kronecker.chains import recursive_factors
+from curvflow.tasks.numerics.kronecker.forms import balance, decomposed
 from curvflow.tasks.numerics.kronecker.layers import Sides
 from curvflow.tasks.numerics.kronecker.moments import Moments, squares_of, turned
 from curvflow.tasks.numerics.kronecker.uses import Scaling
