@@ -40,6 +40,7 @@ from curvflow.tasks.numerics.kronecker.moments import (
     add_to,
     gradients,
     outer_of,
+    spanned,
     squares_of,
     turned,
 )
@@ -287,7 +288,7 @@ class _Sweep:
                 sides = [each for _, each in piece.sides(one)]
                 add_to(sums[piece.name], one.part, added(piece, one, sides))
         count = self._of.num_samples
-        return {name: torch.cat(parts) / count for name, parts in sums.items()}
+        return {name: spanned(parts) / count for name, parts in sums.items()}
 
     def others(self) -> list[Block]:
         """Return the blocks of what is no layer."""

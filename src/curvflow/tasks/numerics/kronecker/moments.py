@@ -106,22 +106,23 @@ class Moments:
 
     def matrices(self, samples: int) -> tuple[Tensor, Tensor]:
         """Return both factors, (M, G, O, O) and (M, G, I, I), of N samples."""
-        left, right = (torch.cat(one.moments) for one in (self._left, self._right))
+        left, right = (spanned(one.moments) for one in (self._left, self._right))
         return left / samples, right / (samples * self._positions)
 
     def spread(self, samples: int, *, has_draws: bool) -> Spread:
         """Return the relative standard errors of both factors, of N samples."""
-        left, right = self.matrices(samples)
-        squares = torch.cat(self._left.squares)
-        of_left = _relative(squares, left, samples)
-        scaled = torch.cat(self._right.squares) / self._positions**2
-        of_right = _relative(scaled, right, samples)
+        left_M, right_M = (_norm(spanned(s.moments)) for s in (self._left, self._right))
+        left_M, right_M = left_M / samples, right_M / (samples * self._positions)
+        squares = spanned(self._left.squares)
+        of_left = _relative(squares, left_M, samples)
+        scaled = spanned(self._right.squares) / self._positions**2
+        of_right = _relative(scaled, right_M, samples)
         whole = squares if self._is_left else scaled
-        norm = _norm(left if self._is_left else right)
+        norm = left_M if self._is_left else right_M
         count = self._num_draws
         if count < 2 or not has_draws:
             return Spread(of_left, of_right, torch.full_like(norm, torch.nan))
-        draws = torch.cat(self._draws)
+        draws = spanned(self._draws)
         if not self._is_left:
             draws = draws / self._positions**2
         within = (count * draws - whole) / (count - 1)
@@ -134,14 +135,18 @@ def _norm(matrices: Tensor) -> Tensor:
     return norms
 
 
-def _relative(squares_M: Tensor, mean: Tensor, samples: int) -> Tensor:
+def _relative(squares_M: Tensor, norm_M: Tensor, samples: int) -> Tensor:
     """Return the relative standard error of a mean of matrices, by their norms."""
-    norm_M = _norm(mean)
     if samples < 2:
         return torch.full_like(norm_M, torch.nan)
     spread_M = (squares_M / samples - norm_M.square()).clamp(min=0)
     relative_M: Tensor = (spread_M / (samples - 1)).sqrt() / norm_M
     return relative_M
+
+
+def spanned(spans: Sequence[Tensor]) -> Tensor:
+    """Return what was added to spans of models, of all models."""
+    return spans[0] if len(spans) == 1 else torch.cat(list(spans))
 
 
 def add_to(sums: list[Tensor], part: Part, added: Tensor) -> None:
