@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
+from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
 from curvflow.tasks.numerics.krylov.eigenpairs import Ritz
 from curvflow.tasks.numerics.krylov.lobpcg import lobpcg
 from curvflow.tasks.numerics.krylov.power_iteration import block_power
@@ -121,7 +123,10 @@ def warm_columns(vectors_MDK: Tensor, random_MDB: Tensor) -> Tensor:
 
 
 def solve(
-    operator: BatchedOperator, start_MDB: Tensor, params: EigenvaluesParams
+    operator: BatchedOperator,
+    start_MDB: Tensor,
+    params: EigenvaluesParams,
+    factors: BlockOperator | None = None,
 ) -> Ritz:
     """Find the eigenvalues that the parameters specify.
 
@@ -129,6 +134,7 @@ def solve(
         operator: symmetric maps of M models.
         start_MDB: start blocks.
         params: number, end of the spectrum and method.
+        factors: of the same matrices, by which residuals of lobpcg are preconditioned.
 
     Returns:
         The pairs with residuals and flags.
@@ -136,11 +142,14 @@ def solve(
     Raises:
         InputError: a product holds NaN or infinity.
     """
+    method: Callable[..., Ritz]
     if params.method == "power":
         method = block_power
+    elif params.method == "lobpcg" and params.which != "LM":
+        given = factors and factors.towards(params.which)
+        method = partial(lobpcg, which=params.which, preconditioner=given)
     else:
-        other = lobpcg if params.method == "lobpcg" else restarted_lanczos
-        method = partial(other, which=params.which)
+        method = partial(restarted_lanczos, which=params.which)
     return method(
         operator,
         start_MDB.to(operator.device, operator.dtype),

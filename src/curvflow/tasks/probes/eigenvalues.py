@@ -20,6 +20,11 @@ from curvflow.tasks.curvature.eigensolvers import (
     solve,
     solver_bytes,
 )
+from curvflow.tasks.curvature.preconditioners import (
+    given_bytes,
+    preconditioner_key,
+    preconditioner_of,
+)
 from curvflow.tasks.curvature.ritz_data import (
     batch_key,
     data_bytes,
@@ -27,7 +32,7 @@ from curvflow.tasks.curvature.ritz_data import (
     stored,
     stored_node,
 )
-from curvflow.tasks.networks.problems import grouped
+from curvflow.tasks.networks.problems import Apart, grouped
 from curvflow.tasks.numerics.krylov.eigenpairs import Ritz
 from curvflow.tasks.numerics.krylov.ritz_spectra import best_run
 from curvflow.tasks.registry import Machine, computes
@@ -43,7 +48,9 @@ def member_bytes(member: Member) -> int:
         return 16 * stored_node(member)["ritz_values"].nbytes + (1 << 20)
     params, size = _params(member), operators.size_of(member)
     products = operators.product_bytes(member, num_columns(params, size))
-    return solver_bytes(params, size, products=products, data=data_bytes(member))
+    data = data_bytes(member)
+    needed = solver_bytes(params, size, products=products, data=data)
+    return needed + given_bytes(member)
 
 
 @computes("probe.eigenvalues", member_bytes=member_bytes, data_bytes=data_bytes)
@@ -67,7 +74,12 @@ def eigenvalues(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         if has_stored(members[0])
         else partial(_together, machine=machine)
     )
-    return grouped(members, batch_key, together)
+    return grouped(members, _key, together)
+
+
+def _key(member: Member) -> object:
+    key = batch_key(member)
+    return key if isinstance(key, Apart) else (key, preconditioner_key(member))
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
@@ -78,7 +90,8 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     start_MDB = torch.stack(
         [random_columns(_params(m).seed, size, columns) for m in members]
     )
-    ritz = solve(operator, start_MDB, params)
+    factors = preconditioner_of(members, machine, operator)
+    ritz = solve(operator, start_MDB, params, factors)
     return [
         _outcome(number, ritz, with_vectors=params.eigenvectors)
         for number in range(len(members))

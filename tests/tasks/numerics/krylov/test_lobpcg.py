@@ -17,7 +17,7 @@ SPECTRA = [
 ]
 
 
-def solve(A, *, columns=5, k=3, which="LA", tol=1e-7, max_iterations=300):
+def solve(A, *, columns=5, k=3, which="LA", tol=1e-7, max_iterations=300, **more):
     generator = stream(0, "t")
     start = torch.randn(*A.shape[:2], columns, generator=generator, dtype=torch.float64)
     return lobpcg(
@@ -27,6 +27,7 @@ def solve(A, *, columns=5, k=3, which="LA", tol=1e-7, max_iterations=300):
         which=which,
         tol=tol,
         max_iterations=max_iterations,
+        **more,
     )
 
 
@@ -92,3 +93,23 @@ def test_magnitudes_are_refused():
 def test_products_that_are_not_finite_are_refused():
     with pytest.raises(InputError, match="operator: expected finite products"):
         solve(torch.full((1, 40, 40), torch.nan).double())
+
+
+@pytest.mark.parametrize("which", ["LA", "SA"])
+def test_a_preconditioner_near_the_inverse_saves_products(which):
+    values = np.logspace(-3, 1, 80)
+    wide = values if which == "SA" else -values
+    A = dense([wide, wide * np.linspace(1, 2, 80)])
+    eye = torch.eye(80, dtype=torch.float64)
+    definite = A if which == "SA" else -A
+    near = with_spectrum(np.linspace(0, 1e-3, 80), seed=9)
+    inverse = BatchedDense(torch.linalg.inv(definite + near + 1e-4 * eye))
+    plain = solve(A, which=which)
+    found = solve(A, which=which, preconditioner=inverse)
+    expected = torch.linalg.eigvalsh(A)
+    ends = expected[:, :3] if which == "SA" else expected[:, -3:].flip(1)
+    assert found.converged.all()
+    torch.testing.assert_close(found.values, ends, rtol=1e-7, atol=1e-9)
+    assert (found.num_matvecs < 0.4 * plain.num_matvecs).all()
+    alone = solve(A[[1, 1]], which=which, preconditioner=inverse.select([1, 1]))
+    assert alone.num_matvecs[1] == found.num_matvecs[1]

@@ -6,6 +6,7 @@ import torch
 
 from curvflow.errors import InputError, StudyError
 from curvflow.schemas.study.study import load_study
+from curvflow.tasks.curvature.stored_blocks import block_operator
 from tests.tasks.probes.kronecker.nets import as_factors, probed, trained
 from tests.tasks.probes.kronecker.test_factors import of_network
 from tests.tasks.toys import assert_declared, compute, member
@@ -141,3 +142,36 @@ stages:
 def test_a_determinant_with_factors_is_refused_while_planning(given, message):
     with pytest.raises(StudyError, match=message):
         load_study(LOGDET % ("k", given), file="study.yaml")
+
+
+@pytest.mark.parametrize("which", ["SA", "LA"])
+def test_factors_are_turned_to_either_end(which):
+    K = block_operator([as_factors(probed("labels"))])
+    eye = torch.eye(K.shape[1], dtype=torch.float64)[None]
+    found = torch.linalg.inv((K.towards(which) @ eye)[0])
+    values = K.eigenvalues[0]
+    edge = 0.01 * (values[-1] - values[0])
+    matrix = (K @ eye)[0]
+    expected = (
+        matrix + (edge - values[0]) * eye[0]
+        if which == "SA"
+        else (values[-1] + edge) * eye[0] - matrix
+    )
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_lowest_eigenvalues_are_the_same_with_factors():
+    factors = as_factors(probed("labels"))
+    given = {"operator": "hessian", "method": "lobpcg", "which": "SA"}
+    given |= {"k": 2, "oversampling": 1, "tol": 1e-6}
+    found = beside("probe.eigenvalues", factors, **given)
+    assert_declared("probe.eigenvalues", found)
+    assert found.arrays["converged"].all()
+    lowest = torch.linalg.eigvalsh(of_network("labels", operator="hessian"))[:2]
+    np.testing.assert_allclose(found.arrays["eigenvalues"], lowest, rtol=1e-5)
+
+
+def test_factors_are_refused_by_other_methods():
+    text = LOGDET.replace("probe.logdet", "probe.eigenvalues")
+    with pytest.raises(StudyError, match=r"method: expected lobpcg with factors 'k'"):
+        load_study(text % ("k", "k"), file="study.yaml")

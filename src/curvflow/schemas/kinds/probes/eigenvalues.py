@@ -18,6 +18,7 @@ from curvflow.schemas.kinds.shared.operators import (
     no_operator_of_graphs,
     ritz_inputs,
 )
+from curvflow.schemas.kinds.shared.preconditioners import preconditioner_input
 from curvflow.schemas.nodes import Numbers
 from curvflow.schemas.params import Neutral
 
@@ -73,6 +74,12 @@ def _lacks_of_graphs(params: Any, name: str, graph: Any) -> Iterator[ParamProble
     yield from more_than_rows(params, name, graph)
 
 
+def _not_lobpcg(params: Any, name: str, _: Any) -> Iterator[ParamProblem]:
+    if params.method != "lobpcg":
+        message = f"expected lobpcg with factors '{name}', got {params.method}"
+        yield ("method",), message, "Take lobpcg, or remove preconditioner."
+
+
 KIND = Kind(
     name="probe.eigenvalues",
     version=1,
@@ -114,6 +121,7 @@ KIND = Kind(
         **ritz_inputs("oversampling", "block", "max_iterations", "eigenvectors"),
         "matrix": replace(OPERATOR_OR_RITZ_INPUTS["matrix"], lacking=more_than_rows),
         "graph": replace(OPERATOR_OR_RITZ_INPUTS["graph"], lacking=_lacks_of_graphs),
+        "preconditioner": preconditioner_input(lacking=_not_lobpcg),
     },
     varying=("seed",),
 )
@@ -128,7 +136,7 @@ EXPLANATION = Explanation(
     cost=(
         "iterations · columns of the block, in products (num_matvecs): k + "
         "oversampling of power and lobpcg, block of lanczos; none from stored Ritz "
-        "data"
+        "data. Of lobpcg with which SA factors save products, as preconditioner"
     ),
     example=TRAINED
     + """\

@@ -6,13 +6,17 @@ Letters of shapes beside M models and D parameters: see `forms`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Self
+from dataclasses import replace
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.kronecker.forms import Block, Eigenpairs, Pi
+
+# Of the width of a spectrum, how far from its end a preconditioner has its pole.
+EDGE = 0.01
 
 
 class BlockOperator:
@@ -113,6 +117,30 @@ class BlockOperator:
             part = columns.index_select(1, block.columns)
             found_MDS.index_copy_(1, block.columns, times(block, part))
         return found_MDS
+
+    def towards(self, which: Literal["LA", "SA"]) -> BlockOperator:
+        """Return a positive definite operator that brings out one end of the spectrum.
+
+        It is (K - a)^-1 with a below all eigenvalues for SA, or (b - K)^-1 with b above
+        them for LA, by EDGE of the width of the spectrum, or 1 where that is a point.
+
+        Args:
+            which: the upper or the lower end.
+        """
+        values = self.eigenvalues
+        least_M, most_M = values[:, 0], values[:, -1]
+        width_M = most_M - least_M
+        edge_M = torch.where(width_M > 0, EDGE * width_M, 1.0)
+
+        def inverse(block: Block) -> Block:
+            pairs, shape = block.eigenpairs, (-1, 1, 1, 1)
+            is_low = which == "SA"
+            away = pairs.values - least_M.view(shape)
+            away = away if is_low else width_M.view(shape) - away
+            values = 1 / (away.clamp(min=0) + edge_M.view(shape))
+            return replace(pairs, values=values, left_values=None, right_values=None)
+
+        return BlockOperator([inverse(b) for b in self.blocks], self.shape[1])
 
     def root(self, columns: Tensor) -> Tensor:
         """Return K^1/2 v of vectors (M, D) or columns (M, D, S)."""

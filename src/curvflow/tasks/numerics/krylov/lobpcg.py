@@ -37,6 +37,7 @@ def lobpcg(
     which: Which = "LA",
     tol: float,
     max_iterations: int,
+    preconditioner: BatchedOperator | None = None,
 ) -> Ritz:
     """Find eigenpairs at one end of the spectrum in the memory of six blocks.
 
@@ -52,6 +53,9 @@ def lobpcg(
         which: the upper or the lower end of the spectrum.
         tol: residual allowed, relative to the eigenvalue.
         max_iterations: products with a block at most; at least 1.
+        preconditioner: positive definite maps of the M models, that residuals are
+            multiplied with: near the inverse of A less a number below its spectrum
+            (SA), or of a number above it less A (LA). None takes residuals as they are.
 
     Returns:
         The pairs with residuals and flags, float64; those that have not converged are
@@ -71,7 +75,7 @@ def lobpcg(
     Reference:
         Knyazev (2001), doi:10.1137/S1064827500366124; the basis by Duersch, Shao, Yang
         and Gu (2018), doi:10.1137/17M1129830: orthonormal throughout, the conjugate
-        directions made so by their coefficients. Without a preconditioner.
+        directions made so by their coefficients.
     """
     if which == "LM":
         raise InputError(
@@ -83,7 +87,7 @@ def lobpcg(
         return all_pairs(operator, k=k, which=which, tol=tol)
     start_MDB = start_MDB.to(operator.device).double()
     ritz = Ritz.empty(len(start_MDB), size, k, start_MDB)
-    basis = _Basis.of(operator, start_MDB)
+    basis = _Basis.of(operator, start_MDB, preconditioner)
     zero = zero_level(size, operator.dtype)
     for iteration in range(1, max_iterations + 1):
         values_MB, basis = basis.improved(block, which)
@@ -113,6 +117,7 @@ class _Basis:
         S_MDQ: orthonormal columns.
         AS_MDQ: the images of these.
         largest: length of the longest image so far.
+        preconditioner: of residuals.
     """
 
     operator: BatchedOperator
@@ -120,13 +125,20 @@ class _Basis:
     S_MDQ: Tensor
     AS_MDQ: Tensor
     largest: Tensor
+    preconditioner: BatchedOperator | None
 
     @classmethod
-    def of(cls, operator: BatchedOperator, start_MDB: Tensor) -> _Basis:
+    def of(
+        cls,
+        operator: BatchedOperator,
+        start_MDB: Tensor,
+        preconditioner: BatchedOperator | None,
+    ) -> _Basis:
         S_MDQ = torch.linalg.qr(start_MDB).Q
         AS_MDQ = product(operator, S_MDQ)
         active = torch.arange(len(S_MDQ), device=S_MDQ.device)
-        return cls(operator, active, S_MDQ, AS_MDQ, AS_MDQ.norm(dim=1).amax(1))
+        largest = AS_MDQ.norm(dim=1).amax(1)
+        return cls(operator, active, S_MDQ, AS_MDQ, largest, preconditioner)
 
     def improved(self, block: int, which: Which) -> tuple[Tensor, _Basis]:
         """Return Ritz values, and (X, P) of what is kept."""
@@ -147,10 +159,15 @@ class _Basis:
             self.S_MDQ[kept],
             self.AS_MDQ[kept],
             self.largest[kept],
+            self.preconditioner and self.preconditioner.select(kept),
         )
 
     def widened(self, R_MDB: Tensor) -> _Basis:
         """Return the basis with the directions of residuals."""
+        if self.preconditioner is not None:
+            # Residuals of pairs found are tiny: scaled, they do not underflow.
+            scale = R_MDB.norm(dim=1, keepdim=True).clamp_min(1e-300)
+            R_MDB = self.preconditioner @ (R_MDB / scale)
         R_MDB = _directions(R_MDB, self.S_MDQ)
         AR_MDB = product(self.operator, R_MDB)
         return replace(
