@@ -124,6 +124,22 @@ class Eigenvectors(NodeData):
     takes: ClassVar[tuple[str, ...] | None] = ("eigenvectors", "converged")
 
 
+class Eigenvalues(NodeData):
+    """Computed `eigenvalues` (K,), `residuals`, and which have `converged`, of `size`.
+
+    A repeated one is found `columns` times for certain, in so many `iterations`; in
+    none if they were read of Ritz data.
+    """
+
+    takes: ClassVar[tuple[str, ...] | None] = (
+        "eigenvalues",
+        "residuals",
+        "converged",
+        "iterations",
+    )
+    takes_if_there: ClassVar[tuple[str, ...]] = ("size", "columns")
+
+
 class Landscape(NodeData):
     """Slices of a loss along directions, and through the plane of two."""
 
