@@ -229,7 +229,8 @@ class Ritz(Spectrum):
     `ritz_values`, `ritz_weights` and `ritz_residuals` (run, node), one run for each
     random start vector; a run that ended early has weight 0 and value NaN behind its
     end. They are of the eigenvalues that `atom_values` and `atom_counts` (atom,), if
-    there are any, do not tell.
+    there are any, do not tell. Where `reorthogonalized` is there, and false, they may
+    hold copies, whose weights together are those of one.
     """
 
     takes: ClassVar[tuple[str, ...] | None] = (
@@ -239,7 +240,7 @@ class Ritz(Spectrum):
         "size",
         "num_matvecs",
     )
-    takes_if_there: ClassVar[tuple[str, ...]] = ATOMS
+    takes_if_there: ClassVar[tuple[str, ...]] = ("reorthogonalized", *ATOMS)
 
 
 class Factors(Ritz):
