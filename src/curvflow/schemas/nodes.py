@@ -312,10 +312,10 @@ class Entropic(Spectrum):
 
 
 class Density(Entropic):
-    """A spectral density: `density` (point,) at `grid` (point,)."""
+    """A spectral density: `density` (point,) at `grid` (point,), maybe within ends."""
 
     takes: ClassVar[tuple[str, ...] | None] = ("grid", "density", "size")
-    takes_if_there: ClassVar[tuple[str, ...]] = ()
+    takes_if_there: ClassVar[tuple[str, ...]] = ("density_low", "density_high")
 
 
 class Draws(NodeData):
