@@ -91,6 +91,10 @@ STRAINED = 6.0
 FIRST, SHRINK, ROUGHLY = 0.3, 0.1, 1e-2
 
 
+# Points whose intervals are computed at once, which bounds memory.
+CHUNK = 256
+
+
 @dataclass(frozen=True)
 class MaxEnt:
     """A density by its masses at nodes, and what is known of the fit.
@@ -201,10 +205,7 @@ class MaxEnt:
         # Multipliers, less those here, per error of the moments along the slope.
         moved_GK = -(slopes_GK @ covariance_KK) @ inverse_KK
         moved_GK = moved_GK / errors_G.clamp_min(1e-300)[:, None]
-        tilts_GG = moved_GK @ centred_GK.T
-        skew_GK = tilts_GG.square() @ (self.masses[:, None] * centred_GK)
-        bends_G = -(skew_GK * slopes_GK).sum(1) - tilts_GG.square() @ self.masses
-        bends_G = quantile**2 / 2 * bends_G
+        bends_G = quantile**2 / 2 * self._bends(centred_GK, slopes_GK, moved_GK)
         log_G = self.prior.masses.log() - self.design @ self.multipliers
         log_G = log_G - torch.logsumexp(log_G, 0) - self.prior.lengths.log()
         half_G = quantile * errors_G
@@ -212,6 +213,17 @@ class MaxEnt:
             torch.exp(log_G - half_G + bends_G.clamp_max(0)),
             torch.exp(log_G + half_G + bends_G.clamp_min(0)),
         )
+
+    def _bends(self, centred_GK: Tensor, slopes_GK: Tensor, moved_GK: Tensor) -> Tensor:
+        """Return second derivatives of the logarithm, each along its own way, (G,)."""
+        weighted_GK, bends = self.masses[:, None] * centred_GK, []
+        for moved_CK, slopes_CK in zip(
+            torch.split(moved_GK, CHUNK), torch.split(slopes_GK, CHUNK), strict=True
+        ):
+            squares_CG = (moved_CK @ centred_GK.T).square()
+            skew_CK = squares_CG @ weighted_GK
+            bends.append(-(skew_CK * slopes_CK).sum(1) - squares_CG @ self.masses)
+        return torch.cat(bends)
 
     def errors_of_masses(self, covariance_KK: Tensor) -> MassErrors:
         """Return the standard errors of the masses and their sums, to first order.
