@@ -1,8 +1,9 @@
-"""Numbers of spanning trees by determinants, the truth of `graph-coverage.yaml`."""
+"""Numbers of trees by determinants, and densities at points."""
 
 import numpy as np
 
 import curvflow
+from curvflow.schemas.nodes import Density
 from curvflow.tasks.numerics.graphs.structure import components
 
 
@@ -21,3 +22,25 @@ def trees(graph: curvflow.Graph) -> dict[str, float]:
     firsts = np.unique(labels, return_index=True)[1]
     rest = np.setdiff1d(np.arange(size), firsts)
     return {"log_trees": float(np.linalg.slogdet(laplacian[np.ix_(rest, rest)])[1])}
+
+
+# Far into the gap, at its ends, and in the bulk.
+POINTS = (0.1, 0.5, 0.9, 1.3, 1.7)
+
+
+@curvflow.stage(
+    "probe.density_at",
+    version=1,
+    outputs=[
+        curvflow.Variable(name, what, ("point",))
+        for name, what in (
+            ("at", "density at five points"),
+            ("at_low", "lower end of its interval"),
+            ("at_high", "upper end"),
+        )
+    ],
+)
+def density_at(density: Density) -> dict[str, np.ndarray]:
+    """Take a density at the points of the grid that are nearest to five."""
+    near = [np.abs(density["grid"] - point).argmin() for point in POINTS]
+    return {f"at{end}": density[f"density{end}"][near] for end in ("", "_low", "_high")}

@@ -124,6 +124,7 @@ class Input:
         edge: the type taken.
         follows: another input; when this one is not given, take the result of this
             name that the other was computed from (a probe's data are its weights').
+        or_follows: inputs in place of that one, where one of them is given.
         many: a list of stages may be given, reduced over axes.
         unless: other inputs, of which one in its place is enough; both are too much.
             What follows an input that is replaced is not needed either.
@@ -145,6 +146,7 @@ class Input:
 
     edge: type[NodeData]
     follows: str | None = None
+    or_follows: tuple[str, ...] = ()
     many: bool = False
     unless: tuple[str, ...] = ()
     optional: bool = False
@@ -156,6 +158,11 @@ class Input:
     shares: Shares | None = None
     by_rows: bool = False
     single: bool = False
+
+    def followed(self, given: Collection[str]) -> str | None:
+        """Return the input among those given that this one follows, if any."""
+        names = (self.follows, *self.or_follows) if self.follows else ()
+        return next((name for name in names if name in given), None)
 
 
 @dataclass(frozen=True)

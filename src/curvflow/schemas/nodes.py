@@ -124,6 +124,22 @@ class Eigenvectors(NodeData):
     takes: ClassVar[tuple[str, ...] | None] = ("eigenvectors", "converged")
 
 
+class Eigenvalues(NodeData):
+    """Computed `eigenvalues` (K,), `residuals`, and which have `converged`, of `size`.
+
+    A repeated one is found `columns` times for certain, in so many `iterations`; in
+    none if they were read of Ritz data.
+    """
+
+    takes: ClassVar[tuple[str, ...] | None] = (
+        "eigenvalues",
+        "residuals",
+        "converged",
+        "iterations",
+    )
+    takes_if_there: ClassVar[tuple[str, ...]] = ("size", "columns")
+
+
 class Landscape(NodeData):
     """Slices of a loss along directions, and through the plane of two."""
 
@@ -213,7 +229,8 @@ class Ritz(Spectrum):
     `ritz_values`, `ritz_weights` and `ritz_residuals` (run, node), one run for each
     random start vector; a run that ended early has weight 0 and value NaN behind its
     end. They are of the eigenvalues that `atom_values` and `atom_counts` (atom,), if
-    there are any, do not tell.
+    there are any, do not tell. Where `reorthogonalized` is there, and false, they may
+    hold copies, whose weights together are those of one.
     """
 
     takes: ClassVar[tuple[str, ...] | None] = (
@@ -223,7 +240,7 @@ class Ritz(Spectrum):
         "size",
         "num_matvecs",
     )
-    takes_if_there: ClassVar[tuple[str, ...]] = ATOMS
+    takes_if_there: ClassVar[tuple[str, ...]] = ("reorthogonalized", *ATOMS)
 
 
 class Factors(Ritz):
@@ -295,10 +312,10 @@ class Entropic(Spectrum):
 
 
 class Density(Entropic):
-    """A spectral density: `density` (point,) at `grid` (point,)."""
+    """A spectral density: `density` (point,) at `grid` (point,), maybe within ends."""
 
     takes: ClassVar[tuple[str, ...] | None] = ("grid", "density", "size")
-    takes_if_there: ClassVar[tuple[str, ...]] = ()
+    takes_if_there: ClassVar[tuple[str, ...]] = ("density_low", "density_high")
 
 
 class Draws(NodeData):

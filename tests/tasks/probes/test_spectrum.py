@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import curvflow
 from curvflow.errors import InputError
 from curvflow.schemas.nodes import Matrix
 from curvflow.tasks.curvature.ritz_data import member_bytes
@@ -132,6 +133,55 @@ def test_memory_is_estimated_within_a_tenth():
     held = outcome.one("matrix")["dense"].nbytes
     taken = peak_bytes(lambda: compute(KIND, [outcome]))
     assert member_bytes(outcome) - held == pytest.approx(taken, rel=0.1)
+
+
+def test_three_vectors_of_a_run_tell_the_same_in_less_memory():
+    values = np.concatenate([[9, 8], np.zeros(30), np.linspace(1, 2, 168)])
+    both = [
+        of_matrix(values, num_runs=4, num_steps=120, reorthogonalize=mode)
+        for mode in ("full", "none")
+    ]
+    (full,), (none,) = (compute(KIND, [probed]) for probed in both)
+    assert_declared(KIND, none)
+    assert none.arrays["reorthogonalized"] == np.array(False)
+    assert "reorthogonalized" not in full.arrays
+    # Rounding parts the zeros of the others, too, which are not united.
+    assert none.arrays["rank_degeneracy"] == pytest.approx(none.arrays["zero_mass"])
+    for name in ("largest", "trace", "trace_sem", "zero_mass"):
+        assert none.arrays[name] == pytest.approx(full.arrays[name], rel=1e-8), name
+    few = {"num_runs": 4, "num_steps": 120, "reorthogonalize": "none"}
+    taken = peak_bytes(lambda: compute(KIND, [both[1]]))
+    held = both[1].one("matrix")["dense"].nbytes
+    assert member_bytes(of_matrix(values, **few)) - held == pytest.approx(taken, 0.2)
+    rows = 4 * 200 * 8 * (120 - 2)
+    assert member_bytes(both[0]) - member_bytes(both[1]) == pytest.approx(rows)
+
+
+STORED = """\
+study: copies
+stages:
+  matrix: {use: data.random_matrix, ensemble: outliers, size: 200}
+  runs: {use: probe.spectrum, matrix: matrix, num_runs: 3, num_steps: 120,
+         reorthogonalize: none}
+  whole: {use: probe.spectrum, matrix: matrix, num_runs: 3, num_steps: 120}
+  top: {use: probe.eigenvalues, ritz: runs, method: lanczos, which: LA, k: 5}
+  known: {use: probe.eigenvalues, matrix: matrix, method: lanczos, which: LA, k: 5}
+  moments: {use: probe.moments, ritz: runs, num_moments: 12, support: [-15, 65]}
+  of_whole: {use: probe.moments, ritz: whole, num_moments: 12, support: [-15, 65]}
+"""
+
+
+def test_stored_copies_are_read_as_one(tmp_path):
+    (tmp_path / "study.yaml").write_text(STORED)
+    results = curvflow.run(tmp_path / "study.yaml", workers=1)
+    top, known = results["top"], results["known"]
+    near = abs(results["runs"]["ritz_values"] - known["eigenvalues"][0]) < 1e-6
+    assert near.sum("node").min() > 1
+    np.testing.assert_allclose(top["eigenvalues"], known["eigenvalues"], rtol=1e-9)
+    assert top["converged"].all()
+    np.testing.assert_allclose(
+        results["moments"]["moments"], results["of_whole"]["moments"], atol=1e-10
+    )
 
 
 @pytest.mark.gpu

@@ -184,7 +184,8 @@ def _inputs(kind: Kind) -> Iterator[str]:
             text += " or a list of such stages"
         need = " (required)"
         if taken.follows:
-            need = f", by default the {name} of its {taken.follows}"
+            sources = " or ".join((taken.follows, *taken.or_follows))
+            need = f", by default the {name} of its {sources}"
         elif taken.unless:
             need = f" (this or {' or '.join(taken.unless)})"
         elif taken.optional:

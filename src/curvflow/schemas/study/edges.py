@@ -10,6 +10,7 @@ from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.kinds import all_kinds
 from curvflow.schemas.nodes import (
     DrawnLosses,
+    Eigenvalues,
     Eigenvectors,
     NodeData,
     Numbers,
@@ -108,7 +109,7 @@ def is_compatible(edge: type[NodeData], producer: Kind) -> bool:
         return True
     if edge is Trajectory:
         return producer.checkpoints is not None
-    if edge in (Eigenvectors, DrawnLosses):
+    if edge in (Eigenvalues, Eigenvectors, DrawnLosses):
         return all(producer.output(name) for name in edge.takes or ())
     return edge is Numbers and bool(numeric_variables(producer))
 
@@ -125,7 +126,7 @@ def resolve_inputs(
         if name in draft.given:
             _check_exclusive(document, draft, name)
             inputs[name] = draft.given[name]
-        elif declared.follows in draft.given:
+        elif declared.followed(draft.given):
             inputs[name] = _followed_input(document, draft, name, done)
         elif declared.optional or _alternative(draft, name):
             continue
@@ -141,7 +142,7 @@ def _alternative(draft: Draft, name: str) -> str | None:
     for other in declared.unless:
         if other in draft.given:
             return other
-    if declared.follows and declared.follows not in draft.given:
+    if declared.follows and not declared.followed(draft.given):
         return _alternative(draft, declared.follows)
     return None
 
@@ -176,7 +177,7 @@ def _followed_input(
     document: Document, draft: Draft, name: str, done: Mapping[str, Inputs]
 ) -> tuple[str, ...]:
     declared = draft.kind.inputs[name]
-    sources = draft.given[str(declared.follows)]
+    sources = draft.given[str(declared.followed(draft.given))]
     producers = [stage for source in sources for stage in done[source].get(name, ())]
     names = tuple(dict.fromkeys(producers))
     if names and (len(names) == 1 or declared.many):

@@ -178,7 +178,8 @@ def _input(name: str, taken: Input) -> Schema:
     stage: Schema = {"type": "string", "pattern": _NAME}
     what = f"a stage that returns {taken.edge.__name__}"
     if taken.follows:
-        what += f"; by default the {name} of its {taken.follows}"
+        sources = " or ".join((taken.follows, *taken.or_follows))
+        what += f"; by default the {name} of its {sources}"
     if taken.unless:
         what += f"; or else {' or '.join(taken.unless)}"
     if taken.optional:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.schemas.kinds.probes.spectrum import SpectrumParams
 from curvflow.schemas.kinds.shared.operators import (
     DOUBLINGS,
     LanczosParams,
@@ -21,7 +22,13 @@ from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.curvature import operators
 from curvflow.tasks.numerics.estimators.traces import random_vectors
 from curvflow.tasks.numerics.krylov.functionals import Bounded
-from curvflow.tasks.numerics.krylov.lanczos import LanczosRuns, RitzData, joined
+from curvflow.tasks.numerics.krylov.lanczos import (
+    ROWS,
+    LanczosRuns,
+    Reorthogonalize,
+    RitzData,
+    joined,
+)
 from curvflow.tasks.numerics.operators.deflation import Atoms
 from curvflow.tasks.registry import Machine
 
@@ -31,6 +38,9 @@ RITZ = "ritz"
 # sets the composition of blocks, so it must not depend on the machine.
 BASIS_BYTES = 1 << 27
 MOST_RUNS = 16
+
+# Tridiagonal and bordered matrices, and their eigenvectors, held at once for each run.
+SMALL = 3
 
 
 def _params(member: Member) -> LanczosParams:
@@ -68,7 +78,9 @@ def member_bytes(member: Member) -> int:
         # runs that are continued with the basis before.
         bases = runs * (_basis_bytes(member, steps) + 2 * 8 * size)
         bases = 2 * bases if doubled else bases
-        peaks.append(operators.product_bytes(member, runs) + bases)
+        products = operators.product_bytes(member, runs)
+        small = SMALL * 8 * params.num_runs * min(size, steps) ** 2
+        peaks.append(bases + max(products, data_bytes(member) + small))
     return max(peaks)
 
 
@@ -77,9 +89,20 @@ def data_bytes(member: Member) -> int:
     return 0 if has_stored(member) else operators.shared_bytes(member)
 
 
+def _reorthogonalize(member: Member) -> Reorthogonalize:
+    params = member.params
+    if isinstance(params, SpectrumParams):
+        return params.reorthogonalize
+    return "full"
+
+
 def _basis_bytes(member: Member, num_steps: int) -> int:
+    """Return the bytes of a run's vectors but one."""
     size = operators.size_of(member)
-    return _item(member) * size * min(size, num_steps)
+    rows = min(size, num_steps)
+    if _reorthogonalize(member) == "none":
+        rows = ROWS - 1
+    return _item(member) * size * rows
 
 
 def _doublings(member: Member) -> int:
@@ -154,7 +177,10 @@ class _Runs:
 
     def _begun(self, rows: range) -> LanczosRuns:
         size, law = self._operator.shape[1], self._params.distribution
-        return LanczosRuns(self._operator, random_vectors(self._seeds, size, rows, law))
+        start_MDS = random_vectors(self._seeds, size, rows, law)
+        return LanczosRuns(
+            self._operator, start_MDS, reorthogonalize=_reorthogonalize(self._first)
+        )
 
 
 def stored(members: Sequence[Member]) -> RitzData:
@@ -198,7 +224,8 @@ def without_atoms(members: Sequence[Member]) -> RitzData:
     )
     steps = values.isfinite().sum(2)
     size = int(nodes[0]["size"]) - operators.atoms_of(nodes[0]).total
-    return RitzData(values, weights, residuals, steps, size)
+    has_copies = not all(node.arrays.get("reorthogonalized", True) for node in nodes)
+    return RitzData(values, weights, residuals, steps, size, has_copies=has_copies)
 
 
 def num_products(member: Member, ritz: RitzData, number: int) -> Array:

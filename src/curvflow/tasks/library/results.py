@@ -664,7 +664,10 @@ class Spectrum(Result):
             for name in ("values", "weights", "residuals")
         )
         steps = values.isfinite().sum(2)
-        return RitzData(values, weights, residuals, steps, self.size)
+        has_copies = not self.variables.get("reorthogonalized", True)
+        return RitzData(
+            values, weights, residuals, steps, self.size, has_copies=has_copies
+        )
 
     def _grid(self, ritz: RitzData, kappa: float | None, sigma: float | None) -> Tensor:
         width = kernel_width(ritz, sigma, kappa)

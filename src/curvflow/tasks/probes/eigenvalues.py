@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import cast
 
@@ -92,8 +92,11 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     )
     factors = preconditioner_of(members, machine, operator)
     ritz = solve(operator, start_MDB, params, factors)
+    # Where all rows were multiplied at once, all copies of an eigenvalue are there.
+    is_whole = bool((ritz.iterations == 1).all() and (ritz.num_matvecs == size).all())
+    told = {"size": size, "columns": size if is_whole else columns}
     return [
-        _outcome(number, ritz, with_vectors=params.eigenvectors)
+        _outcome(number, ritz, told, with_vectors=params.eigenvectors)
         for number in range(len(members))
     ]
 
@@ -106,13 +109,18 @@ def _from_ritz_data(members: Sequence[Member]) -> list[Outcome]:
             "eigenvectors: true cannot be combined with stored Ritz data, which have "
             "none. Take weights."
         )
-    ritz = best_run(stored(members), k=params.k, which=params.which, tol=params.tol)
+    data = stored(members)
+    ritz = best_run(data, k=params.k, which=params.which, tol=params.tol)
+    told = {"size": data.size, "columns": 1}
     return [
-        _outcome(number, ritz, with_vectors=False) for number in range(len(members))
+        _outcome(number, ritz, told, with_vectors=False)
+        for number in range(len(members))
     ]
 
 
-def _outcome(number: int, ritz: Ritz, *, with_vectors: bool) -> Outcome:
+def _outcome(
+    number: int, ritz: Ritz, told: Mapping[str, int], *, with_vectors: bool
+) -> Outcome:
     k = ritz.values.shape[1]
     arrays: dict[str, Array] = {
         "rank": np.arange(1, k + 1, dtype=np.int64),
@@ -121,6 +129,7 @@ def _outcome(number: int, ritz: Ritz, *, with_vectors: bool) -> Outcome:
         "converged": ritz.converged[number].cpu().numpy(),
         "iterations": np.array(int(ritz.iterations[number]), dtype=np.int64),
         "num_matvecs": np.array(int(ritz.num_matvecs[number]), dtype=np.int64),
+        **{name: np.array(value, dtype=np.int64) for name, value in told.items()},
     }
     if with_vectors:
         arrays["eigenvectors"] = ritz.vectors[number].double().mT.cpu().numpy()

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from typing import cast
+import math
+from typing import TypedDict, cast
 
 import numpy as np
+import torch
+from scipy.special import stdtrit
 
 from curvflow.schemas.kinds.probes.maxent import MaxentParams
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.measured_moments import MeasuredMoments, measured_moments
 from curvflow.tasks.curvature.operators import atom_arrays
+from curvflow.tasks.numerics.estimators.intervals import HIGH
 from curvflow.tasks.numerics.estimators.iterative_scaling import iterative_scaling
-from curvflow.tasks.numerics.estimators.maxent import MaxEnt, prior
+from curvflow.tasks.numerics.estimators.maxent import MaxEnt, Prior, prior
 from curvflow.tasks.numerics.estimators.maxent import maxent as newton
 from curvflow.tasks.numerics.estimators.polynomials import Support
 from curvflow.tasks.registry import Machine, computes_each
+
+
+class _Settings(TypedDict):
+    """What two fits of one density share."""
+
+    prior: Prior
+    basis: str
+    support: Support
+    floor: float
+    max_iterations: int
+
 
 SOLVERS = {"newton": newton, "iterative_scaling": iterative_scaling}
 
@@ -47,15 +62,14 @@ def maxent(member: Member, machine: Machine) -> Outcome:
     # A single run has no standard error, so the floor takes its place.
     errors_K = covariance_KK.diagonal().nan_to_num(nan=0.0).clamp_min(0).sqrt()
     interval = support if params.support is None else params.support
-    fitted = SOLVERS[params.solver](
-        means_K,
-        errors_K,
+    settings = _Settings(
         prior=prior(params.prior, cast("Support", interval), params.num_points),
         basis=params.basis,
         support=support,
         floor=params.error_floor,
         max_iterations=params.max_iterations,
     )
+    fitted = SOLVERS[params.solver](means_K, errors_K, **settings)
     noisy = bool((means_K.abs() < 2 * fitted.errors).double().mean() > 0.5)
     apart = atom_arrays(given.atoms) if params.atoms == "apart" else {}
     return Outcome(
@@ -72,6 +86,7 @@ def maxent(member: Member, machine: Machine) -> Outcome:
                 covariance_KK
             ).numpy(),
             **_errors(fitted, chosen, is_apart=params.atoms == "apart"),
+            **_interval(fitted, chosen, settings),
             **given.cumulative_bounds(fitted.prior.nodes),
             **given.num_draws,
         }
@@ -92,6 +107,20 @@ def _errors(
         "cumulative": cumulative_G.numpy(),
         "cumulative_sem": (share * errors.cumulative).numpy(),
     }
+
+
+def _interval(
+    fitted: MaxEnt, of: MeasuredMoments, settings: _Settings
+) -> dict[str, np.ndarray]:
+    """Return an interval of the density that exact moments have."""
+    means_K, covariance_KK = of.means[1:], of.covariance[1:, 1:]
+    low_G = high_G = torch.full_like(fitted.masses, torch.nan)
+    if covariance_KK.isfinite().all() and not math.isnan(of.freedom):
+        met = newton(means_K, **settings, begin=fitted)
+        if met.converged:
+            quantile = float(stdtrit(of.freedom, HIGH))
+            low_G, high_G = met.density_interval(covariance_KK, quantile)
+    return {"density_low": low_G.numpy(), "density_high": high_G.numpy()}
 
 
 def _arrays(fitted: MaxEnt) -> dict[str, np.ndarray]:

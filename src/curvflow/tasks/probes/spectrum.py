@@ -24,7 +24,7 @@ from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.estimators.intervals import student_interval
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.krylov.quadrature import extremes, functional, nodes
-from curvflow.tasks.numerics.krylov.ritz_spectra import degeneracy, mass
+from curvflow.tasks.numerics.krylov.ritz_spectra import UNSURE, degeneracy, mass
 from curvflow.tasks.numerics.operators.deflation import Atoms
 from curvflow.tasks.registry import Machine, computes
 
@@ -86,6 +86,8 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         "rank_degeneracy_value": nearest.value.mean,
     }
     told = atom_arrays(atoms) if params.deflate else {}
+    if ritz.has_copies:
+        told = {**told, "reorthogonalized": np.array(False)}
     outcomes = [_outcome(number, values, ritz) for number in range(len(members))]
     size = {"size": np.array(whole.size, dtype=np.int64)}
     return [Outcome({**arrays, **size, **told}) for arrays in outcomes]
@@ -100,14 +102,22 @@ def _with_atoms(ritz: RitzData, atoms: Atoms) -> RitzData:
     residuals = torch.cat([ritz.residuals, torch.zeros(shape).double()], dim=2)
     values, order = values.sort(dim=2)  # NaN comes last
     weights, residuals = weights.gather(2, order), residuals.gather(2, order)
-    return RitzData(values, weights, residuals, ritz.steps + shape[2], size)
+    return replace(
+        ritz,
+        values=values,
+        weights=weights,
+        residuals=residuals,
+        steps=ritz.steps + shape[2],
+        size=size,
+    )
 
 
 def _residual(ritz: RitzData, value_M: Tensor) -> Tensor:
     """Return the residual of a Ritz value, the least if several runs have it."""
     is_it = nodes(ritz) == value_M[:, None, None]
     residuals = ritz.residuals.masked_fill(~is_it, torch.inf)
-    return residuals.nan_to_num(nan=torch.inf).amin((1, 2))
+    least_M = residuals.nan_to_num(nan=torch.inf).amin((1, 2))
+    return UNSURE * least_M if ritz.has_copies else least_M
 
 
 def _fraction(

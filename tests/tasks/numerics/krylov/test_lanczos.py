@@ -7,6 +7,12 @@ import torch
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import BatchedDense, stream
 from curvflow.tasks.numerics.krylov.lanczos import LanczosRuns, joined, lanczos
+from curvflow.tasks.numerics.krylov.quadrature import distribution_bounds
+from curvflow.tasks.numerics.krylov.ritz_spectra import (
+    best_run,
+    degeneracy,
+    distinct,
+)
 from tests.tasks.toys import random_symmetric, with_spectrum
 
 
@@ -252,3 +258,76 @@ def test_runs_that_are_continued_are_those_made_at_once():
     whole = lanczos(BatchedDense(A[[2, 0]]), start[[2, 0]], num_steps=30)
     assert torch.equal(rest.steps, whole.steps)
     torch.testing.assert_close(rest.values[:, :, :4], whole.values[:, :, :4])
+
+
+# Outliers that are found in few steps, and an atom of 20 zeros.
+SPIKED = torch.cat(
+    [torch.tensor([15.0, 12.0, -6.0]), torch.zeros(20), torch.linspace(0.5, 1.5, 177)]
+).double()
+
+
+@pytest.fixture(scope="module")
+def lost():
+    """Runs of ten times the steps after which their bases are not orthogonal."""
+    start = starts(1, 200, 3).sign()
+    A = BatchedDense(torch.diag(SPIKED)[None])
+    return lanczos(A, start, num_steps=150, reorthogonalize="none")
+
+
+def test_a_basis_that_is_not_kept_orthogonal_finds_copies(lost):
+    num_near = (lost.values - 15).abs().lt(1e-9).sum(2)
+    assert (num_near >= 5).all()
+    assert lost.has_copies
+    united = distinct(lost)
+    assert ((united.values - 15).abs().lt(1e-9).sum(2) == 1).all()
+    torch.testing.assert_close(united.weights.sum(2), lost.weights.sum(2))
+
+
+@pytest.mark.parametrize(
+    "f", [torch.exp, torch.abs, torch.square, lambda x: 1 / (x + 7)]
+)
+def test_copies_do_no_harm_to_quadrature(lost, f):
+    shares = starts(1, 200, 3).sign().square()[0] / 200
+    exact = (f(SPIKED)[:, None] * shares).sum(0)
+    rule = (lost.weights * f(lost.values)).sum(2)[0]
+    torch.testing.assert_close(rule, exact, rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize("x", [-7.0, -1.0, 0.25, 0.99, 1.2, 13.0, 16.0])
+def test_copies_do_no_harm_to_bounds(lost, x):
+    low, high = distribution_bounds(lost, torch.tensor([x]).double())
+    truth = (x > SPIKED).double().mean()  # of random signs
+    assert (low <= truth + 1e-12).all()
+    assert (high >= truth - 1e-12).all()
+    assert (high - low).max() < 0.03
+
+
+def test_the_atom_that_is_nearest_to_zero_has_the_weight_of_its_copies(lost):
+    assert degeneracy(lost).weight.mean == pytest.approx(0.1, rel=1e-9)
+
+
+def test_eigenvalues_of_copies_are_found_once_with_a_bound(lost):
+    best = best_run(lost, k=5, which="LA", tol=1e-6)
+    exact = SPIKED.sort(descending=True).values[:5]
+    assert best.converged[0, :2].all()
+    off = (best.values[0, :, None] - SPIKED).abs().amin(1)
+    assert (off <= best.residuals[0]).all()
+    torch.testing.assert_close(best.values[0, :3], exact[:3], rtol=1e-5, atol=0)
+
+
+def test_three_vectors_are_as_good_as_all_before_one_is_found():
+    A, start = BatchedDense(random_symmetric(40, seed=1)[None]), starts(1, 40, 2)
+    runs = LanczosRuns(A, start, reorthogonalize="none")
+    for num_steps in (1, 2, 7, 8):
+        whole = lanczos(A, start, num_steps=num_steps)
+        parts = runs.extended(num_steps)
+        for name in ("values", "weights", "residuals"):
+            torch.testing.assert_close(getattr(parts, name), getattr(whole, name))
+
+
+def test_as_many_steps_as_rows_are_not_exact_without_a_basis_and_not_made():
+    A, start = BatchedDense(random_symmetric(12, seed=1)[None]), starts(1, 12, 1)
+    runs = LanczosRuns(A, start, reorthogonalize="none")
+    assert runs.extended(99).steps.tolist() == [[11]]
+    with pytest.raises(InputError, match="vectors: cannot be combined with"):
+        runs.extended(99, vectors=True)

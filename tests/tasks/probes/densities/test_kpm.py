@@ -1,5 +1,7 @@
 """Densities of moments by kernel polynomials, and their distribution functions."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -128,8 +130,8 @@ def test_standard_errors_are_the_spread_of_repetitions_and_bounds_hold_the_truth
         np.testing.assert_allclose(told, spread, rtol=0.25)
     # Exact for the expectation, which is the damped series of all eigenvalues.
     truth = run(exact(values, orders=31), num_points=50)["density"]
-    off = np.abs(found["density"] - truth) / found["density_sem"]
-    assert 0.92 < (off < 2.093).mean() < 0.98  # Student, 19 degrees of freedom
+    holds = (found["density_low"] <= truth) & (truth <= found["density_high"])
+    assert 0.92 < holds.mean() < 0.98
     x = results[0]["grid"]
     below, upto = (
         np.searchsorted(values, x, side=side) / len(values)
@@ -188,15 +190,23 @@ def test_known_eigenvalues_are_steps(kind):
         compute(kind, [member(kind, {"atoms": "apart"}, moments=exact([0.0, 1.0]))])
 
 
-def test_the_errors_of_a_density_of_largest_entropy_are_the_spread_of_repetitions():
-    values, A = spread_out()
-    results = [
+@pytest.fixture(scope="module")
+def repeated():
+    """Densities of largest entropy of one matrix, by the vectors of sixty seeds."""
+    _, A = spread_out()
+    return [
         run(measured(A, seed, num_moments=8), "probe.maxent", num_points=50)
         for seed in range(60)
     ]
+
+
+def test_the_errors_of_a_density_of_largest_entropy_are_the_spread_of_repetitions(
+    repeated,
+):
+    values, _ = spread_out()
     found = {
-        name: np.array([one[name] for one in results])
-        for name in results[0]
+        name: np.array([one[name] for one in repeated])
+        for name in repeated[0]
         if name.startswith(("density", "cumulative"))
     }
     # Where the density nearly vanishes the first order is not enough.
@@ -206,9 +216,61 @@ def test_the_errors_of_a_density_of_largest_entropy_are_the_spread_of_repetition
         told = np.sqrt((found[f"{name}_sem"] ** 2).mean(0))[inside]
         assert 0.85 < np.median(told / spread) < 1.15
         assert ((told > 0.6 * spread) & (told < 1.6 * spread)).mean() > 0.95
-    below, upto = fractions(values, results[0]["grid"])
+    below, upto = fractions(values, repeated[0]["grid"])
     holds = (found["cumulative_low"] <= below) & (upto <= found["cumulative_high"])
     assert holds.mean() >= 0.95
+
+
+def test_an_interval_of_a_density_is_of_exact_moments(repeated):
+    node = exact(spread_out()[0], orders=9)
+    truth = run(node, "probe.maxent", num_points=50)["density"]
+    low, high = (
+        np.array([one[f"density_{end}"] for one in repeated]) for end in ("low", "high")
+    )
+    holds = ((low <= truth) & (truth <= high)).mean(0)
+    assert 0.92 < holds.mean() < 0.98
+    assert holds.min() > 0.83  # of 95 % of 60, below in one of a thousand cases
+    # Within their errors the moments draw the density towards the prior.
+    soft = np.array([one["density"] for one in repeated])
+    assert ((soft < low) | (soft > high)).any()
+    # Exact moments have no interval but themselves.
+    arrays = run(given(node["moments"], covariance=0.0, draws=5), "probe.maxent")
+    for end in ("low", "high"):
+        np.testing.assert_allclose(
+            arrays[f"density_{end}"], arrays["density"], atol=1e-300
+        )
+
+
+def test_ends_of_a_density_are_where_moments_that_are_off_lead_it():
+    prior = entropy.prior("flat", ENDS, 100)
+    moments = torch.tensor([-0.1, -0.4, 0.05, 0.2]).double()
+    spread = torch.tensor([[3.0, 1, 0, 0], [1, 2, 0, 1], [0, 0, 1, 0], [0, 1, 0, 1]])
+    spread = 1e-4 * spread.double()
+
+    def fitted(shift):
+        return entropy.maxent(
+            moments + shift, prior=prior, basis="chebyshev", support=ENDS
+        )
+
+    here, t = fitted(0.0), 0.7
+    low, high = here.density_interval(spread, t)
+    h = 1e-4
+    unit = torch.eye(4).double()
+    slopes_GK = torch.stack(
+        [(fitted(h * e).density.log() - fitted(-h * e).density.log()) for e in unit], 1
+    ) / (2 * h)
+    for point in (3, 30, 66, 97):
+        slope = slopes_GK[point]
+        along = t * spread @ slope / (slope @ spread @ slope).sqrt()
+        ends = sorted(float(fitted(s * along).density[point]) for s in (-1, 1))
+        first = t * float((slope @ spread @ slope).sqrt())
+        # The third order is left; no end is nearer than by the first one.
+        assert float(low[point]) == pytest.approx(
+            min(ends[0], float(here.density[point]) * math.exp(-first)), rel=1e-3
+        )
+        assert float(high[point]) == pytest.approx(
+            max(ends[1], float(here.density[point]) * math.exp(first)), rel=1e-3
+        )
 
 
 def test_errors_of_masses_are_what_changes_of_the_moments_do():
@@ -232,7 +294,14 @@ def test_one_vector_tells_no_error_of_either():
     node = measured(spread_out()[1], 0, num_moments=6)
     node.arrays["moments_covariance"][:] = np.nan
     arrays = run(node, "probe.maxent")
-    ends = ("density_sem", "cumulative_sem", "cumulative_low", "cumulative_high")
+    ends = (
+        "density_sem",
+        "density_low",
+        "density_high",
+        "cumulative_sem",
+        "cumulative_low",
+        "cumulative_high",
+    )
     assert all(np.isnan(arrays[name]).all() for name in ends)
     assert arrays["cumulative"][-1] == pytest.approx(1, abs=1e-3)
 

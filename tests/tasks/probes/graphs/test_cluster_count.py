@@ -4,14 +4,17 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 import curvflow
 from curvflow.errors import InputError, StudyError
 from curvflow.schemas.kinds.probes.graphs.cluster_count import ClusterCountParams
 from curvflow.schemas.nodes import Member, NodeData
 from curvflow.schemas.study.study import load_study
+from curvflow.tasks.numerics.graphs.eigengaps import LowestEigenvalues
 from curvflow.tasks.numerics.graphs.entropic_gaps import EntropicDensity
 from curvflow.tasks.numerics.graphs.gaps import count_below, is_clear, spectral_gap
+from curvflow.tasks.numerics.graphs.smoothed_gaps import SmoothedSpectrum
 from curvflow.tasks.numerics.krylov.lanczos import lanczos
 from curvflow.tasks.numerics.operators.base import Dense
 from curvflow.tasks.probes.graphs.cluster_count import cluster_count
@@ -109,6 +112,77 @@ def test_a_gap_holds_no_eigenvalue_and_the_count_is_that_below_it(seed):
     assert abs(float(found.estimate.mean) - 3 - seed) < 4 * float(found.total)
 
 
+@pytest.mark.parametrize(
+    ("G", "num_steps", "verdict", "count"),
+    [
+        (nx.random_regular_graph(3, 200, seed=1), 30, "gap", 1),
+        (nx.complete_graph(30), 5, "gap", 1),
+        (nx.disjoint_union_all([nx.path_graph(2)] * 20), 5, "gap", 20),
+        (planted(6, 20, links=6, seed=3), 20, "gap", 6),
+        (nx.grid_2d_graph(25, 25), 45, "no gap", None),
+        (nx.path_graph(300), 60, "no gap", None),
+        (nx.grid_2d_graph(25, 25), 10, "unresolved", None),
+        (nx.random_regular_graph(3, 200, seed=1), 6, "unresolved", None),
+    ],
+    ids=lambda given: str(given).replace(" ", "-"),
+)
+def test_smoothed_ritz_values_tell_the_same(G, num_steps, verdict, count):
+    ritz = runs(G, num_steps, num_runs=20)
+    smoothed = SmoothedSpectrum(ritz, LEAST / 20)
+    gap = smoothed.gap(LEAST)
+    assert gap.verdict == verdict
+    if count:
+        assert gap.low < gap.at < gap.high
+        spectrum = nx.normalized_laplacian_spectrum(G)
+        assert (spectrum < gap.at).sum() == count
+        found, plain = smoothed.count_below(gap.at), count_below(ritz, gap.at)
+        # The kernel alone lies between them.
+        assert abs(found.estimate.mean - plain.estimate.mean) < 0.01 * count
+        assert found.lower.mean() <= count + 4 * float(found.total)
+        assert found.upper.mean() >= count - 4 * float(found.total)
+
+
+def test_a_kernel_moves_counts_by_what_it_leads_across():
+    values = torch.tensor([0.0, 0.2, 1.0]).repeat_interleave(torch.tensor([4, 3, 33]))
+    A = Dense(torch.diag(values.double()))
+    ritz = lanczos(A, torch.ones(40, 1).double(), num_steps=3)
+    found = SmoothedSpectrum(ritz, 0.1).count_below(0.3)
+    share = [stats.norm.cdf(x) for x in (3, 1, -7)]
+    assert float(found.estimate.mean) == pytest.approx(np.dot(share, [4, 3, 33]))
+    assert float(found.lower) <= float(found.estimate.mean) < 7 <= float(found.upper)
+
+
+@pytest.mark.parametrize(
+    ("values", "reach", "columns", "zeros", "verdict", "high"),
+    [
+        ([0, 0.01, 0.4], 1e-9, 2, 1, "gap", 0.4),
+        ([0, 0.01, 0.4], 0.2, 2, 1, "unresolved", None),  # residuals meet
+        ([0, 0.01, 0.012], 1e-9, 2, 1, "unresolved", None),  # more may have one
+        ([0, 0, 0.4], 1e-9, 1, 2, "gap", 0.4),
+        ([0, 0, 0.4], 1e-9, 1, 3, "unresolved", None),  # a zero is missing
+        ([0, 0.01, 0.01, 0.4], 1e-9, 2, 1, "unresolved", None),  # copies may be
+        ([0, 0.01, 0.01, 0.4], 1e-9, 3, 1, "gap", 0.4),
+        ([0, 0.2, 0.35, 0.5], 1e-9, 3, 1, "gap", 0.2),
+        ([0, 0.09, 0.17, 0.25, 0.32, 0.4], 1e-9, 10, 1, "no gap", None),
+        ([0, 0.09, 0.17, 0.25, 0.32, 0.4], 0.02, 10, 1, "unresolved", None),
+        ([0, 0.09, 0.17, 0.25, 0.32, 0.9], 1e-9, 10, 1, "no gap", None),  # above half
+    ],
+)
+def test_a_gap_of_eigenvalues_needs_all_below_it(
+    values, reach, columns, zeros, verdict, high
+):
+    # In any order, and some are lacking.
+    mixed = np.array([np.nan, *values[::-1]])
+    lowest = LowestEigenvalues.of(
+        mixed, np.full_like(mixed, reach), size=10, columns=columns, zeros=zeros
+    )
+    gap = lowest.gap(0.1)
+    assert gap.verdict == verdict
+    if high:
+        assert gap.high == pytest.approx(high)
+        assert gap.low < gap.at < gap.high
+
+
 def test_intervals_of_counts_cover():
     G = planted(4, 15, links=5, seed=9)
     held = 0
@@ -139,6 +213,14 @@ stages:
   few: {use: probe.maxent, moments: moments, num_moments: 3}
   by_few: {use: probe.cluster_count, density: few, method: maxent, least_gap: 0.1}
   wide: {use: probe.cluster_count, ritz: spectrum, least_gap: 0.9}
+  smooth: {use: probe.cluster_count, ritz: spectrum, method: smoothed_lanczos}
+  smooth_rest: {use: probe.cluster_count, ritz: rest, method: smoothed_lanczos}
+  smeared: {use: probe.cluster_count, ritz: spectrum, method: smoothed_lanczos,
+            sigma: 0.3}
+  lowest: {use: probe.eigenvalues, graph: graph, method: lanczos, which: SA, k: 12}
+  one_by_one: {use: probe.cluster_count, eigenvalues: lowest, method: eigengap}
+  too_few: {use: probe.eigenvalues, graph: graph, method: lobpcg, which: SA, k: 5}
+  of_too_few: {use: probe.cluster_count, eigenvalues: too_few, method: eigengap}
   sparse: {use: data.random_graph, model: stochastic_block, sizes: [200, 200, 200, 200],
            probabilities: [[0.021, 0.003, 0.003, 0.003],
                            [0.003, 0.021, 0.003, 0.003],
@@ -150,6 +232,10 @@ stages:
   bethe: {use: probe.spectrum, graph: sparse, operator: bethe_hessian, num_runs: 40,
           num_steps: 60}
   groups: {use: probe.cluster_count, ritz: bethe, method: bethe_hessian}
+  sparse_lowest: {use: probe.eigenvalues, graph: sparse, isolated: drop, which: SA,
+                  method: lanczos, k: 20}
+  sparse_count: {use: probe.cluster_count, eigenvalues: sparse_lowest,
+                 method: eigengap, least_gap: 0.3}
 """
 
 
@@ -224,6 +310,74 @@ def test_a_density_without_what_its_errors_need_is_refused(results):
     member = Member(params, {"density": [density]})
     with pytest.raises(InputError, match="that 'density' stored before that was kept"):
         cluster_count([member], Machine())
+
+
+def test_methods_that_share_vectors_give_one_count(results):
+    for other, base in (("smooth", "found"), ("smooth_rest", "of_rest")):
+        found, plain = results[other], results[base]
+        assert found["verdict"] == "gap"
+        assert float(found["count"]) == pytest.approx(float(plain["count"]), rel=1e-3)
+        assert found["count_low"] <= 5 <= found["count_high"]
+        assert found["components"] == plain["components"]
+    assert results["smeared"]["verdict"] == "unresolved"
+
+
+def test_lowest_eigenvalues_give_the_number_without_an_error(results):
+    found = results["one_by_one"]
+    assert found["verdict"] == "gap"
+    assert found["count"] == found["count_low"] == found["count_high"] == 5
+    assert (found["count_sem"], found["size"], found["components"]) == (0, 100, 3)
+    assert found["converged"]
+    assert found["gap_low"] < found["gap_at"] < found["gap_high"]
+    assert results["of_too_few"]["verdict"] == "unresolved"
+    assert np.isnan(results["of_too_few"]["count"])
+    # Sparse groups leave no gap of this width.
+    assert np.isnan(results["sparse_count"]["count"])
+    assert results["sparse_count"]["verdict"] == "unresolved"
+
+
+def test_eigenvalues_of_ritz_data_are_refused(tmp_path):
+    (tmp_path / "study.yaml").write_text(
+        "study: read\nstages:\n"
+        "  graph: {use: data.random_graph, model: complete, n: 30}\n"
+        "  spectrum: {use: probe.spectrum, graph: graph, num_runs: 2, num_steps: 4}\n"
+        "  lowest: {use: probe.eigenvalues, ritz: spectrum, which: SA, k: 2,\n"
+        "           method: lanczos}\n"
+        "  found: {use: probe.cluster_count, eigenvalues: lowest, graph: graph,\n"
+        "          method: eigengap}\n"
+    )
+    result = curvflow.run(tmp_path / "study.yaml", workers=1)
+    (failed,) = result.run.failures
+    assert "expected computed ones, got those that 'lowest' read" in str(failed)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("which: SA, k: 12", "which: LA, k: 12", "expected the lowest eigenvalues"),
+        ("eigenvalues: lowest, method: eigengap", "eigenvalues: lowest", "Ritz data"),
+        (
+            "eigenvalues: lowest, method",
+            "eigenvalues: lowest, sigma: 0.1, method",
+            "sigma cannot be combined with method eigengap",
+        ),
+        (
+            "ritz: spectrum, method: smoothed_lanczos}",
+            "ritz: spectrum, method: eigengap}",
+            "expected eigenvalues for eigengap",
+        ),
+        (
+            "graph: graph, method: lanczos, which",
+            "graph: graph, operator: laplacian, method: lanczos, which",
+            "expected eigenvalues of normalized_laplacian, got 'lowest' of laplacian",
+        ),
+        ("isolated: drop, which", "isolated: one, which", "isolated one of"),
+    ],
+)
+def test_methods_refuse_what_they_cannot_use_while_planning(old, new, message):
+    assert STUDY.count(old) == 1
+    with pytest.raises(StudyError, match=message):
+        load_study(STUDY.replace(old, new), file="study.yaml")
 
 
 def test_without_a_gap_there_is_no_number(results):

@@ -107,6 +107,14 @@ KIND = Kind(
         ),
         Variable("iterations", "products with the block", dtype="int64"),
         Variable("num_matvecs", "work: products with the matrix", dtype="int64"),
+        Variable("size", "rows of the matrix, D", dtype="int64", optional=True),
+        Variable(
+            "columns",
+            "how often a repeated eigenvalue is found for certain: vectors multiplied "
+            "at once, D where the whole matrix was, 1 from stored Ritz data",
+            dtype="int64",
+            optional=True,
+        ),
         Variable(
             "eigenvectors",
             "unit eigenvectors, if requested",

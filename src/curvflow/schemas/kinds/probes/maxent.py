@@ -95,6 +95,15 @@ NUM_DRAWS = Variable(
     "num_draws", "random vectors averaged", dtype="int64", optional=True
 )
 
+INTERVAL = (
+    _on_grid(
+        "density_low",
+        "lower end of an interval of 95 % of the density that exact moments have; NaN "
+        "for one vector",
+    ),
+    _on_grid("density_high", "upper end of it"),
+)
+
 # Of all eigenvalues, those set apart among them as steps.
 CUMULATIVE = (
     _on_grid("cumulative", "fraction of all eigenvalues up to each point of the grid"),
@@ -173,6 +182,7 @@ KIND = Kind(
             "standard error of the density by the random vectors, to first order; NaN "
             "for one vector",
         ),
+        *INTERVAL,
         *CUMULATIVE,
         NUM_DRAWS,
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -17,11 +18,18 @@ from curvflow.schemas.kinds.shared.operators import (
     LanczosParams,
 )
 from curvflow.schemas.nodes import Array, Ritz
+from curvflow.schemas.params import Neutral
 
 
 class SpectrumParams(DeflatedParams, LanczosParams):
     """The runs of Lanczos, and what counts as zero."""
 
+    reorthogonalize: Annotated[Literal["full", "none"], Neutral("full")] = Field(
+        "full",
+        description="full holds all vectors of a run, and keeps them orthogonal; none "
+        "holds three, in less time, and finds copies of Ritz values, whose weights "
+        "together are that of one",
+    )
     zero_width: float = Field(
         1e-3,
         gt=0,
@@ -76,6 +84,12 @@ KIND = Kind(
         replace(
             _node("ritz_residuals", "||Hu - theta u|| of each Ritz vector u", UNITS),
             error_of="ritz_values",
+        ),
+        Variable(
+            "reorthogonalized",
+            "false where Ritz values may have copies; only with reorthogonalize none",
+            dtype="bool",
+            optional=True,
         ),
         *ATOMS,
         Variable("size", "rows of the matrix, D", dtype="int64"),

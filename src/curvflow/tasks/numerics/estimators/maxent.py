@@ -91,6 +91,10 @@ STRAINED = 6.0
 FIRST, SHRINK, ROUGHLY = 0.3, 0.1, 1e-2
 
 
+# Points whose intervals are computed at once, which bounds memory.
+CHUNK = 256
+
+
 @dataclass(frozen=True)
 class MaxEnt:
     """A density by its masses at nodes, and what is known of the fit.
@@ -177,6 +181,50 @@ class MaxEnt:
         turned_KK: Tensor = inverse_KK @ covariance_KK @ inverse_KK
         return turned_KK
 
+    def density_interval(
+        self, covariance_KK: Tensor, quantile: float
+    ) -> tuple[Tensor, Tensor]:
+        """Return an interval of the density that exact moments have, (G,) each.
+
+        It is of the logarithm, which is affine in the multipliers. The moments are met:
+        within errors they draw the density towards the prior, by about as much as the
+        errors spread it. The ends are where the logarithm is led to by moments so many
+        errors away, where it changes most; to second order, but no nearer than to
+        first: elsewhere on the ellipsoid of these errors it may go on.
+
+        Args:
+            covariance_KK: of the moments of the orders 1 .. K, which are met.
+            quantile: of the error of the logarithm.
+        """
+        centred_GK = self.design - self.masses @ self.design
+        root_KK = _triangle(self.masses, centred_GK, self.used)
+        _, singular_K, turn_KK = torch.linalg.svd(root_KK)
+        inverse_KK = (turn_KK.T / singular_K.square()) @ turn_KK
+        slopes_GK = centred_GK @ inverse_KK
+        errors_G = linear_errors(slopes_GK, covariance_KK)
+        # Multipliers, less those here, per error of the moments along the slope.
+        moved_GK = -(slopes_GK @ covariance_KK) @ inverse_KK
+        moved_GK = moved_GK / errors_G.clamp_min(1e-300)[:, None]
+        bends_G = quantile**2 / 2 * self._bends(centred_GK, slopes_GK, moved_GK)
+        log_G = self.prior.masses.log() - self.design @ self.multipliers
+        log_G = log_G - torch.logsumexp(log_G, 0) - self.prior.lengths.log()
+        half_G = quantile * errors_G
+        return (
+            torch.exp(log_G - half_G + bends_G.clamp_max(0)),
+            torch.exp(log_G + half_G + bends_G.clamp_min(0)),
+        )
+
+    def _bends(self, centred_GK: Tensor, slopes_GK: Tensor, moved_GK: Tensor) -> Tensor:
+        """Return second derivatives of the logarithm, each along its own way, (G,)."""
+        weighted_GK, bends = self.masses[:, None] * centred_GK, []
+        for moved_CK, slopes_CK in zip(
+            torch.split(moved_GK, CHUNK), torch.split(slopes_GK, CHUNK), strict=True
+        ):
+            squares_CG = (moved_CK @ centred_GK.T).square()
+            skew_CK = squares_CG @ weighted_GK
+            bends.append(-(skew_CK * slopes_CK).sum(1) - squares_CG @ self.masses)
+        return torch.cat(bends)
+
     def errors_of_masses(self, covariance_KK: Tensor) -> MassErrors:
         """Return the standard errors of the masses and their sums, to first order.
 
@@ -209,6 +257,7 @@ def maxent(
     floor: float = FLOOR,
     tol: float = 1e-9,
     max_iterations: int = 500,
+    begin: MaxEnt | None = None,
 ) -> MaxEnt:
     """Minimise the dual log int q + alpha.mu + |s alpha|^2 / 2, q = q0 exp(-alpha.f).
 
@@ -225,6 +274,7 @@ def maxent(
         floor: least error of a moment.
         tol: largest entry allowed of the gradient.
         max_iterations: Newton steps at most.
+        begin: the density of the same moments within larger errors, to go on from.
 
     Returns:
         The density and the flags.
@@ -254,7 +304,11 @@ def maxent(
     asked_K = errors_K.clamp_min(floor)
     F_GK = polynomials(basis, prior.nodes, len(moments_K) + 1, support)[:, 1:]
     path = _Path(prior.masses.log(), F_GK, moments_K, tol, max_iterations)
-    dual, alpha_K, residual, iterations = path.follow(asked_K)
+    if begin is None:
+        alpha_K, least = torch.zeros_like(moments_K), FIRST
+    else:
+        alpha_K, least = begin.multipliers, SHRINK * float(begin.used.max())
+    dual, alpha_K, residual, iterations = path.follow(asked_K, alpha_K, least)
     masses_G = dual.masses(alpha_K)
     at_last = bool((dual.errors == asked_K).all())
     return MaxEnt(
@@ -299,8 +353,10 @@ class _Path:
     tol: float
     max_iterations: int
 
-    def follow(self, asked_K: Tensor) -> tuple[_Dual, Tensor, float, int]:
-        alpha_K, iterations, least = torch.zeros_like(self.moments), 0, FIRST
+    def follow(
+        self, asked_K: Tensor, alpha_K: Tensor, least: float
+    ) -> tuple[_Dual, Tensor, float, int]:
+        iterations = 0
         while True:
             s_K = asked_K.clamp_min(least)
             dual = _Dual(self.log_prior, self.design, self.moments, s_K)

@@ -5,6 +5,7 @@ Further letters: K orders, G nodes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -31,6 +32,19 @@ def polynomials(basis: str, x_G: Tensor, count: int, support: Support) -> Tensor
     low, high = support
     t_G = x_G if basis == "power" else (2 * x_G - low - high) / (high - low)
     return torch.stack(list(_values(basis, t_G, count)), dim=1)
+
+
+def finest(width: float, support: Support, orders: int) -> float:
+    """Return how finely polynomials vary so far above the lower end of an interval.
+
+    Args:
+        width: distance from the lower end.
+        support: the interval.
+        orders: degree of the polynomials.
+    """
+    low, high = support
+    inner = max(width * (high - low - width), 0.0)
+    return math.pi / orders * math.sqrt(inner)
 
 
 def _values(basis: str, t_G: Tensor, count: int) -> Iterator[Tensor]:

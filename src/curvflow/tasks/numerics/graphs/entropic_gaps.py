@@ -11,7 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from curvflow.tasks.numerics.estimators.polynomials import Support, polynomials
+from curvflow.tasks.numerics.estimators.polynomials import (
+    Support,
+    finest,
+    polynomials,
+)
 from curvflow.tasks.numerics.graphs.gaps import Gap, atoms_below
 from curvflow.tasks.numerics.operators.deflation import NO_ATOMS, Atoms
 
@@ -65,10 +69,8 @@ class EntropicDensity:
         if end - start >= max(least, start):
             held = float(upto_G[high] - upto_G[low])
             return Gap("gap", start, end, float(self.points[deepest])), held
-        lower, upper = self.basis_support
-        angle = math.pi / len(self.covariance)
-        finest = angle * math.sqrt(max(least * (upper - lower - least), 0.0))
-        return Gap("no gap" if finest <= least / 2 else "unresolved"), math.nan
+        finely = finest(least, self.basis_support, len(self.covariance))
+        return Gap("no gap" if finely <= least / 2 else "unresolved"), math.nan
 
     def _around(self, upto_G: Tensor, middle: int) -> tuple[int, int]:
         """Return the ends of the widest interval about a point with few eigenvalues."""

@@ -86,7 +86,7 @@ def spectral_gap(ritz: RitzData, *, least: float, atoms: Atoms = NO_ATOMS) -> Ga
         the bounds.
     """
     scanned = _taken(ritz, lambda part: part[:, :SCANNED])
-    points_G = _points(scanned, least, atoms)
+    points_G = scan_points(scanned, least, atoms)
     below_G, upto_G = (
         ritz.size * bound.mean(1) for bound in _bounds_at(scanned, points_G)
     )
@@ -183,10 +183,16 @@ def atoms_below(atoms: Atoms, points_G: Tensor, *, right: bool = False) -> Tenso
     return upto[torch.searchsorted(values, points_G, right=right)].double()
 
 
-def _points(ritz: RitzData, least: float, atoms: Atoms) -> Tensor:
+def scan_points(
+    ritz: RitzData, least: float, atoms: Atoms, *, points: int = POINTS
+) -> Tensor:
     """Return the points from zero to where more than half of the weight is below.
 
-    Evenly up to the least width, and then as many to each doubling.
+    Args:
+        ritz: runs of one operator without negative eigenvalues.
+        least: width of a gap.
+        atoms: further eigenvalues, known exactly.
+        points: evenly up to the least width, and then as many to each doubling.
     """
     weights = ritz.weights.flatten() * (ritz.size / ritz.steps.numel())
     values = torch.cat([nodes(ritz).flatten(), torch.as_tensor(atoms.values)])
@@ -195,9 +201,9 @@ def _points(ritz: RitzData, least: float, atoms: Atoms) -> Tensor:
     half = (0.5 + 1e-9) * (ritz.size + atoms.total)
     median = float(values[int((below <= half).sum().clamp_max(len(values) - 1))])
     doublings = max(0.0, math.log2(max(median, least) / least))
-    even_G = torch.arange(POINTS, dtype=torch.float64) / POINTS
-    count = max(2, math.ceil(POINTS * doublings) + 1)
-    further_G = 2 ** (torch.arange(count, dtype=torch.float64) / POINTS)
+    even_G = torch.arange(points, dtype=torch.float64) / points
+    count = max(2, math.ceil(points * doublings) + 1)
+    further_G = 2 ** (torch.arange(count, dtype=torch.float64) / points)
     first_1 = torch.tensor([FIRST], dtype=torch.float64)
     return least * torch.cat([even_G[:1], first_1, even_G[1:], further_G])
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -24,6 +25,12 @@ from curvflow.tasks.numerics.operators.base import (
 # A vector that is left with less than this part of its length, once the basis is taken
 # off, holds rounding of that basis, and is made orthogonal again.
 SHRUNK = 0.1
+
+# Whether rounding of the whole basis is taken off each vector.
+Reorthogonalize = Literal["full", "none"]
+
+# Rows held without that: a vector, the one before, and the next.
+ROWS = 3
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,8 @@ class RitzData:
         size: D.
         vectors: Ritz vectors as columns, (M, S, D, K), on the operator's device and
             made in its precision; 0 behind a breakdown; None unless requested.
+        has_copies: whether bases were not kept orthogonal, so that eigenvalues may have
+            several Ritz values, whose weights together are that of one.
     """
 
     values: Tensor
@@ -52,6 +61,7 @@ class RitzData:
     steps: Tensor
     size: int
     vectors: Tensor | None = None
+    has_copies: bool = False
 
 
 def joined(parts: Sequence[RitzData]) -> RitzData:
@@ -67,7 +77,10 @@ def joined(parts: Sequence[RitzData]) -> RitzData:
         torch.cat([getattr(part, name) for part in parts], dim=1)
         for name in ("values", "weights", "residuals", "steps")
     )
-    return RitzData(values, weights, residuals, steps, parts[0].size)
+    first = parts[0]
+    return RitzData(
+        values, weights, residuals, steps, first.size, has_copies=first.has_copies
+    )
 
 
 def lanczos(
@@ -76,25 +89,31 @@ def lanczos(
     *,
     num_steps: int,
     vectors: bool = False,
+    reorthogonalize: Reorthogonalize = "full",
 ) -> RitzData:
-    """Run Lanczos with full re-orthogonalisation from every start.
+    """Run Lanczos from every start, with full re-orthogonalisation or none.
 
     Products are made, and the basis is held, in the operator's precision; its inner
     products with a product and the small matrices are in double precision. Each start
     has a Krylov space of its own, so no result depends on its siblings. Memory is
-    (M, S, K, D) numbers of the operator's precision.
+    (M, S, K, D) numbers of the operator's precision, or (M, S, 3, D) without
+    re-orthogonalisation: eigenvalues that have been found are then found again, and
+    the weights of such copies add up to that of the eigenvalue.
 
     Args:
         operator: symmetric maps A of M models, or one of a single model, (D, D).
         start_MDS: first vectors of any length but zero; (D, S) of a single model.
-        num_steps: K, products per start; at most D are made.
-        vectors: whether to return Ritz vectors.
+        num_steps: K, products per start; at most D are made, or D - 1 if the basis is
+            not kept orthogonal, as D of them would not be exact.
+        vectors: whether to return Ritz vectors, of an orthogonal basis alone.
+        reorthogonalize: full or none.
 
     Returns:
         Ritz values, weights and residuals of every start.
 
     Raises:
-        InputError: a start is zero or not finite, or a product holds NaN or infinity.
+        InputError: a start is zero or not finite, a product holds NaN or infinity, or
+            there are no vectors.
 
     Examples:
         >>> from curvflow.tasks.numerics import Dense, lanczos
@@ -107,29 +126,41 @@ def lanczos(
         Golub and Meurant (2010), Matrices, Moments and Quadrature, chapters 4 and 6.
         Granziol (2020), Algorithm 7, whose line 9 subtracts alpha v twice: here the
         terms are taken off one after the other, then what rounding has left of the
-        whole basis.
+        whole basis. Paige (1980), doi:10.1016/0024-3795(80)90167-6, and Greenbaum
+        (1989), doi:10.1016/0024-3795(89)90285-1, for what comes out without that: the
+        rule of a larger matrix, whose eigenvalues lie close around those of A.
     """
-    return LanczosRuns(operator, start_MDS).extended(num_steps, vectors=vectors)
+    runs = LanczosRuns(operator, start_MDS, reorthogonalize=reorthogonalize)
+    return runs.extended(num_steps, vectors=vectors)
 
 
 class LanczosRuns:
     """Runs that hold their bases, so that further steps continue them."""
 
-    def __init__(self, operator: AnyOperator, start_MDS: Tensor) -> None:
+    def __init__(
+        self,
+        operator: AnyOperator,
+        start_MDS: Tensor,
+        *,
+        reorthogonalize: Reorthogonalize = "full",
+    ) -> None:
         """Begin without a step.
 
         Args:
             operator: symmetric maps A of M models, or one of a single model, (D, D).
             start_MDS: first vectors of any length but zero; (D, S) of a single model.
+            reorthogonalize: full; or none, which holds three vectors of a run.
 
         Raises:
             InputError: a start is zero or not finite.
         """
+        self._is_orthogonal = reorthogonalize == "full"
         self._operator, start_MDS = as_batched(operator), as_columns(start_MDS)
         models, size, starts = start_MDS.shape
         self.size, self._made = size, 0
         # Rows of bases, and the rest of the last step.
-        self._room_MSKD = self._empty(models, starts, 1, size)
+        rows = 1 if self._is_orthogonal else ROWS
+        self._room_MSKD = self._empty(models, starts, rows, size)
         start_MSD = start_MDS.to(self._operator.device).mT
         _normalise(start_MSD, into=self._room_MSKD[:, :, 0])
         none_MSK = self._room_MSKD.new_zeros(models, starts, 0, dtype=torch.float64)
@@ -157,9 +188,15 @@ class LanczosRuns:
             The data of all steps, as of runs that were made at once.
 
         Raises:
-            InputError: a product holds NaN or infinity.
+            InputError: a product holds NaN or infinity, or there are no vectors.
         """
-        limit = min(num_steps, self.size)
+        if vectors and not self._is_orthogonal:
+            raise InputError(
+                "vectors: cannot be combined with reorthogonalize none, which holds no "
+                "basis. Take full."
+            )
+        most = self.size if self._is_orthogonal else max(1, self.size - 1)
+        limit = min(num_steps, most)
         self._make_room(limit)
         while self._made < limit and self._going_MS.any():
             self._step()
@@ -170,6 +207,7 @@ class LanczosRuns:
             self._room_MSKD[:, :, : self._made],
             vectors=vectors,
         )
+        ritz = replace(ritz, has_copies=not self._is_orthogonal)
         return _with_rounding(ritz, float(torch.finfo(self._operator.dtype).eps))
 
     def _empty(self, *shape: int) -> Tensor:
@@ -183,15 +221,20 @@ class LanczosRuns:
         if more <= 0:
             return
         models, starts = self._scale_MS.shape
-        held_MSKD = self._room_MSKD[:, :, : self._made + 1]
-        self._room_MSKD = self._empty(models, starts, limit + 1, self.size)
-        self._room_MSKD[:, :, : self._made + 1] = held_MSKD
+        if self._is_orthogonal:
+            held_MSKD = self._room_MSKD[:, :, : self._made + 1]
+            self._room_MSKD = self._empty(models, starts, limit + 1, self.size)
+            self._room_MSKD[:, :, : self._made + 1] = held_MSKD
         self._alpha_MSK = torch.nn.functional.pad(self._alpha_MSK, (0, more))
         self._beta_MSK = torch.nn.functional.pad(self._beta_MSK, (0, more))
 
+    def _row(self, step: int) -> Tensor:
+        """Return a step's vectors, (M, S, D); without a basis of the last three."""
+        return self._room_MSKD[:, :, step if self._is_orthogonal else step % ROWS]
+
     def _step(self) -> None:
         step = self._made
-        v_MSD, rest_MSD = self._room_MSKD[:, :, step], self._room_MSKD[:, :, step + 1]
+        v_MSD, rest_MSD = self._row(step), self._row(step + 1)
         if step > 0:
             _go_on(v_MSD, self._beta_MSK[:, :, step - 1], self._going_MS)
         image_MDS, norms_MS = measured_product(
@@ -203,9 +246,11 @@ class LanczosRuns:
         _less(image_MDS.mT, alpha_MS, v_MSD, into=rest_MSD)
         if step > 0:
             beta_MS = self._beta_MSK[:, :, step - 1]
-            before_MSD = self._room_MSKD[:, :, step - 1]
-            _less(rest_MSD, beta_MS, before_MSD, into=rest_MSD)
-        beta_MS = _orthogonalise(rest_MSD, self._room_MSKD[:, :, : step + 1])
+            _less(rest_MSD, beta_MS, self._row(step - 1), into=rest_MSD)
+        if self._is_orthogonal:
+            beta_MS = _orthogonalise(rest_MSD, self._room_MSKD[:, :, : step + 1])
+        else:
+            beta_MS = lengths(rest_MSD, dim=2)
         self._beta_MSK[:, :, step] = beta_MS
         tolerance = breakdown_tolerance(self._operator.dtype)
         self._going_MS = beta_MS > tolerance * self._scale_MS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -22,12 +22,67 @@ from curvflow.tasks.numerics.krylov.quadrature import (
     score_interval,
 )
 
+# Ritz values of a basis that was not kept orthogonal count as copies of one within this
+# part of the largest. One that has less than this part of an eigenvector's mean weight
+# in a random vector is none yet.
+COPY, NO_WEIGHT = 1e-10, 1e-8
+
+# By how much the residuals of such a basis are too small, at most.
+UNSURE = 2.5
+
+
+def distinct(ritz: RitzData) -> RitzData:
+    """Return Ritz data with the copies of a Ritz value united.
+
+    Without them nodes are fewer than steps, so that such rules look exact: they serve
+    to tell eigenvalues, and not for quadrature, to which copies do no harm.
+
+    Args:
+        ritz: runs from random vectors.
+
+    Returns:
+        Each value once, with the weight of all copies, and the least residual as a
+        bound; the same data where no basis lost its orthogonality.
+
+    Reference:
+        Paige (1980), doi:10.1016/0024-3795(80)90167-6, for the bound. Cullum and
+        Willoughby (1985), Lanczos Algorithms for Large Symmetric Eigenvalue
+        Computations, for values without weight.
+    """
+    if not ritz.has_copies:
+        return ritz
+    is_node = (ritz.weights >= NO_WEIGHT / ritz.size) & ritz.values.isfinite()
+    values, order = ritz.values.masked_fill(~is_node, torch.nan).sort(2)  # NaN is last
+    weights = ritz.weights.masked_fill(~is_node, 0.0).gather(2, order)
+    residuals = ritz.residuals.masked_fill(~is_node, torch.inf).gather(2, order)
+    largest_MS1 = values.abs().nan_to_num(nan=0.0).amax(2, keepdim=True)
+    is_next = torch.ones_like(is_node)
+    is_next[..., 1:] = ~(values.diff(dim=2) <= COPY * largest_MS1)
+    group = is_next.cumsum(2) - 1  # number of the value that each is a copy of
+    together = torch.zeros_like(values).scatter_add(2, group, weights)
+    is_there = together > 0
+    means = torch.zeros_like(values).scatter_add(
+        2, group, weights * values.nan_to_num(nan=0.0)
+    )
+    bounds = torch.full_like(values, torch.inf).scatter_reduce(
+        2, group, UNSURE * residuals, "amin"
+    )
+    return replace(
+        ritz,
+        values=(means / together).masked_fill(~is_there, torch.nan),
+        weights=together,
+        residuals=bounds.masked_fill(~is_there, torch.nan),
+        steps=is_there.sum(2),
+        has_copies=False,
+    )
+
 
 def best_run(ritz: RitzData, *, k: int, which: Which, tol: float) -> Ritz:
     """Take the eigenvalues of the run whose worst residual is the least.
 
     All come from one run, as a second run finds the same ones again. A run from one
-    vector finds a repeated eigenvalue once.
+    vector finds a repeated eigenvalue once, and copies of one that a basis not kept
+    orthogonal has are united.
 
     Args:
         ritz: runs from random vectors.
@@ -45,6 +100,7 @@ def best_run(ritz: RitzData, *, k: int, which: Which, tol: float) -> Ritz:
     models, _, length = ritz.values.shape
     if k > length:
         raise InputError(f"k: expected at most the {length} steps, got {k}. Lower k.")
+    ritz = distinct(ritz)
     order = _present_first(ritz, which)[..., :k]
     values_MSK = ritz.values.gather(2, order)
     residuals_MSK = ritz.residuals.gather(2, order)
@@ -159,6 +215,7 @@ def degeneracy(ritz: RitzData, count: int = 1) -> Degeneracy:
     Reference:
         Granziol (2020), section 5.9.1.
     """
+    ritz = distinct(ritz)
     distance = ritz.values.abs().nan_to_num(nan=torch.inf)
     nearest = distance.argsort(dim=2, stable=True)[..., :count]
     weights = ritz.weights.gather(2, nearest)

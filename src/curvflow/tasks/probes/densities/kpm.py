@@ -6,9 +6,10 @@ from typing import cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from curvflow.schemas.kinds.probes.densities.kpm import KpmParams
-from curvflow.schemas.nodes import Member, Outcome
+from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature.measured_moments import measured_moments
 from curvflow.tasks.curvature.operators import atom_arrays
 from curvflow.tasks.numerics.estimators.cumulatives import (
@@ -17,6 +18,7 @@ from curvflow.tasks.numerics.estimators.cumulatives import (
     series,
     summed_series,
 )
+from curvflow.tasks.numerics.estimators.intervals import student_interval
 from curvflow.tasks.numerics.estimators.maxent import check_finite
 from curvflow.tasks.registry import Machine, computes_each
 
@@ -49,6 +51,7 @@ def kpm(member: Member, machine: Machine) -> Outcome:
     factors_K = damping(params.kernel, len(chosen.means) - 1)
     rows_GK, sums_GK = series(theta_G, factors_K), summed_series(theta_G, factors_K)
     density_G = rows_GK @ chosen.means / length_G
+    sem_G = linear_errors(rows_GK, chosen.covariance) / length_G
     share = chosen.share if is_apart else 1.0
     cumulative_G = sums_GK @ chosen.means
     if is_apart:
@@ -57,9 +60,8 @@ def kpm(member: Member, machine: Machine) -> Outcome:
         {
             "grid": grid_G.numpy(),
             "density": density_G.numpy(),
-            "density_sem": (
-                linear_errors(rows_GK, chosen.covariance) / length_G
-            ).numpy(),
+            "density_sem": sem_G.numpy(),
+            **_interval(density_G, sem_G, chosen.freedom, params),
             "mass": (rows_GK @ chosen.means / params.num_points).numpy(),
             "cumulative": cumulative_G.numpy(),
             "cumulative_sem": (
@@ -72,3 +74,12 @@ def kpm(member: Member, machine: Machine) -> Outcome:
             **given.num_draws,
         }
     )
+
+
+def _interval(
+    density_G: Tensor, sem_G: Tensor, freedom: float, params: KpmParams
+) -> dict[str, Array]:
+    low_G, high_G = student_interval(density_G, sem_G, freedom)
+    if params.kernel != "none":  # with it there is nothing below zero
+        low_G = low_G.clamp_min(0)
+    return {"density_low": low_G.numpy(), "density_high": high_G.numpy()}

@@ -1,4 +1,4 @@
-"""Numbers of clusters of graphs, from stored Ritz data."""
+"""Numbers of clusters of graphs, from what is stored of their spectra."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.curvature.operators import adjacency_bytes, atoms_of
 from curvflow.tasks.curvature.ritz_data import functional_arrays, without_atoms
 from curvflow.tasks.numerics.estimators.intervals import student_interval
+from curvflow.tasks.numerics.graphs.eigengaps import LowestEigenvalues
 from curvflow.tasks.numerics.graphs.entropic_gaps import EntropicDensity
 from curvflow.tasks.numerics.graphs.gaps import (
     Gap,
@@ -22,7 +23,12 @@ from curvflow.tasks.numerics.graphs.gaps import (
     scan_bytes,
     spectral_gap,
 )
+from curvflow.tasks.numerics.graphs.smoothed_gaps import (
+    SmoothedSpectrum,
+    smoothing_bytes,
+)
 from curvflow.tasks.numerics.graphs.structure import components
+from curvflow.tasks.numerics.krylov.functionals import Bounded
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.operators.deflation import Atoms
 from curvflow.tasks.registry import Machine, computes
@@ -37,9 +43,15 @@ def member_bytes(member: Member) -> int:
     if params.method == "maxent":
         node = member.one("density")
         return 8 * 8 * len(node["grid"]) * (1 + len(node["multipliers"]))
-    steps = member.one("ritz")["ritz_values"].shape[1]
-    scan = scan_bytes(steps, least=params.least_gap)
-    return scan + adjacency_bytes(member.one("graph"))
+    adjacency = adjacency_bytes(member.one("graph"))
+    if params.method == "eigengap":
+        return adjacency + 16 * member.one("eigenvalues")["eigenvalues"].nbytes
+    runs, steps = member.one("ritz")["ritz_values"].shape
+    if params.method == "smoothed_lanczos":
+        scan = smoothing_bytes(runs, steps, least=params.least_gap)
+    else:
+        scan = scan_bytes(steps, least=params.least_gap)
+    return scan + adjacency
 
 
 @computes("probe.cluster_count", member_bytes=member_bytes)
@@ -47,11 +59,15 @@ def cluster_count(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     """Count the eigenvalues below a gap.
 
     Args:
-        members: with `ritz`, and the `graph` that they are of.
+        members: with `ritz` or `eigenvalues`, and the `graph` that they are of, or with
+            a `density`.
         machine: not used: the problem is small.
 
     Returns:
         Per member the count with its errors, the gap, and a verdict.
+
+    Raises:
+        InputError: a density or eigenvalues do not tell what is needed.
 
     Reference:
         Granziol (2020), Algorithm 5, by the rules themselves in place of a density.
@@ -63,18 +79,72 @@ def _of_member(member: Member) -> Outcome:
     params = cast("ClusterCountParams", member.params)
     if params.method == "maxent":
         return _by_density(member, params)
+    if params.method == "eigengap":
+        return _by_eigenvalues(member, params)
     ritz, atoms = without_atoms([member]), atoms_of(member.one("ritz"))
     size = ritz.size + atoms.total
     num_components = _components(member.one("graph"), size)
-    gap = _gap(params, ritz, atoms)
-    at = gap.at if gap.verdict == "gap" else 0.0
-    found = count_below(ritz, at, atoms=atoms).of_model(0)
+    gap, found = _by_ritz(params, ritz, atoms)
     count = functional_arrays("count", found)
     depth = float((found.upper - found.lower).mean())
-    if params.method == "slq":  # each of these is an eigenvalue of zero
+    if params.method != "bethe_hessian":  # each of these is an eigenvalue of zero
         for end in ("count_low", "count_high"):
             count[end] = np.maximum(count[end], num_components)
     told = _told(gap, count, depth, size)
+    return Outcome({**told, "components": num_components})
+
+
+def _by_ritz(
+    params: ClusterCountParams, ritz: RitzData, atoms: Atoms
+) -> tuple[Gap, Bounded]:
+    """Return the gap, and what is below it; of no use without one."""
+    if params.method == "smoothed_lanczos":
+        smoothed = SmoothedSpectrum(ritz, params.kernel_width, atoms)
+        gap = smoothed.gap(params.least_gap)
+        found = smoothed.count_below(_point(gap))
+    elif params.method == "slq":
+        gap = spectral_gap(ritz, least=params.least_gap, atoms=atoms)
+        found = count_below(ritz, _point(gap), atoms=atoms)
+    else:
+        found = count_below(ritz, 0.0, atoms=atoms)
+        gap = Gap("gap", at=0.0) if is_clear(found) else Gap("unresolved")
+    return gap, found.of_model(0)
+
+
+def _point(gap: Gap) -> float:
+    return gap.at if gap.verdict == "gap" else 0.0
+
+
+def _by_eigenvalues(member: Member, params: ClusterCountParams) -> Outcome:
+    node = member.one("eigenvalues")
+    if "columns" not in node:
+        raise InputError(
+            "eigenvalues: expected them with how often a repeated one is found, got "
+            f"those that '{node.stage}' stored before that was kept. Compute it again."
+        )
+    if node["iterations"] == 0:
+        raise InputError(
+            f"eigenvalues: expected computed ones, got those that '{node.stage}' read "
+            "of Ritz data, where repeated ones stand once. Give it the graph."
+        )
+    size = int(node["size"])
+    num_components = _components(member.one("graph"), size)
+    lowest = LowestEigenvalues.of(
+        node["eigenvalues"],
+        node["residuals"],
+        size=size,
+        columns=int(node["columns"]),
+        zeros=int(num_components),
+    )
+    gap = lowest.gap(params.least_gap)
+    is_below = node["eigenvalues"] < gap.at
+    number = np.array(float(is_below.sum()))
+    arrays: dict[str, Array] = {
+        **dict.fromkeys(("count", "count_low", "count_high"), number),
+        **dict.fromkeys(("count_sem", "count_vectors"), np.array(0.0)),
+        "converged": np.array(node["converged"][is_below].all()),
+    }
+    told = _told(gap, arrays, 0.0, size)
     return Outcome({**told, "components": num_components})
 
 
@@ -141,13 +211,6 @@ def _told(
         "gap_depth": np.array(depth),
         "size": np.array(size, dtype=np.int64),
     }
-
-
-def _gap(params: ClusterCountParams, ritz: RitzData, atoms: Atoms) -> Gap:
-    if params.method == "slq":
-        return spectral_gap(ritz, least=params.least_gap, atoms=atoms)
-    below_zero = count_below(ritz, 0.0, atoms=atoms)
-    return Gap("gap", at=0.0) if is_clear(below_zero) else Gap("unresolved")
 
 
 def _components(graph: NodeData, size: int) -> Array:

@@ -9,7 +9,12 @@ from pydantic import Field
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
-from curvflow.schemas.kinds.probes.maxent import CUMULATIVE, NUM_DRAWS, too_few_moments
+from curvflow.schemas.kinds.probes.maxent import (
+    CUMULATIVE,
+    INTERVAL,
+    NUM_DRAWS,
+    too_few_moments,
+)
 from curvflow.schemas.kinds.shared.deflation import ATOMS
 from curvflow.schemas.nodes import Density, Moments
 from curvflow.schemas.params import Params
@@ -51,6 +56,7 @@ KIND = Kind(
             ("point",),
             series=True,
         ),
+        *INTERVAL,
         Variable(
             "mass", "of each point of the grid, of sum 1", ("point",), series=True
         ),
