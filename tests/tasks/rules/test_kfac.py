@@ -170,13 +170,15 @@ def test_a_step_is_the_best_along_what_the_factors_give(fisher_type, loss):
         direction = -operator.solve(gradient, 0.15, pi=pi)
         damped = curvature + 0.25 * torch.eye(len(curvature[0]), dtype=torch.float64)
         rate = best_rate(damped, gradient, direction)
-        torch.testing.assert_close(state.rate[:, 0], rate, rtol=1e-8, atol=0)
+        torch.testing.assert_close(state.control.rate[:, 0], rate, rtol=1e-8, atol=0)
         torch.testing.assert_close(change, rate[:, None] * direction, rtol=1e-8, atol=0)
         # T19: what is predicted is -lin^2 / (2 quad).
         image = (damped @ direction.unsqueeze(2)).squeeze(2)
         slope = (gradient * direction).sum(1)
         expected = -slope.square() / (direction * image).sum(1) / 2
-        torch.testing.assert_close(state.predicted[:, 0], expected, rtol=1e-8, atol=0)
+        torch.testing.assert_close(
+            state.control.predicted[:, 0], expected, rtol=1e-8, atol=0
+        )
 
 
 @pytest.mark.parametrize("pi", ["trace", "frobenius", "spectral", 0.3])
@@ -243,10 +245,12 @@ def test_corrected_eigenvalues_are_those_of_the_operator(posed, fisher_type):
     # Of the next batch the mean of both, along the same eigenvectors.
     _, later, _ = posed.stepped(fields, 1, state)
     if fisher_type == "type-2":
-        torch.testing.assert_close(later.corrections, state.corrections)
+        torch.testing.assert_close(later.factors.corrections, state.factors.corrections)
     else:
-        assert not torch.equal(later.corrections[0], state.corrections[0])
-    for both in zip(later.inverses, state.inverses, strict=True):
+        assert not torch.equal(
+            later.factors.corrections[0], state.factors.corrections[0]
+        )
+    for both in zip(later.factors.inverses, state.factors.inverses, strict=True):
         assert all(map(torch.equal, *both))
 
 
@@ -335,13 +339,13 @@ def test_on_a_quadratic_with_its_own_matrix_rate_and_ratio_are_one():
     fields = {**EXACT, "damping": 0.0, "damping_adaptation_interval": 1}
     _, state, hyper = posed.stepped({**fields, "l2": 0.1})
     ones = torch.ones(2, 1, dtype=torch.float64)
-    torch.testing.assert_close(state.rate, ones, rtol=1e-8, atol=0)
-    torch.testing.assert_close(state.ratio, ones, rtol=1e-8, atol=0)
+    torch.testing.assert_close(state.control.rate, ones, rtol=1e-8, atol=0)
+    torch.testing.assert_close(state.control.ratio, ones, rtol=1e-8, atol=0)
     told = kfac.told(state, hyper)
-    assert torch.equal(told["reduction_ratio"], state.ratio)
+    assert torch.equal(told["reduction_ratio"], state.control.ratio)
     # With damping the model promises less than what comes.
     _, state, _ = posed.stepped({**fields, "damping": 0.5})
-    assert (state.ratio > 1).all()
+    assert (state.control.ratio > 1).all()
 
 
 @pytest.mark.parametrize("depth", [2, 3])
@@ -361,11 +365,11 @@ def test_on_deep_linear_networks_the_rate_is_one_over_their_depth(depth):
     posed = Posed(square, model)
     change, state, _ = posed.stepped(UNDAMPED)
     expected = torch.full((2, 1), 1 / depth, dtype=torch.float64)
-    torch.testing.assert_close(state.rate, expected, rtol=1e-7, atol=0)
+    torch.testing.assert_close(state.control.rate, expected, rtol=1e-7, atol=0)
     # All of the decrease that the whole matrix gives.
     best = -(torch.linalg.pinv(posed.curvature()) @ posed.gradient.unsqueeze(2))
     decrease = (posed.gradient * best.squeeze(2)).sum(1, keepdim=True) / 2
-    torch.testing.assert_close(state.predicted, decrease, rtol=1e-7, atol=0)
+    torch.testing.assert_close(state.control.predicted, decrease, rtol=1e-7, atol=0)
     assert torch.isfinite(change).all()
 
 
@@ -383,16 +387,19 @@ def predicted(posed, change, damping):
 def test_rate_and_momentum_are_the_best_where_they_are_not_given(posed, step, momentum):
     fields = {**EXACT, "damping": 0.2, "step": step, "lr": 0.3, "momentum": momentum}
     _, before, _ = posed.stepped(fields)
-    assert before.velocity.abs().max() > 0
+    assert before.control.velocity.abs().max() > 0
     change, state, _ = posed.stepped(fields, count=1, state=before)
     direction = -posed.factors().solve(posed.gradient, 0.2)
-    found = state.rate * direction + state.momentum * before.velocity
+    found = (
+        state.control.rate * direction
+        + state.control.momentum * before.control.velocity
+    )
     torch.testing.assert_close(change, found, rtol=1e-9, atol=1e-12)
     lowest = predicted(posed, change, 0.2)
-    torch.testing.assert_close(state.predicted[:, 0], lowest, rtol=1e-9, atol=0)
+    torch.testing.assert_close(state.control.predicted[:, 0], lowest, rtol=1e-9, atol=0)
     for along, is_free in (
         (direction, step == "quadratic"),
-        (before.velocity, momentum == "quadratic"),
+        (before.control.velocity, momentum == "quadratic"),
     ):
         sides = [predicted(posed, change + e * along, 0.2) for e in (-0.01, 0.01)]
         if is_free:
@@ -401,7 +408,7 @@ def test_rate_and_momentum_are_the_best_where_they_are_not_given(posed, step, mo
             # At the minimum both sides are as high.
             torch.testing.assert_close(sides[0], sides[1], rtol=1e-9, atol=1e-12)
         else:
-            given = state.rate if along is direction else state.momentum
+            given = state.control.rate if along is direction else state.control.momentum
             assert given.unique().item() == pytest.approx(
                 0.3 if along is direction else 0.5
             )
@@ -416,10 +423,12 @@ def test_factors_are_averages_in_which_the_first_batches_weigh_alike(posed):
         _, state, _ = posed.stepped(fields, count, state)
         if count == 3:
             mean = (batches[0] + batches[1]) / 2
-            torch.testing.assert_close(state.blocks[0][0], mean, rtol=1e-10, atol=0)
+            torch.testing.assert_close(
+                state.factors.blocks[0][0], mean, rtol=1e-10, atol=0
+            )
     # 1 - 1/3 is above 0.6, so that the third and the fourth weigh 0.4.
     expected = 0.6 * (0.6 * mean + 0.4 * batches[2]) + 0.4 * batches[3]
-    torch.testing.assert_close(state.blocks[0][0], expected, rtol=1e-10, atol=0)
+    torch.testing.assert_close(state.factors.blocks[0][0], expected, rtol=1e-10, atol=0)
 
 
 def test_dampings_change_at_their_intervals_alone(posed):
@@ -438,7 +447,12 @@ def test_dampings_change_at_their_intervals_alone(posed):
     for count in range(6):
         before = state
         _, state, _ = posed.stepped(fields, count, before)
-        course.append((state.damping.clone(), state.preconditioner_damping.clone()))
+        course.append(
+            (
+                state.control.damping.clone(),
+                state.control.preconditioner_damping.clone(),
+            )
+        )
     taus, zetas = (torch.cat(part, dim=1) for part in zip(*course, strict=True))
     assert torch.equal(
         taus[:, [0, 2, 4]], torch.cat([taus[:, :1] * 0 + 1, taus[:, [1, 3]]], 1)
@@ -479,8 +493,8 @@ def test_the_ratio_of_the_loss_decides_on_the_damping(factor, decay):
         "damping_upper_threshold": 1e3 if decay > 1 else -1e6,
     }
     _, state, _ = posed.stepped({**fields, "lr": factor, "step": "lr"})
-    expected = torch.full_like(state.damping, 0.5 * decay)
-    torch.testing.assert_close(state.damping, expected, rtol=1e-10, atol=0)
+    expected = torch.full_like(state.control.damping, 0.5 * decay)
+    torch.testing.assert_close(state.control.damping, expected, rtol=1e-10, atol=0)
 
 
 def test_steps_that_raise_the_loss_are_taken_back():
@@ -488,9 +502,9 @@ def test_steps_that_raise_the_loss_are_taken_back():
     fields = {"step": "lr", "damping": 0.5, "momentum": 0.5, "reject": True, **EXACT}
     change, state, hyper = posed.stepped({**fields, "lr": 1e4})
     assert not change.any()
-    assert not state.velocity.any()
+    assert not state.control.velocity.any()
     torch.testing.assert_close(
-        state.damping, torch.full_like(state.damping, 0.5 / 0.95)
+        state.control.damping, torch.full_like(state.control.damping, 0.5 / 0.95)
     )
     assert (kfac.told(state, hyper)["rejected_share"] == 1).all()
     _, state, hyper = posed.stepped({**fields, "lr": 0.1}, 1, state)
