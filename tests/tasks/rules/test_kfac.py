@@ -1,6 +1,5 @@
 """K-FAC against dense matrices, the blocks of `kronecker`, and closed forms."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,14 +8,8 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import dataset
-from curvflow.schemas.models import parse_model
 from curvflow.schemas.nodes import Member, NodeData
-from curvflow.tasks.networks.problems import load_samples, pose
-from curvflow.tasks.numerics import fisher_draws, fisher_roots
-from curvflow.tasks.numerics.derivatives.gauss_newton import BatchedGaussNewton
-from curvflow.tasks.numerics.kronecker.factors import Choices, factors
 from curvflow.tasks.numerics.kronecker.moments import gram
-from curvflow.tasks.numerics.kronecker.recorded import Recorded
 from curvflow.tasks.rules import kfac
 from curvflow.tasks.rules.shared.kfac_blocks import batch_blocks
 from curvflow.tasks.rules.shared.kfac_networks import Labels, Networks
@@ -24,7 +17,8 @@ from curvflow.tasks.rules.shared.kfac_parts import parts_of
 from curvflow.tasks.training.gradients import Noise, gradients
 from curvflow.tasks.training.state import leaves
 from curvflow.tasks.training.step_context import Hyper
-from tests.tasks.rules.checks import rule, started, step_at, trained_on
+from tests.tasks.rules.checks import rule, started, trained_on
+from tests.tasks.rules.posed import DECODER, FORMS, NET, Posed, images, tokens
 from tests.tasks.toys import as_data, blobs, train_all, train_member, waves
 
 # For the tests that hold for all rules.
@@ -42,101 +36,8 @@ SETTINGS = [
     {"structure": "ekfac", "inverse": "exact", "factor_decay": 0.5},
 ]
 
-NET = {"kind": "mlp", "hidden": [4], "activation": "tanh"}
-DECODER = {"kind": "transformer", "width": 4, "heads": 2, "layers": 1, "vocabulary": 4}
 EXACT = {"fisher_type": "type-2", "inverse": "exact"}
 UNDAMPED = {**EXACT, "damping": 0.0, "damping_adaptation_interval": None}
-FORMS = {
-    "mc": "sampled",
-    "type-2": "exact",
-    "recursive": "exact",
-    "empirical": "empirical",
-}
-
-
-def images(num_samples=6, side=8, channels=1):
-    x = np.random.default_rng(0).normal(size=(num_samples, channels, side, side))
-    return as_data(dataset(x, np.arange(num_samples) % 3), "images")
-
-
-def tokens(num_samples=6, length=3):
-    x = np.random.default_rng(0).integers(0, 4, size=(num_samples, length))
-    return as_data(dataset(x, np.arange(num_samples) % 2), "tokens")
-
-
-class Posed:
-    """A problem with its samples, two models, their weights and gradients."""
-
-    def __init__(self, data, model=NET, loss="auto", scale=1.0, models=2):
-        self.problem = pose(parse_model(model), loss, data)
-        self.network = self.problem.network
-        self.samples = load_samples(self.problem, [data], "", "cpu", torch.float64)
-        self.weights = scale * started(models, self.network.num_parameters)
-        self.statistics = self.network.first_statistics().expand(models, -1)
-        noise = Noise(range(models), 0, "dropout", self.weights)
-        given = self.problem, self.weights, self.statistics, self.samples, noise
-        self.gradient = gradients(*given, without=models).gradient
-
-    def context(self, count=0):
-        models = len(self.weights)
-        given = {"batch": self.samples, "problem": self.problem}
-        return step_at(count, models, **given)(slice(0, models))
-
-    def stepped(self, fields, count=0, state=None):
-        """Return the change of the weights, the state, and the hyper-parameters."""
-        hyper = Hyper([rule(rule="kfac", **fields)] * len(self.weights), self.weights)
-        state = state or kfac.init(self.weights, hyper, self.problem)
-        given = self.gradient, state, self.weights, hyper, self.context(count)
-        new, state = kfac.step(*given)
-        return new - self.weights, state, hyper
-
-    def roots(self, fisher_type, num_draws=1):
-        """Return the roots of a pass, with the labels that the first step draws."""
-        outputs = json.loads(self.problem.text)["num_outputs"]
-        drawn = None
-        if fisher_type == "mc":
-            draws = fisher_draws(self.problem.loss, outputs, num_draws)
-            drawn = self.context().draw((self.samples.count, *draws))
-        scale = self.samples.count if self.problem.criterion.is_sum else 1
-
-        def of(part, found):
-            given = FORMS[fisher_type], self.problem.loss, found, part.targets
-            rows = None if drawn is None else drawn[part.models, part.rows]
-            return scale**0.5 * fisher_roots(*given, rows)
-
-        return of
-
-    def factors(self, fisher_type="type-2", num_draws=1, fixed=None, **choices):
-        """Return the factors of `kronecker` of the same batch."""
-        layout = self.network.layout
-        recorded = Recorded(
-            self.network.outputs_and_uses,
-            layout.names,
-            layout.shapes,
-            self.weights,
-            self.statistics if fixed is None else fixed,
-            self.samples.inputs,
-            self.samples.targets,
-            self.roots(fisher_type, num_draws),
-            self.samples.count,
-            2,
-        )
-        how = "recursive" if fisher_type == "recursive" else None
-        return factors(recorded, Choices(**choices, recursion=how)).operator
-
-    def curvature(self):
-        """Return the Gauss-Newton matrices of the loss, (M, D, D)."""
-        scale = self.samples.count if self.problem.criterion.is_sum else 1
-        operator = BatchedGaussNewton(
-            self.network.outputs,
-            lambda f, y: scale * self.problem.criterion.of_samples(f, y),
-            self.weights,
-            self.samples.inputs,
-            self.samples.targets,
-        )
-        size = self.weights.shape[1]
-        eye = torch.eye(size, dtype=torch.float64).expand(len(self.weights), -1, -1)
-        return operator @ eye
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +144,7 @@ def test_corrected_eigenvalues_are_those_of_the_operator(posed, fisher_type):
     expected = -operator.solve(posed.gradient, 1.0)
     torch.testing.assert_close(change, expected, rtol=1e-8, atol=1e-12)
     # Of the next batch the mean of both, along the same eigenvectors.
-    _, later, _ = posed.stepped(fields, 1, state)
+    _, later, _ = posed.stepped(fields, count=1, state=state)
     if fisher_type == "type-2":
         torch.testing.assert_close(later.factors.corrections, state.factors.corrections)
     else:
@@ -420,7 +321,7 @@ def test_factors_are_averages_in_which_the_first_batches_weigh_alike(posed):
     for count in range(7):
         if count % 2 == 0:
             batches.append(batch_of(posed, count, **fields)[0][0][0])
-        _, state, _ = posed.stepped(fields, count, state)
+        _, state, _ = posed.stepped(fields, count=count, state=state)
         if count == 3:
             mean = (batches[0] + batches[1]) / 2
             torch.testing.assert_close(
@@ -446,7 +347,7 @@ def test_dampings_change_at_their_intervals_alone(posed):
     state, course = None, []
     for count in range(6):
         before = state
-        _, state, _ = posed.stepped(fields, count, before)
+        _, state, _ = posed.stepped(fields, count=count, state=before)
         course.append(
             (
                 state.control.damping.clone(),
@@ -507,7 +408,7 @@ def test_steps_that_raise_the_loss_are_taken_back():
         state.control.damping, torch.full_like(state.control.damping, 0.5 / 0.95)
     )
     assert (kfac.told(state, hyper)["rejected_share"] == 1).all()
-    _, state, hyper = posed.stepped({**fields, "lr": 0.1}, 1, state)
+    _, state, hyper = posed.stepped({**fields, "lr": 0.1}, count=1, state=state)
     assert (kfac.told(state, hyper)["rejected_share"] == 0.5).all()
 
 
