@@ -15,6 +15,7 @@ class QuadraticRule(Rule):
     """A direction, a length by the quadratic model, dampings, and maybe factors."""
 
     not_inside: ClassVar[bool] = True
+    checks_problem: ClassVar[bool] = True
 
     lr: float = Field(
         1.0,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from curvflow.schemas.rules.gauss_newton import GaussNewton
 from curvflow.tasks.networks.problems import Problem
 from curvflow.tasks.numerics.krylov.linear_solvers import (
     Multiply,
@@ -57,12 +58,18 @@ class State(NamedTuple):
     residual: Tensor
 
 
+def check(rule: GaussNewton, problem: Problem) -> None:
+    """Refuse samples that meet, and what factors cannot be taken of, if they are."""
+    check_network(problem.network, rule.rule)
+    if rule.preconditioner != "none":
+        check_factors(rule, problem)
+
+
 def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:
     """Return the dampings to begin with, and maybe no blocks yet."""
+    check(hyper.rule, problem)
     factors = Factors()
-    check_network(problem.network, hyper.rule.rule)
     if hyper.rule.preconditioner != "none":
-        check_factors(problem, hyper)
         factors = no_factors(weights_MD, hyper, problem)
     is_warm = bool((hyper["warm_start"] > 0).any())
     unknown_M1 = torch.full_like(weights_MD[:, :1], torch.nan)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from curvflow.schemas.rules.kfac import Kfac
 from curvflow.tasks.networks.problems import Problem
 from curvflow.tasks.rules.shared.kfac_control import (
     Control,
@@ -48,9 +49,14 @@ class State(NamedTuple):
     control: Control
 
 
+def check(rule: Kfac, problem: Problem) -> None:
+    """Refuse a loss without a likelihood, or a model with layers that are not known."""
+    check_factors(rule, problem)
+
+
 def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:
     """Return no blocks yet, and the dampings to begin with."""
-    check_factors(problem, hyper)
+    check(hyper.rule, problem)
     return State(no_factors(weights_MD, hyper, problem), begun(weights_MD, hyper))
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.schemas.rules._quadratic import QuadraticRule
 from curvflow.tasks.networks.problems import Problem
 from curvflow.tasks.rules.shared.kfac_blocks import (
     Held,
@@ -44,14 +45,17 @@ class Factors(NamedTuple):
     corrections: tuple[Tensor, ...] = ()
 
 
-def check_factors(problem: Problem, hyper: Hyper) -> None:
+def check_factors(rule: QuadraticRule, problem: Problem) -> None:
     """Refuse a problem whose factors cannot be taken as a rule wants them.
+
+    Args:
+        rule: its specification.
+        problem: network and loss.
 
     Raises:
         InputError: the loss has no likelihood that is known, or the model has a large
             tensor in no layer that is known.
     """
-    rule = hyper.rule
     if not problem.criterion.has_fisher:
         raise InputError(
             f"rule: {rule.rule} cannot be combined with a loss other than "
@@ -66,12 +70,16 @@ def check_factors(problem: Problem, hyper: Hyper) -> None:
     if rule.fisher_type == "recursive":
         check_chain(problem.text)
     check_network(problem.network, rule.rule)
-    rule_parts(problem, hyper)
+    rule_parts(rule, problem)
 
 
-def rule_parts(problem: Problem, hyper: Hyper) -> Parts:
-    """Return the parts of a network that a rule has factors of."""
-    rule = hyper.rule
+def rule_parts(rule: QuadraticRule, problem: Problem) -> Parts:
+    """Return the parts of a network that a rule has factors of.
+
+    Args:
+        rule: its specification.
+        problem: network and loss.
+    """
     return parts_of(
         problem.text, rule.kfac_approx, separate=rule.separate_weight_and_bias
     )
@@ -79,7 +87,7 @@ def rule_parts(problem: Problem, hyper: Hyper) -> Parts:
 
 def no_factors(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> Factors:
     """Return no blocks yet."""
-    parts, rule = rule_parts(problem, hyper), hyper.rule
+    parts, rule = rule_parts(hyper.rule, problem), hyper.rule
     return Factors(
         no_blocks(parts, weights_MD),
         no_inverses(parts, weights_MD, rule.inverse),
@@ -112,7 +120,7 @@ def with_batch(
     blocks, rule = factors.blocks, hyper.rule
     is_taken = context.count % rule.factor_update_steps == 0
     if is_taken and _are_used(hyper, context, is_searched=is_searched):
-        parts = rule_parts(context.problem, hyper)
+        parts = rule_parts(hyper.rule, context.problem)
         now = batch_blocks(networks, weights_MD, parts, hyper)
         blocks = averaged(blocks, now, _share(hyper, context))
     factors = factors._replace(blocks=blocks)
@@ -136,7 +144,7 @@ def _turned(
     context: Step,
 ) -> Factors:
     """Return factors with eigenvectors and corrected eigenvalues, if they are due."""
-    rule, parts = hyper.rule, rule_parts(context.problem, hyper)
+    rule, parts = hyper.rule, rule_parts(hyper.rule, context.problem)
     is_new = context.count % rule.inv_update_steps == 0
     if is_new:
         undamped_M1 = torch.zeros_like(hyper["l2"])
@@ -154,7 +162,7 @@ def _turned(
 def _are_used(hyper: Hyper, context: Step, *, is_searched: bool) -> bool:
     """Return whether blocks of this step are averaged or inverted."""
     is_inverted = context.count % hyper.rule.inv_update_steps == 0
-    parts = rule_parts(context.problem, hyper)
+    parts = rule_parts(hyper.rule, context.problem)
     is_averaged = bool(hyper["factor_decay"].any())
     is_factored = hyper.rule.inverse == "factored"
     return (
@@ -182,7 +190,7 @@ def with_damping(
     is_due = is_searched or context.count % hyper.rule.inv_update_steps == 0
     if not is_due or hyper.rule.inverse != "factored":
         return factors
-    parts = rule_parts(context.problem, hyper)
+    parts = rule_parts(hyper.rule, context.problem)
     held = inverses(factors.blocks, parts, hyper, damping_M1)
     return factors._replace(inverses=held)
 
@@ -203,7 +211,7 @@ def multiplied(
         context: of the step.
         damping_M1: what is added to blocks, where an inverse does not hold it.
     """
-    parts = rule_parts(context.problem, hyper)
+    parts = rule_parts(hyper.rule, context.problem)
     return preconditioned(
         vectors_MD,
         factors.inverses,
