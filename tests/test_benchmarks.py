@@ -15,9 +15,11 @@ from benchmarks import (
     kfac_step,
     known_answers,
     kronecker_nets,
+    kronecker_tiles,
     ngd_cost,
     peers_kronecker,
     peers_llc,
+    probes_batched,
     regularisers,
     training_gpu,
     walks,
@@ -85,6 +87,21 @@ def test_steps_by_factors_are_compared_in_time_with_the_gradient(monkeypatch, ca
     assert float(first.split()[-1]) == 1
     assert [row[:26].strip() for row in rows] == list(kfac_step.RULES)
     assert all(float(row.split()[-1]) > 0 for row in rows)
+
+
+def test_factors_and_their_trainings_are_timed_as_tiles(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["kronecker_tiles", "--turns", "1"])
+    monkeypatch.setattr(probes_batched, "SEEDS", 2)
+    monkeypatch.setattr(probes_batched, "CHECKPOINTS", 2)
+    small = {"2-12-1": kronecker_tiles.SMALL["2-12-1, XOR, 4 samples"]}
+    monkeypatch.setattr(kronecker_tiles, "SMALL", small)
+    monkeypatch.setattr(kronecker_tiles, "TRAININGS", 2)
+    monkeypatch.setattr(kronecker_tiles, "EPOCHS", 1)
+    kronecker_tiles.main()
+    rows = capsys.readouterr().out.splitlines()[2:]
+    measured = [*kronecker_tiles.FACTORS, *kronecker_tiles.RULES]
+    assert [row.split(" | ")[1] for row in rows] == measured
+    assert all(float(row.split(" | ")[4].rstrip(" |")) > 0 for row in rows)
 
 
 def test_chains_are_compared_in_time_with_their_arithmetic(monkeypatch, capsys):

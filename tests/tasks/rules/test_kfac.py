@@ -1,6 +1,5 @@
 """K-FAC against dense matrices, the blocks of `kronecker`, and closed forms."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,14 +8,8 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import dataset
-from curvflow.schemas.models import parse_model
 from curvflow.schemas.nodes import Member, NodeData
-from curvflow.tasks.networks.problems import load_samples, pose
-from curvflow.tasks.numerics import fisher_draws, fisher_roots
-from curvflow.tasks.numerics.derivatives.gauss_newton import BatchedGaussNewton
-from curvflow.tasks.numerics.kronecker.factors import Choices, factors
 from curvflow.tasks.numerics.kronecker.moments import gram
-from curvflow.tasks.numerics.kronecker.recorded import Recorded
 from curvflow.tasks.rules import kfac
 from curvflow.tasks.rules.shared.kfac_blocks import batch_blocks
 from curvflow.tasks.rules.shared.kfac_networks import Labels, Networks
@@ -24,7 +17,8 @@ from curvflow.tasks.rules.shared.kfac_parts import parts_of
 from curvflow.tasks.training.gradients import Noise, gradients
 from curvflow.tasks.training.state import leaves
 from curvflow.tasks.training.step_context import Hyper
-from tests.tasks.rules.checks import rule, started, step_at, trained_on
+from tests.tasks.rules.checks import rule, started, trained_on
+from tests.tasks.rules.posed import DECODER, FORMS, NET, Posed, images, tokens
 from tests.tasks.toys import as_data, blobs, train_all, train_member, waves
 
 # For the tests that hold for all rules.
@@ -42,101 +36,8 @@ SETTINGS = [
     {"structure": "ekfac", "inverse": "exact", "factor_decay": 0.5},
 ]
 
-NET = {"kind": "mlp", "hidden": [4], "activation": "tanh"}
-DECODER = {"kind": "transformer", "width": 4, "heads": 2, "layers": 1, "vocabulary": 4}
 EXACT = {"fisher_type": "type-2", "inverse": "exact"}
 UNDAMPED = {**EXACT, "damping": 0.0, "damping_adaptation_interval": None}
-FORMS = {
-    "mc": "sampled",
-    "type-2": "exact",
-    "recursive": "exact",
-    "empirical": "empirical",
-}
-
-
-def images(num_samples=6, side=8, channels=1):
-    x = np.random.default_rng(0).normal(size=(num_samples, channels, side, side))
-    return as_data(dataset(x, np.arange(num_samples) % 3), "images")
-
-
-def tokens(num_samples=6, length=3):
-    x = np.random.default_rng(0).integers(0, 4, size=(num_samples, length))
-    return as_data(dataset(x, np.arange(num_samples) % 2), "tokens")
-
-
-class Posed:
-    """A problem with its samples, two models, their weights and gradients."""
-
-    def __init__(self, data, model=NET, loss="auto", scale=1.0, models=2):
-        self.problem = pose(parse_model(model), loss, data)
-        self.network = self.problem.network
-        self.samples = load_samples(self.problem, [data], "", "cpu", torch.float64)
-        self.weights = scale * started(models, self.network.num_parameters)
-        self.statistics = self.network.first_statistics().expand(models, -1)
-        noise = Noise(range(models), 0, "dropout", self.weights)
-        given = self.problem, self.weights, self.statistics, self.samples, noise
-        self.gradient = gradients(*given, without=models).gradient
-
-    def context(self, count=0):
-        models = len(self.weights)
-        given = {"batch": self.samples, "problem": self.problem}
-        return step_at(count, models, **given)(slice(0, models))
-
-    def stepped(self, fields, count=0, state=None):
-        """Return the change of the weights, the state, and the hyper-parameters."""
-        hyper = Hyper([rule(rule="kfac", **fields)] * len(self.weights), self.weights)
-        state = state or kfac.init(self.weights, hyper, self.problem)
-        given = self.gradient, state, self.weights, hyper, self.context(count)
-        new, state = kfac.step(*given)
-        return new - self.weights, state, hyper
-
-    def roots(self, fisher_type, num_draws=1):
-        """Return the roots of a pass, with the labels that the first step draws."""
-        outputs = json.loads(self.problem.text)["num_outputs"]
-        drawn = None
-        if fisher_type == "mc":
-            draws = fisher_draws(self.problem.loss, outputs, num_draws)
-            drawn = self.context().draw((self.samples.count, *draws))
-        scale = self.samples.count if self.problem.criterion.is_sum else 1
-
-        def of(part, found):
-            given = FORMS[fisher_type], self.problem.loss, found, part.targets
-            rows = None if drawn is None else drawn[part.models, part.rows]
-            return scale**0.5 * fisher_roots(*given, rows)
-
-        return of
-
-    def factors(self, fisher_type="type-2", num_draws=1, fixed=None, **choices):
-        """Return the factors of `kronecker` of the same batch."""
-        layout = self.network.layout
-        recorded = Recorded(
-            self.network.outputs_and_uses,
-            layout.names,
-            layout.shapes,
-            self.weights,
-            self.statistics if fixed is None else fixed,
-            self.samples.inputs,
-            self.samples.targets,
-            self.roots(fisher_type, num_draws),
-            self.samples.count,
-            2,
-        )
-        how = "recursive" if fisher_type == "recursive" else None
-        return factors(recorded, Choices(**choices, recursion=how)).operator
-
-    def curvature(self):
-        """Return the Gauss-Newton matrices of the loss, (M, D, D)."""
-        scale = self.samples.count if self.problem.criterion.is_sum else 1
-        operator = BatchedGaussNewton(
-            self.network.outputs,
-            lambda f, y: scale * self.problem.criterion.of_samples(f, y),
-            self.weights,
-            self.samples.inputs,
-            self.samples.targets,
-        )
-        size = self.weights.shape[1]
-        eye = torch.eye(size, dtype=torch.float64).expand(len(self.weights), -1, -1)
-        return operator @ eye
 
 
 @pytest.fixture(scope="module")
@@ -170,13 +71,15 @@ def test_a_step_is_the_best_along_what_the_factors_give(fisher_type, loss):
         direction = -operator.solve(gradient, 0.15, pi=pi)
         damped = curvature + 0.25 * torch.eye(len(curvature[0]), dtype=torch.float64)
         rate = best_rate(damped, gradient, direction)
-        torch.testing.assert_close(state.rate[:, 0], rate, rtol=1e-8, atol=0)
+        torch.testing.assert_close(state.control.rate[:, 0], rate, rtol=1e-8, atol=0)
         torch.testing.assert_close(change, rate[:, None] * direction, rtol=1e-8, atol=0)
         # T19: what is predicted is -lin^2 / (2 quad).
         image = (damped @ direction.unsqueeze(2)).squeeze(2)
         slope = (gradient * direction).sum(1)
         expected = -slope.square() / (direction * image).sum(1) / 2
-        torch.testing.assert_close(state.predicted[:, 0], expected, rtol=1e-8, atol=0)
+        torch.testing.assert_close(
+            state.control.predicted[:, 0], expected, rtol=1e-8, atol=0
+        )
 
 
 @pytest.mark.parametrize("pi", ["trace", "frobenius", "spectral", 0.3])
@@ -241,12 +144,14 @@ def test_corrected_eigenvalues_are_those_of_the_operator(posed, fisher_type):
     expected = -operator.solve(posed.gradient, 1.0)
     torch.testing.assert_close(change, expected, rtol=1e-8, atol=1e-12)
     # Of the next batch the mean of both, along the same eigenvectors.
-    _, later, _ = posed.stepped(fields, 1, state)
+    _, later, _ = posed.stepped(fields, count=1, state=state)
     if fisher_type == "type-2":
-        torch.testing.assert_close(later.corrections, state.corrections)
+        torch.testing.assert_close(later.factors.corrections, state.factors.corrections)
     else:
-        assert not torch.equal(later.corrections[0], state.corrections[0])
-    for both in zip(later.inverses, state.inverses, strict=True):
+        assert not torch.equal(
+            later.factors.corrections[0], state.factors.corrections[0]
+        )
+    for both in zip(later.factors.inverses, state.factors.inverses, strict=True):
         assert all(map(torch.equal, *both))
 
 
@@ -335,13 +240,13 @@ def test_on_a_quadratic_with_its_own_matrix_rate_and_ratio_are_one():
     fields = {**EXACT, "damping": 0.0, "damping_adaptation_interval": 1}
     _, state, hyper = posed.stepped({**fields, "l2": 0.1})
     ones = torch.ones(2, 1, dtype=torch.float64)
-    torch.testing.assert_close(state.rate, ones, rtol=1e-8, atol=0)
-    torch.testing.assert_close(state.ratio, ones, rtol=1e-8, atol=0)
+    torch.testing.assert_close(state.control.rate, ones, rtol=1e-8, atol=0)
+    torch.testing.assert_close(state.control.ratio, ones, rtol=1e-8, atol=0)
     told = kfac.told(state, hyper)
-    assert torch.equal(told["reduction_ratio"], state.ratio)
+    assert torch.equal(told["reduction_ratio"], state.control.ratio)
     # With damping the model promises less than what comes.
     _, state, _ = posed.stepped({**fields, "damping": 0.5})
-    assert (state.ratio > 1).all()
+    assert (state.control.ratio > 1).all()
 
 
 @pytest.mark.parametrize("depth", [2, 3])
@@ -361,11 +266,11 @@ def test_on_deep_linear_networks_the_rate_is_one_over_their_depth(depth):
     posed = Posed(square, model)
     change, state, _ = posed.stepped(UNDAMPED)
     expected = torch.full((2, 1), 1 / depth, dtype=torch.float64)
-    torch.testing.assert_close(state.rate, expected, rtol=1e-7, atol=0)
+    torch.testing.assert_close(state.control.rate, expected, rtol=1e-7, atol=0)
     # All of the decrease that the whole matrix gives.
     best = -(torch.linalg.pinv(posed.curvature()) @ posed.gradient.unsqueeze(2))
     decrease = (posed.gradient * best.squeeze(2)).sum(1, keepdim=True) / 2
-    torch.testing.assert_close(state.predicted, decrease, rtol=1e-7, atol=0)
+    torch.testing.assert_close(state.control.predicted, decrease, rtol=1e-7, atol=0)
     assert torch.isfinite(change).all()
 
 
@@ -383,16 +288,19 @@ def predicted(posed, change, damping):
 def test_rate_and_momentum_are_the_best_where_they_are_not_given(posed, step, momentum):
     fields = {**EXACT, "damping": 0.2, "step": step, "lr": 0.3, "momentum": momentum}
     _, before, _ = posed.stepped(fields)
-    assert before.velocity.abs().max() > 0
+    assert before.control.velocity.abs().max() > 0
     change, state, _ = posed.stepped(fields, count=1, state=before)
     direction = -posed.factors().solve(posed.gradient, 0.2)
-    found = state.rate * direction + state.momentum * before.velocity
+    found = (
+        state.control.rate * direction
+        + state.control.momentum * before.control.velocity
+    )
     torch.testing.assert_close(change, found, rtol=1e-9, atol=1e-12)
     lowest = predicted(posed, change, 0.2)
-    torch.testing.assert_close(state.predicted[:, 0], lowest, rtol=1e-9, atol=0)
+    torch.testing.assert_close(state.control.predicted[:, 0], lowest, rtol=1e-9, atol=0)
     for along, is_free in (
         (direction, step == "quadratic"),
-        (before.velocity, momentum == "quadratic"),
+        (before.control.velocity, momentum == "quadratic"),
     ):
         sides = [predicted(posed, change + e * along, 0.2) for e in (-0.01, 0.01)]
         if is_free:
@@ -401,7 +309,7 @@ def test_rate_and_momentum_are_the_best_where_they_are_not_given(posed, step, mo
             # At the minimum both sides are as high.
             torch.testing.assert_close(sides[0], sides[1], rtol=1e-9, atol=1e-12)
         else:
-            given = state.rate if along is direction else state.momentum
+            given = state.control.rate if along is direction else state.control.momentum
             assert given.unique().item() == pytest.approx(
                 0.3 if along is direction else 0.5
             )
@@ -413,13 +321,15 @@ def test_factors_are_averages_in_which_the_first_batches_weigh_alike(posed):
     for count in range(7):
         if count % 2 == 0:
             batches.append(batch_of(posed, count, **fields)[0][0][0])
-        _, state, _ = posed.stepped(fields, count, state)
+        _, state, _ = posed.stepped(fields, count=count, state=state)
         if count == 3:
             mean = (batches[0] + batches[1]) / 2
-            torch.testing.assert_close(state.blocks[0][0], mean, rtol=1e-10, atol=0)
+            torch.testing.assert_close(
+                state.factors.blocks[0][0], mean, rtol=1e-10, atol=0
+            )
     # 1 - 1/3 is above 0.6, so that the third and the fourth weigh 0.4.
     expected = 0.6 * (0.6 * mean + 0.4 * batches[2]) + 0.4 * batches[3]
-    torch.testing.assert_close(state.blocks[0][0], expected, rtol=1e-10, atol=0)
+    torch.testing.assert_close(state.factors.blocks[0][0], expected, rtol=1e-10, atol=0)
 
 
 def test_dampings_change_at_their_intervals_alone(posed):
@@ -437,8 +347,13 @@ def test_dampings_change_at_their_intervals_alone(posed):
     state, course = None, []
     for count in range(6):
         before = state
-        _, state, _ = posed.stepped(fields, count, before)
-        course.append((state.damping.clone(), state.preconditioner_damping.clone()))
+        _, state, _ = posed.stepped(fields, count=count, state=before)
+        course.append(
+            (
+                state.control.damping.clone(),
+                state.control.preconditioner_damping.clone(),
+            )
+        )
     taus, zetas = (torch.cat(part, dim=1) for part in zip(*course, strict=True))
     assert torch.equal(
         taus[:, [0, 2, 4]], torch.cat([taus[:, :1] * 0 + 1, taus[:, [1, 3]]], 1)
@@ -479,8 +394,8 @@ def test_the_ratio_of_the_loss_decides_on_the_damping(factor, decay):
         "damping_upper_threshold": 1e3 if decay > 1 else -1e6,
     }
     _, state, _ = posed.stepped({**fields, "lr": factor, "step": "lr"})
-    expected = torch.full_like(state.damping, 0.5 * decay)
-    torch.testing.assert_close(state.damping, expected, rtol=1e-10, atol=0)
+    expected = torch.full_like(state.control.damping, 0.5 * decay)
+    torch.testing.assert_close(state.control.damping, expected, rtol=1e-10, atol=0)
 
 
 def test_steps_that_raise_the_loss_are_taken_back():
@@ -488,12 +403,12 @@ def test_steps_that_raise_the_loss_are_taken_back():
     fields = {"step": "lr", "damping": 0.5, "momentum": 0.5, "reject": True, **EXACT}
     change, state, hyper = posed.stepped({**fields, "lr": 1e4})
     assert not change.any()
-    assert not state.velocity.any()
+    assert not state.control.velocity.any()
     torch.testing.assert_close(
-        state.damping, torch.full_like(state.damping, 0.5 / 0.95)
+        state.control.damping, torch.full_like(state.control.damping, 0.5 / 0.95)
     )
     assert (kfac.told(state, hyper)["rejected_share"] == 1).all()
-    _, state, hyper = posed.stepped({**fields, "lr": 0.1}, 1, state)
+    _, state, hyper = posed.stepped({**fields, "lr": 0.1}, count=1, state=state)
     assert (kfac.told(state, hyper)["rejected_share"] == 0.5).all()
 
 

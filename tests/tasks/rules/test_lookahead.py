@@ -36,7 +36,7 @@ OUTSIDE = {
     *("ema", "gadam", "gadam_auto", "gadamx", "lookahead", "swa"),
     "torch_optimizer",
     # Whose rate is told of the rule itself alone.
-    *("kfac", "spectral_sgd", "spectral_swa"),
+    *("gauss_newton", "kfac", "spectral_sgd", "spectral_swa"),
 }
 INNERS = {
     "sgd": partial(torch.optim.SGD, lr=0.05, momentum=0.5),

@@ -27,6 +27,8 @@ from curvflow.schemas.checks.model_data_checks import (
 from curvflow.schemas.checks.samples import known_samples
 from curvflow.schemas.kind import Kind, Samples
 from curvflow.schemas.kinds.shared.imported import ImportedParams
+from curvflow.schemas.kinds.train import TrainParams
+from curvflow.schemas.models.factory import FactoryModel
 from curvflow.schemas.nodes import Array, Figure, Table
 from curvflow.schemas.params import Params
 from curvflow.schemas.study.study import Stage, Study
@@ -217,6 +219,7 @@ def check_files(plan: Plan, sources: PlanSources) -> None:
             reason = "expected files that fit into memory, got larger ones"
             hint = "Inputs of data.array in a .npy file above rows_above stay on disk."
             raise stage.error((), reason, hint) from error
+        _check_rule(node, stages, samples_of)
     for name, nodes in plan.graph.nodes.items() if _reads_arrays(plan.graph) else ():
         if any(node.state != "cached" for node in nodes):
             check_model_and_data(stages[name], stages, samples_of)
@@ -257,6 +260,33 @@ def _check_tensors(
 
     for source, arrays in content.items():
         check_tensors(params, samples, arrays, source)
+
+
+def _check_rule(node: Node, stages: Mapping[str, Stage], samples_of: SamplesOf) -> None:
+    """Refuse a learning rule that a built-in model or its loss does not fit.
+
+    Raises:
+        StudyError: the rule says why.
+    """
+    params, stage = node.params, stages[node.stage]
+    if not isinstance(params, TrainParams) or not params.rule.checks_problem:
+        return
+    samples = samples_taken(stage, stages, node.coords, samples_of)
+    is_known = None not in (samples.shape, samples.targets, samples.outputs)
+    # Modules of the user's own are called where they are trained, not here.
+    if isinstance(params.model, FactoryModel) or not is_known:
+        return
+    # What takes tokens depends on the type of the inputs too.
+    if params.model.takes_tokens and samples.vocabulary is None:
+        return
+    # Loaded here, for PyTorch takes a second, and few rules refuse any model.
+    from curvflow.tasks.rules import check_rule
+
+    try:
+        check_rule(params.rule, params.model, params.loss, samples)
+    except InputError as error:
+        reason = str(error).removeprefix("rule: ")
+        raise stage.error(("rule",), reason, labels=node.coords) from error
 
 
 def _reads_arrays(graph: Graph) -> bool:

@@ -290,9 +290,11 @@ class Rule(Params):
     Attributes:
         not_inside: whether it can be no rule within another, as `lookahead` has one: it
             chooses its rate, or gives other weights than those it steps from.
+        checks_problem: whether its functions refuse some models or losses, by `check`.
     """
 
     not_inside: ClassVar[bool] = False
+    checks_problem: ClassVar[bool] = False
 
     rule: str
     init: Init | None = Field(

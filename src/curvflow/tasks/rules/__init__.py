@@ -17,6 +17,7 @@ arguments belongs into it.
 
 Further functions are called where a rule has them:
 
+    check(rule, problem)
     evaluated(weights_MD, state, hyper) -> weights
     watch(weights_MD, state, validation_loss_M, hyper) -> state
     notice(hyper, problem) -> line
@@ -24,15 +25,18 @@ Further functions are called where a rule has them:
     told(state, hyper) -> numbers by name
     preconditioner(state, weights_MD, hyper) -> Preconditioner
 
-`evaluated` returns the weights that are the rule's result, measured and stored, where
-these are not those it steps from, such as an average; training goes on from the others
-all the same. `watch` is called after each epoch if the specification's `watches` says
-so. `notice` returns a line, or none, that is shown before training begins, as of what
-makes it slow. `rates` returns what is in force, (M, 1) each, where the rule chooses it
-itself; they are recorded, the momentum if the specification's `chooses_momentum` says
-so. `told` returns numbers that are recorded as curves, (M, 1) each: those that the
-specification's `tells` names. `preconditioner` returns how the rule scales its steps,
-if the specification's `has_preconditioner` says that it does so entry by entry.
+`check` refuses a problem that the rule cannot be trained on; if the specification's
+`checks_problem` says so, it is called while planning too, where model and samples are
+known. `evaluated` returns the weights that are the rule's result, measured and stored,
+where these are not those it steps from, such as an average; training goes on from the
+others all the same. `watch` is called after each epoch if the specification's `watches`
+says so. `notice` returns a line, or none, that is shown before training begins, as of
+what makes it slow. `rates` returns what is in force, (M, 1) each, where the rule
+chooses it itself; they are recorded, the momentum if the specification's
+`chooses_momentum` says so. `told` returns numbers that are recorded as curves, (M, 1)
+each: those that the specification's `tells` names. `preconditioner` returns how the
+rule scales its steps, if the specification's `has_preconditioner` says that it does so
+entry by entry.
 
 A specification whose `product_from` names an epoch gets H w as `context.product` from
 that epoch on. A rule of several gradients calls `context.gradient_at` at other weights,
@@ -45,7 +49,11 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
+from curvflow.schemas.kind import Samples
+from curvflow.schemas.losses import AnyLoss
+from curvflow.schemas.models import AnyModel
 from curvflow.schemas.rules import Rule
+from curvflow.tasks.networks.planned import planned_problem
 
 
 class Functions(SimpleNamespace):
@@ -56,3 +64,15 @@ def functions_of(rule: Rule) -> Any:
     """Return the functions of a rule: its file, or its entry in that of its family."""
     module = import_module(f"curvflow.tasks.rules.{rule.module}")
     return getattr(module, "RULES", {}).get(rule.rule, module)
+
+
+def check_rule(rule: Rule, model: AnyModel, loss: AnyLoss, samples: Samples) -> None:
+    """Refuse a rule for a model that is to be fitted to samples of some form.
+
+    Args:
+        rule: whose specification says that it checks problems.
+        model: specification of the model.
+        loss: the loss.
+        samples: with shape, targets and outputs.
+    """
+    functions_of(rule).check(rule, planned_problem(model, loss, samples))

@@ -11,9 +11,10 @@ import torch
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.kind import Samples
 from curvflow.schemas.kinds.shared.imported import ImportedParams, prefixes
-from curvflow.schemas.nodes import Array, Data, NodeData
+from curvflow.schemas.nodes import Array, NodeData
 from curvflow.tasks.networks.network import Network
-from curvflow.tasks.networks.problems import Problem, load_samples, pose
+from curvflow.tasks.networks.planned import planned_problem
+from curvflow.tasks.networks.problems import Problem, load_samples
 
 FEW = 6  # names that a message lists
 
@@ -59,18 +60,7 @@ def check_tensors(
         InputError: a tensor lacks an array or its array has another shape, or an array
             belongs to no tensor.
     """
-    assert samples.shape is not None
-    assert samples.outputs is not None
-    of_labels = samples.targets == "labels"
-    targets = np.zeros(1, np.int64) if of_labels else np.zeros((1, samples.outputs))
-    content: dict[str, Array] = {
-        "inputs": np.zeros((1, *samples.shape)),
-        "targets": targets,
-        "test_targets": targets[:0],
-        "num_classes": np.array(samples.outputs),
-    }
-    data = Data(stage="", kind="", coords={}, arrays=content, digest="")
-    network = pose(params.model, params.loss, data).network
+    network = planned_problem(params.model, params.loss, samples).network
     _tensors(params, network, arrays, source)
 
 

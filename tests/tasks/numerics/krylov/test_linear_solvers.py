@@ -5,6 +5,7 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import BatchedDense, Dense, conjugate_gradients, minres
+from curvflow.tasks.numerics.krylov.linear_solvers import truncated_gradients
 
 SIZE = 30
 
@@ -100,3 +101,50 @@ def test_vectors_of_another_length_and_numbers_that_are_none_are_refused():
         )
     with pytest.raises(InputError, match=r"b: .* none"):
         minres(A, torch.ones(3, 0), tol=1e-6, max_iterations=9)
+
+
+def truncated(A, b, tols=(1e-11, 1e-11), steps=300, **given):
+    tol_M1 = torch.tensor(tols, dtype=torch.float64).unsqueeze(1)
+    return truncated_gradients(
+        lambda v: A @ v, b, tol_M1=tol_M1, max_iterations=steps, **given
+    )
+
+
+def test_preconditioned_searches_reach_the_dense_solution_in_fewer_products():
+    A, b = matrices(0.01), right()
+    near = torch.linalg.inv(A + 0.02 * torch.eye(SIZE, dtype=torch.float64))
+    plain, found = truncated(A, b), truncated(A, b, precondition=lambda v: near @ v)
+    for one in (plain, found):
+        torch.testing.assert_close(
+            one.x, torch.linalg.solve(A, b), rtol=1e-8, atol=1e-8
+        )
+    assert (found.iterations < plain.iterations).all()
+
+
+def test_truncated_searches_end_with_what_they_have_by_each_model():
+    A, b = matrices(0.1), right()
+    found = truncated(A, b, tols=(0.2, 1e-6), steps=12)
+    gaps = (b - A @ found.x).norm(dim=1) / b.norm(dim=1)
+    torch.testing.assert_close(found.residuals, gaps)
+    assert (found.residuals[0] <= 0.2).all()
+    assert (found.iterations[0] < found.iterations[1]).all()
+    # Begun at the solution, there is nothing to do.
+    start = torch.linalg.solve(A, b)
+    again = truncated(A, b, start_MDS=start)
+    assert (again.iterations == 0).all()
+    assert torch.equal(again.x, start)
+
+
+def test_a_search_that_cannot_begin_ends_with_its_first_direction():
+    b = right()
+    down = truncated(-matrices(0.1), b)
+    assert torch.equal(down.x, b)
+    assert (down.iterations == 1).all()
+    start = torch.ones_like(b)
+    kept = truncated(-matrices(0.1), b, start_MDS=start)
+    assert torch.equal(kept.x, start)
+    b[0, 0, 0], b[1, :, 1] = torch.nan, 0.0
+    found = truncated(matrices(0.1), b)
+    assert torch.isnan(found.x[0, :, 0]).all()
+    assert (found.x[1, :, 1] == 0).all()
+    assert (found.residuals[1] <= 1e-11).all()

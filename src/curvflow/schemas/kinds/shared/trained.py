@@ -28,6 +28,8 @@ RULES_TELL = (
     "reduction_ratio",
     "predicted_change",
     "rejected_share",
+    "cg_iterations",
+    "cg_residual",
 )
 
 # Beside them that of rules which choose it, and one that is asked for.
@@ -111,13 +113,14 @@ OUTPUTS = (
     ),
     _curve(
         "damping",
-        "damping of the quadratic model of kfac after the epoch's last step",
+        "damping of the quadratic model of kfac or gauss_newton after the epoch's last "
+        "step",
         "curvature",
         optional=True,
     ),
     _curve(
         "preconditioner_damping",
-        "damping of the blocks of kfac after the epoch's last step",
+        "damping of the blocks of kfac or gauss_newton after the epoch's last step",
         "curvature",
         optional=True,
     ),
@@ -137,6 +140,17 @@ OUTPUTS = (
     _curve(
         "rejected_share",
         "share of the epoch's steps that were taken back; NaN before training",
+        optional=True,
+    ),
+    _curve(
+        "cg_iterations",
+        "steps of conjugate gradients of gauss_newton in the epoch's last step; NaN "
+        "before training",
+        optional=True,
+    ),
+    _curve(
+        "cg_residual",
+        "residual that these left, relative to the gradient; NaN before training",
         optional=True,
     ),
     Variable("final_train_loss", "training loss at the end", units="loss"),

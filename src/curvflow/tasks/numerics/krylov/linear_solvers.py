@@ -1,12 +1,15 @@
 """Linear systems by conjugate gradients and MINRES, batch of models.
 
+`truncated_gradients` is for what ends a search early: steps of learning rules.
+
 Further letters: S right-hand sides, each of which stops by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -20,6 +23,9 @@ from curvflow.tasks.numerics.operators.base import (
     as_columns,
     product,
 )
+
+# From columns (M, D, S) to columns of that shape, float64.
+Multiply = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,91 @@ def conjugate_gradients(
     """
     operator = as_batched(operator)
     b_MDS = _right(operator, right_MDS)
-    return _solved(_directions(operator, b_MDS), operator, b_MDS, tol, max_iterations)
+    search = _directions(partial(product, operator), b_MDS)
+    return _solved(search, operator, b_MDS, tol, max_iterations)
+
+
+@dataclass(frozen=True)
+class Truncated:
+    """What a search had reached when it ended, float64.
+
+    Attributes:
+        x: as columns, (M, D, S).
+        residuals: ||b - A x|| / ||b|| by the recurrence, (M, S); 0 where b is.
+        iterations: products that each column took, (M, S).
+    """
+
+    x: Tensor
+    residuals: Tensor
+    iterations: Tensor
+
+
+def truncated_gradients(
+    multiply: Multiply,
+    right_MDS: Tensor,
+    *,
+    tol_M1: Tensor,
+    max_iterations: int,
+    start_MDS: Tensor | None = None,
+    precondition: Multiply | None = None,
+) -> Truncated:
+    """Search for A x = b by conjugate gradients, and return what there is in the end.
+
+    Nothing is raised: a column ends where it meets a direction without positive
+    curvature, or numbers that are not finite, with what it had before; with the first
+    direction, where that is the one and there was no start. Where b is not finite, x is
+    NaN. No column depends on the others.
+
+    Args:
+        multiply: product with A of columns (M, D, S), float64.
+        right_MDS: right-hand sides b, float64.
+        tol_M1: residual of each model at which it stops, relative to ||b||.
+        max_iterations: products with the block at most, but that for the start.
+        start_MDS: where to begin; None takes zero.
+        precondition: product with an approximate inverse of A, positive definite.
+
+    Returns:
+        Solutions, their residuals, and products.
+
+    Examples:
+        >>> A = torch.diag(torch.tensor([1.0, 2.0, 4.0]).double())
+        >>> b = torch.ones(1, 3, 1).double()
+        >>> found = truncated_gradients(
+        ...     lambda v: A @ v, b, tol_M1=torch.tensor([[1e-9]]), max_iterations=3
+        ... )
+        >>> [round(x, 9) for x in found.x.flatten().tolist()]
+        [1.0, 0.5, 0.25]
+
+    Reference:
+        Hestenes and Stiefel (1952), doi:10.6028/jres.049.044, Eqs. (3:1); Martens
+        (2010), Deep learning via Hessian-free optimization, for starts.
+    """
+    norms_M1S = _norms(right_MDS)
+    is_sought = (norms_M1S > 0) & torch.isfinite(norms_M1S)
+    start = None if start_MDS is None else start_MDS.where(is_sought, 0.0)
+    is_cold = is_sought if start is None else is_sought & (_norms(start) == 0)
+    search = _directions(multiply, right_MDS, start, precondition)
+    state = next(search)
+    x_MDS, lengths = state.x, state.lengths
+    going = is_sought & (lengths > tol_M1.unsqueeze(2) * norms_M1S)
+    count, made = torch.zeros_like(going, dtype=torch.int64), 0
+    while going.any() and made < max_iterations:
+        state = next(search)
+        made += 1
+        is_sound = ~state.broken & torch.isfinite(state.lengths)
+        x_MDS = torch.where(going & is_sound, state.x, x_MDS)
+        lengths = torch.where(going & is_sound, state.lengths, lengths)
+        is_first = going & ~is_sound & is_cold
+        if made == 1 and bool(is_first.any()):
+            first = right_MDS if precondition is None else precondition(right_MDS)
+            x_MDS = torch.where(is_first, first, x_MDS)
+        count += going
+        going = going & is_sound & (lengths > tol_M1.unsqueeze(2) * norms_M1S)
+    return Truncated(
+        x_MDS.where(torch.isfinite(norms_M1S), torch.nan),
+        _over(lengths, norms_M1S).squeeze(1),
+        count.squeeze(1),
+    )
 
 
 def minres(
@@ -206,23 +296,39 @@ def _over(above: Tensor, below: Tensor) -> Tensor:
     return torch.where(below == 0, 0.0, above / torch.where(below == 0, 1.0, below))
 
 
-def _directions(operator: BatchedOperator, b_MDS: Tensor) -> Iterator[_State]:
+def _directions(
+    multiply: Multiply,
+    b_MDS: Tensor,
+    start_MDS: Tensor | None = None,
+    precondition: Multiply | None = None,
+) -> Iterator[_State]:
     """Search along conjugate directions; each step takes one product."""
-    x_MDS, r_MDS, p_MDS = torch.zeros_like(b_MDS), b_MDS, b_MDS
-    squared = _dot(r_MDS, r_MDS)
+
+    def measured(r_MDS: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return z, the preconditioned residual r, with r.z and the length of r."""
+        if precondition is None:
+            squared = _dot(r_MDS, r_MDS)
+            return r_MDS, squared, squared.sqrt()
+        z_MDS = precondition(r_MDS)
+        return z_MDS, _dot(r_MDS, z_MDS), _norms(r_MDS)
+
+    x_MDS, r_MDS = torch.zeros_like(b_MDS), b_MDS
+    if start_MDS is not None:
+        x_MDS, r_MDS = start_MDS, b_MDS - multiply(start_MDS)
+    p_MDS, squared, lengths = measured(r_MDS)
     negative = torch.zeros_like(squared, dtype=torch.bool)
-    yield _State(x_MDS, squared.sqrt(), negative, negative)
+    yield _State(x_MDS, lengths, negative, negative)
     while True:
-        Ap_MDS = product(operator, p_MDS)
+        Ap_MDS = multiply(p_MDS)
         curvature = _dot(p_MDS, Ap_MDS)
         negative = negative | ((curvature <= 0) & (squared > 0))
         step = _over(squared, curvature).masked_fill(negative, 0.0)
         x_MDS = x_MDS + step * p_MDS
         r_MDS = r_MDS - step * Ap_MDS
-        after = _dot(r_MDS, r_MDS)
-        p_MDS = r_MDS + _over(after, squared) * p_MDS
+        z_MDS, after, lengths = measured(r_MDS)
+        p_MDS = z_MDS + _over(after, squared) * p_MDS
         squared = after
-        yield _State(x_MDS, squared.sqrt(), negative, negative)
+        yield _State(x_MDS, lengths, negative, negative)
 
 
 def _minimal(operator: BatchedOperator, b_MDS: Tensor) -> Iterator[_State]:

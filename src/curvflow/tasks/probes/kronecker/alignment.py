@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from typing import cast
 
 import numpy as np
@@ -32,7 +31,6 @@ from curvflow.tasks.curvature.network_operators import (
     stacked_weights,
 )
 from curvflow.tasks.curvature.stored_blocks import block_operator, factors_key
-from curvflow.tasks.networks.network import Layout
 from curvflow.tasks.networks.problems import grouped, probed_bytes
 from curvflow.tasks.numerics.derivatives.gauss_newton import BatchedGaussNewton
 from curvflow.tasks.numerics.estimators.intervals import student_interval
@@ -72,7 +70,7 @@ def _factors(member: Member) -> Sequence[NodeData]:
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: products, bases, and the factors."""
     params, problem = _params(member), problem_of(member)
-    size, layers = problem.network.num_parameters, len(_layers(problem.network.layout))
+    size, layers = problem.network.num_parameters, len(problem.network.layout.modules())
     columns = len(params.damping) * (layers if "blocks" in params.references else 1)
     inverses = 2 if params.inverse == "both" else 1
     directions = len(params.references) + 1 + inverses * len(_factors(member))
@@ -194,7 +192,7 @@ def _exact(members: Sequence[Member], machine: Machine) -> _Exact:
 
     def of_batches(operator: OperatorName) -> BatchedOperator:
         of = [OperatorParams(operator=operator, dtype=params.dtype) for _ in members]
-        columns = len(params.damping) * len(_layers(layout))
+        columns = len(params.damping) * len(layout.modules())
         whole = batched_operator(
             members, machine, of, names=layout.names, columns=columns
         )
@@ -213,19 +211,8 @@ def _exact(members: Sequence[Member], machine: Machine) -> _Exact:
         hessian,
         gradient_RD,
         shift_T.to(ggn.device),
-        {name: at.to(ggn.device) for name, at in _layers(layout).items()},
+        {name: at.to(ggn.device) for name, at in layout.modules().items()},
     )
-
-
-def _layers(layout: Layout) -> dict[str, Tensor]:
-    """Return the places of the parameters of each module, in order."""
-    places = torch.split(torch.arange(layout.size), list(layout.sizes))
-    named = zip(layout.names, places, strict=True)
-    by_module = groupby(named, key=lambda pair: pair[0].rpartition(".")[0] or pair[0])
-    found: dict[str, list[Tensor]] = {}
-    for name, group in by_module:
-        found.setdefault(name, []).extend(places for _, places in group)
-    return {name: torch.cat(several) for name, several in found.items()}
 
 
 def _of_references(params: AlignmentParams, exact: _Exact) -> dict[str, Directions]:

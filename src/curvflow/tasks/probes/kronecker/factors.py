@@ -51,47 +51,71 @@ def kronecker_factors(members: Sequence[Member], machine: Machine) -> list[Outco
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     found = network_factors(members, machine, [_params(member) for member in members])
-    return [Outcome(_arrays(found, number)) for number in range(len(members))]
+    numbers = _numbers(found)  # of all members at once: each by itself takes as long
+    shared = _shared(found, numbers["ritz_values"].shape[-1])
+    return [
+        Outcome(
+            {
+                **{name: np.array(rows[number]) for name, rows in numbers.items()},
+                **shared,
+                **stored_blocks(found.operator, number),
+            }
+        )
+        for number in range(len(members))
+    ]
 
 
-def _arrays(found: Factors, number: int) -> dict[str, Array]:
+def _numbers(found: Factors) -> dict[str, Array]:
+    """Return what differs between members, a row of each."""
     operator = found.operator
-    values = operator.eigenvalues[number].double().cpu().numpy()
-    size = len(values)
-    rounding = size**0.5 * torch.finfo(operator.dtype).eps
-    blocks = [block.eigenpairs.values[number].double() for block in operator.blocks]
-    stored = stored_blocks(operator, number)
-    uses = [found.uses.get(b.name.split(" and ")[0], 1) for b in operator.blocks]
+    values_MD = operator.eigenvalues.double().cpu().numpy()
+    rounding = values_MD.shape[1] ** 0.5 * torch.finfo(operator.dtype).eps
+    residuals_M1 = rounding * np.abs(values_MD).max(1, keepdims=True)
+    blocks = [b.eigenpairs.values.double().flatten(1) for b in operator.blocks]
     return {
-        "trace": np.array(values.sum()),
-        "frobenius": np.array(np.linalg.norm(values)),
-        "least": np.array(values[0]),
-        "greatest": np.array(values[-1]),
-        "block_trace": np.array([float(each.sum()) for each in blocks]),
-        "block_norm": np.array([float(each.norm()) for each in blocks]),
+        "trace": values_MD.sum(1),
+        "frobenius": np.linalg.norm(values_MD, axis=1),
+        "least": values_MD[:, 0],
+        "greatest": values_MD[:, -1],
+        "block_trace": _stacked([each.sum(1) for each in blocks]),
+        "block_norm": _stacked([each.norm(dim=1) for each in blocks]),
+        **_errors(found),
+        "ritz_values": values_MD[:, None],
+        "ritz_residuals": np.broadcast_to(residuals_M1, values_MD.shape)[:, None],
+        "converged": found.converged.cpu().numpy(),
+    }
+
+
+def _shared(found: Factors, size: int) -> dict[str, Array]:
+    """Return what members have in common, of as many parameters."""
+    blocks = found.operator.blocks
+    uses = [found.uses.get(b.name.split(" and ")[0], 1) for b in blocks]
+    return {
         "num_uses": np.array(uses, dtype=np.int64),
-        **_errors(found, number),
-        "ritz_values": values[None],
         "ritz_weights": np.full((1, size), 1 / size),
-        "ritz_residuals": np.full((1, size), rounding * np.abs(values).max()),
         "size": np.array(size, dtype=np.int64),
-        "converged": np.array(bool(found.converged[number])),
         "num_backward": np.array(found.num_backward, dtype=np.int64),
         "num_matvecs": np.array(0, dtype=np.int64),
-        **stored,
     }
 
 
-def _errors(found: Factors, number: int) -> dict[str, Array]:
+def _errors(found: Factors) -> dict[str, Array]:
     """Return the relative errors of both factors of each block; NaN where none is."""
-    errors: dict[str, list[float]] = {"left": [], "right": [], "labels": []}
-    for block in found.operator.blocks:
-        spread = found.spreads.get(block.name)
-        for name, of_blocks in errors.items():
-            error = getattr(spread, name)[number] if spread else torch.nan
-            of_blocks.append(float(error))
-    return {
-        "left_rel_sem": np.array(errors["left"]),
-        "right_rel_sem": np.array(errors["right"]),
-        "label_rel_sem": np.array(errors["labels"]),
+    names = {
+        "left": "left_rel_sem",
+        "right": "right_rel_sem",
+        "labels": "label_rel_sem",
     }
+    blocks = found.operator.blocks
+    nothing_M = torch.full((len(found.converged),), torch.nan, dtype=torch.float64)
+    spreads = [found.spreads.get(block.name) for block in blocks]
+    return {
+        name: _stacked([getattr(s, part) if s else nothing_M for s in spreads])
+        for part, name in names.items()
+    }
+
+
+def _stacked(parts: Sequence[torch.Tensor]) -> Array:
+    """Return numbers (M,) of each block as (M, blocks)."""
+    stacked: Array = torch.stack([part.double().cpu() for part in parts], 1).numpy()
+    return stacked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,9 +17,9 @@ from curvflow.tasks.numerics.derivatives.fishers import (
     fisher_draws,
     fisher_roots,
 )
-from curvflow.tasks.numerics.derivatives.gauss_newton import output_hessian
+from curvflow.tasks.numerics.derivatives.gauss_newton import output_hessian, sandwich
 from curvflow.tasks.numerics.derivatives.output_laws import FisherForm, OutputLaw
-from curvflow.tasks.numerics.derivatives.passes import Part, spans
+from curvflow.tasks.numerics.derivatives.passes import Part, Product, spans
 from curvflow.tasks.numerics.derivatives.precision import differentiable
 from curvflow.tasks.numerics.kronecker.layers import Pass
 from curvflow.tasks.numerics.kronecker.recorded import Recorded, backward
@@ -236,6 +236,48 @@ class Networks:
         losses, products = zip(*parts, strict=True)
         return torch.cat(losses), torch.cat(products)
 
+    def multiply(self, weights_MD: Tensor, columns: int) -> Product:
+        """Return the product with the Gauss-Newton matrix of the loss minimised.
+
+        Args:
+            weights_MD: where to take it.
+            columns: how many are multiplied at once, S.
+
+        Returns:
+            A function from columns (M, D, S) to their products.
+        """
+        several = self.spans(len(weights_MD), 2 * PASS_COPIES * columns)
+        # What the derivatives back need is kept, if all models fit into a pass.
+        kept = self._sandwich(several[0], weights_MD) if len(several) == 1 else None
+
+        def multiplied(columns_MDS: Tensor) -> Tensor:
+            with differentiable():
+                parts = [
+                    (kept or self._sandwich(span, weights_MD))(columns_MDS[span])
+                    for span in several
+                ]
+            return torch.cat(parts)
+
+        return multiplied
+
+    def _sandwich(self, span: slice, weights_MD: Tensor) -> Product:
+        with differentiable():
+            return sandwich(
+                partial(self._outputs, span),
+                weights_MD[span].detach(),
+                output_hessian(self._total(span)),
+            )
+
+    def _total(self, span: slice) -> Callable[[Tensor], Tensor]:
+        """Return the sum of the models' losses, of their outputs."""
+        targets = self._context.batch.models(span).targets
+
+        def total(outputs: Tensor) -> Tensor:
+            losses = self.problem.criterion.of_samples(outputs, targets)
+            return self.problem.reduced(losses).sum()
+
+        return total
+
     def _along(
         self, span: slice, weights_MD: Tensor, directions: Sequence[Tensor]
     ) -> tuple[Tensor, Tensor]:
@@ -243,13 +285,7 @@ class Networks:
         with differentiable():
             pairs = [jvp(outputs_of, (weights_MD,), (one,))[:2] for one in directions]
         outputs = pairs[0][0]
-        targets = self._context.batch.models(span).targets
-
-        def total(outputs: Tensor) -> Tensor:
-            losses = self.problem.criterion.of_samples(outputs, targets)
-            return self.problem.reduced(losses).sum()
-
-        curved = output_hessian(total)(outputs)
+        curved = output_hessian(self._total(span))(outputs)
         tangents = torch.stack([tangent for _, tangent in pairs], dim=1).flatten(2)
         images = [curved(tangent) for _, tangent in pairs]
         products = tangents.double() @ torch.stack(images, 1).flatten(2).double().mT

@@ -163,7 +163,7 @@ def parts_of(text: str, approximation: Approximation, *, separate: bool) -> Part
     for name, columns in zip(found.rest, rest, strict=True):
         if len(columns) > MOST_REST:
             raise InputError(
-                f"rule: kfac: expected '{name}', of {len(columns)} entries, in a dense "
+                f"rule: expected '{name}', of {len(columns)} entries, in a dense "
                 "layer, a convolution or an embedding that is known, got a tensor "
                 "that is in none. Take another rule or model."
             )
@@ -222,15 +222,19 @@ def _drawn(problem: Problem) -> Recorded:
     )
 
 
-def check_network(network: Network) -> None:
+def check_network(network: Network, rule: str) -> None:
     """Refuse a module of the user's own whose samples meet.
+
+    Args:
+        network: of the problem.
+        rule: its name, for the message.
 
     Raises:
         InputError: it has a batch norm, whose statistics of a batch cannot be held.
     """
     if network.moves_statistics and network.shares:
         raise InputError(
-            "rule: kfac cannot be combined with a factory whose training moves "
+            f"rule: {rule} cannot be combined with a factory whose training moves "
             "buffers, such as a batch norm's. Take a model with batch_norm, a group "
             "norm, or another rule."
         )

@@ -94,11 +94,8 @@ def quadratic(
 def has_model(rule: Any) -> bool:
     """Return whether a rule's steps are taken by the model or measured by it."""
     is_best = "quadratic" in (rule.step, rule.momentum)
-    intervals = (
-        rule.damping_adaptation_interval,
-        rule.preconditioner_adaptation_interval,
-    )
-    return is_best or any(intervals) or rule.kl_clip is not None
+    is_measured = rule.damping_adaptation_interval or rule.tries_dampings
+    return is_best or bool(is_measured) or rule.kl_clip is not None
 
 
 def factors_of(model: Quadratic, hyper: Hyper) -> Tensor:

@@ -1,0 +1,222 @@
+"""Kronecker factors as a rule keeps them: averages over batches, and their inverses."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
+from curvflow.schemas.rules._quadratic import QuadraticRule
+from curvflow.tasks.networks.problems import Problem
+from curvflow.tasks.rules.shared.kfac_blocks import (
+    Held,
+    averaged,
+    batch_blocks,
+    corrected,
+    inverses,
+    no_blocks,
+    no_corrections,
+    no_inverses,
+    preconditioned,
+)
+from curvflow.tasks.rules.shared.kfac_networks import Networks
+from curvflow.tasks.rules.shared.kfac_parts import (
+    Parts,
+    check_chain,
+    check_network,
+    parts_of,
+)
+from curvflow.tasks.training.step_context import Hyper, Step
+
+
+class Factors(NamedTuple):
+    """Factors of a rule; all are empty of one without.
+
+    Attributes:
+        blocks: of the Fisher matrix, averages over batches.
+        inverses: of these.
+        corrections: eigenvalues of each piece of a layer, for `ekfac`.
+    """
+
+    blocks: Held = ()
+    inverses: Held = ()
+    corrections: tuple[Tensor, ...] = ()
+
+
+def check_factors(rule: QuadraticRule, problem: Problem) -> None:
+    """Refuse a problem whose factors cannot be taken as a rule wants them.
+
+    Args:
+        rule: its specification.
+        problem: network and loss.
+
+    Raises:
+        InputError: the loss has no likelihood that is known, or the model has a large
+            tensor in no layer that is known.
+    """
+    if not problem.criterion.has_fisher:
+        raise InputError(
+            f"rule: {rule.rule} cannot be combined with a loss other than "
+            "cross_entropy, mse, sse, bce or poisson. Take one of them, or another "
+            "rule."
+        )
+    if problem.tokens is not None and rule.fisher_type in ("type-2", "recursive"):
+        raise InputError(
+            f"rule: fisher_type: {rule.fisher_type} cannot be combined with labels of "
+            "tokens. Take mc."
+        )
+    if rule.fisher_type == "recursive":
+        check_chain(problem.text)
+    check_network(problem.network, rule.rule)
+    rule_parts(rule, problem)
+
+
+def rule_parts(rule: QuadraticRule, problem: Problem) -> Parts:
+    """Return the parts of a network that a rule has factors of.
+
+    Args:
+        rule: its specification.
+        problem: network and loss.
+    """
+    return parts_of(
+        problem.text, rule.kfac_approx, separate=rule.separate_weight_and_bias
+    )
+
+
+def no_factors(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> Factors:
+    """Return no blocks yet."""
+    parts, rule = rule_parts(hyper.rule, problem), hyper.rule
+    return Factors(
+        no_blocks(parts, weights_MD),
+        no_inverses(parts, weights_MD, rule.inverse),
+        no_corrections(parts, weights_MD) if rule.is_corrected else (),
+    )
+
+
+def with_batch(
+    factors: Factors,
+    networks: Networks,
+    weights_MD: Tensor,
+    hyper: Hyper,
+    context: Step,
+    *,
+    is_searched: bool = False,
+) -> Factors:
+    """Return the factors with the batch averaged in, if it is to be.
+
+    Args:
+        factors: before the step.
+        networks: of the step.
+        weights_MD: where the step begins.
+        hyper: with the choices of factors.
+        context: of the step.
+        is_searched: several dampings are tried.
+
+    Returns:
+        The factors; exact inverses are of them, factored ones those before.
+    """
+    blocks, rule = factors.blocks, hyper.rule
+    is_taken = context.count % rule.factor_update_steps == 0
+    if is_taken and _are_used(hyper, context, is_searched=is_searched):
+        parts = rule_parts(hyper.rule, context.problem)
+        now = batch_blocks(networks, weights_MD, parts, hyper)
+        blocks = averaged(blocks, now, _share(hyper, context))
+    factors = factors._replace(blocks=blocks)
+    if rule.inverse == "factored":
+        return factors
+    return _turned(factors, networks, weights_MD, hyper, context)
+
+
+def _share(hyper: Hyper, context: Step) -> Tensor:
+    """Return the weight of former batches in averages, (M, 1)."""
+    # As Martens and Grosse (2015), section 5: the first batches weigh alike.
+    before = 1 - 1 / (1 + context.count // hyper.rule.factor_update_steps)
+    return hyper["factor_decay"].clamp(max=before)
+
+
+def _turned(
+    factors: Factors,
+    networks: Networks,
+    weights_MD: Tensor,
+    hyper: Hyper,
+    context: Step,
+) -> Factors:
+    """Return factors with eigenvectors and corrected eigenvalues, if they are due."""
+    rule, parts = hyper.rule, rule_parts(hyper.rule, context.problem)
+    is_new = context.count % rule.inv_update_steps == 0
+    if is_new:
+        undamped_M1 = torch.zeros_like(hyper["l2"])
+        held = inverses(factors.blocks, parts, hyper, undamped_M1)
+        factors = factors._replace(inverses=held)
+    is_taken = context.count % rule.factor_update_steps == 0
+    if not rule.is_corrected or not (is_new or is_taken):
+        return factors
+    now = corrected(networks, weights_MD, parts, hyper, factors.inverses)
+    if not is_new:  # along the eigenvectors that those before are along
+        (now,) = averaged((factors.corrections,), (now,), _share(hyper, context))
+    return factors._replace(corrections=now)
+
+
+def _are_used(hyper: Hyper, context: Step, *, is_searched: bool) -> bool:
+    """Return whether blocks of this step are averaged or inverted."""
+    is_inverted = context.count % hyper.rule.inv_update_steps == 0
+    parts = rule_parts(hyper.rule, context.problem)
+    is_averaged = bool(hyper["factor_decay"].any())
+    is_factored = hyper.rule.inverse == "factored"
+    return (
+        is_inverted or (is_searched and is_factored) or is_averaged or bool(parts.rest)
+    )
+
+
+def with_damping(
+    factors: Factors,
+    hyper: Hyper,
+    context: Step,
+    damping_M1: Tensor,
+    *,
+    is_searched: bool = False,
+) -> Factors:
+    """Return the factors with factored inverses of a damping, if they are due.
+
+    Args:
+        factors: of the step.
+        hyper: with the choices of inverses.
+        context: of the step.
+        damping_M1: what is added to blocks.
+        is_searched: several dampings are tried.
+    """
+    is_due = is_searched or context.count % hyper.rule.inv_update_steps == 0
+    if not is_due or hyper.rule.inverse != "factored":
+        return factors
+    parts = rule_parts(hyper.rule, context.problem)
+    held = inverses(factors.blocks, parts, hyper, damping_M1)
+    return factors._replace(inverses=held)
+
+
+def multiplied(
+    vectors_MD: Tensor,
+    factors: Factors,
+    hyper: Hyper,
+    context: Step,
+    damping_M1: Tensor,
+) -> Tensor:
+    """Return the inverse of the damped blocks times a vector of each model.
+
+    Args:
+        vectors_MD: what is multiplied.
+        factors: with their inverses.
+        hyper: with the choices of factors.
+        context: of the step.
+        damping_M1: what is added to blocks, where an inverse does not hold it.
+    """
+    parts = rule_parts(hyper.rule, context.problem)
+    return preconditioned(
+        vectors_MD,
+        factors.inverses,
+        factors.blocks,
+        factors.corrections,
+        parts,
+        damping_M1,
+    )

@@ -1,0 +1,79 @@
+"""Learning rules that a model or a loss does not fit are refused while planning."""
+
+import pytest
+
+from curvflow.errors import StudyError
+from curvflow.flows.plan.plan import make_plan
+from curvflow.tasks.rules.shared import kfac_parts
+from tests.flows.toys import opened
+
+STUDY = """\
+study: refused
+axes:
+  rule:
+    plain: {rule: sgd, lr: 0.1}
+    factors: {rule: kfac}
+stages:
+  data: {use: data.xord}
+  fit: {use: train, data: data, model: {kind: conv1d_xord}, rule: "${rule}", epochs: 1}
+"""
+TOKENS = """\
+study: tokens
+stages:
+  data: {use: data.modular, p: 5}
+  fit: {use: train, data: data, epochs: 1, rule: {rule: kfac},
+        model: {kind: transformer, width: 4, heads: 2, layers: 1, vocabulary: 6}}
+"""
+HUBER = (
+    ("data.xord", "data.sinusoid"),
+    ("conv1d_xord}", "linear}, loss: {kind: huber}"),
+)
+CG = ("rule: kfac", "rule: gauss_newton")
+KRON = ("rule: kfac", "rule: gauss_newton, preconditioner: kron")
+
+
+def planned(store, *changes, text=STUDY):
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    given = opened(store, text=text)
+    make_plan(given.study, given.store, given.files)
+
+
+def refused(store, *changes, text=STUDY):
+    with pytest.raises(StudyError) as caught:
+        planned(store, *changes, text=text)
+    return str(caught.value)
+
+
+def test_what_fits_is_planned(store):
+    planned(store)
+    planned(store, *HUBER, CG)
+    planned(store, text=TOKENS)
+
+
+def test_means_from_layer_to_layer_are_of_dense_layers_alone(store):
+    said = refused(store, ("rule: kfac", "rule: kfac, fisher_type: recursive"))
+    assert "toys.yaml:5:14: axes.rule.factors: fisher_type: expected dense" in said
+    assert "stages.fit.rule at rule='factors'" in said
+
+
+@pytest.mark.parametrize("change", [(), (KRON,)], ids=["kfac", "gauss_newton"])
+def test_a_loss_without_a_likelihood_has_no_factors(store, change):
+    name = "gauss_newton" if change else "kfac"
+    said = refused(store, *HUBER, *change)
+    assert f"axes.rule.factors: {name} cannot be combined with a loss" in said
+
+
+def test_a_large_tensor_in_no_layer_is_named(store, monkeypatch):
+    monkeypatch.setattr(kfac_parts, "MOST_REST", 5)
+    kfac_parts.parts_of.cache_clear()
+    said = refused(store, text=TOKENS)
+    kfac_parts.parts_of.cache_clear()
+    assert "toys.yaml:4:" in said
+    assert "stages.fit.rule: expected 'position" in said
+
+
+def test_a_module_of_ones_own_is_not_called_in_planning(store):
+    own = "{factory: 'tests.tasks.toys:make_batch_norm'}"
+    planned(store, ("{kind: conv1d_xord}", own))
