@@ -6,8 +6,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.rules._quadratic import QuadraticRule
 from curvflow.schemas.rules.kfac._explanation import EXPLANATION
+from curvflow.schemas.rules.kfac._quadratic import QuadraticRule
 
 __all__ = ["EXPLANATION", "RULE", "Kfac"]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.schemas.rules._quadratic import QuadraticRule
+from curvflow.schemas.rules.kfac._quadratic import QuadraticRule
 from curvflow.tasks.networks.problems import Problem
 from curvflow.tasks.rules.shared.kfac_blocks import (
     Held,

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from curvflow.schemas.explanations import Section
-from curvflow.schemas.rules._quadratic import QuadraticRule
+from curvflow.schemas.rules.kfac._quadratic import QuadraticRule
 
 
 class GaussNewton(QuadraticRule):
