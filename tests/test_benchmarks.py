@@ -1,12 +1,15 @@
 """Benchmarks measure what they say they do; how fast it is, no test asks."""
 
+import math
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
+import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 import curvflow
 from benchmarks import (
@@ -17,6 +20,7 @@ from benchmarks import (
     kronecker_nets,
     kronecker_tiles,
     ngd_cost,
+    peers_graphs,
     peers_kronecker,
     peers_llc,
     probes_batched,
@@ -28,6 +32,8 @@ from benchmarks import (
 from benchmarks.peers_workflow import CURVFLOW, Grid, repetition
 from benchmarks.scale import QUICK
 from benchmarks.scaling.coordinator import PARTS, WIDE, cost
+from curvflow.schemas.kinds.shared.graphs import graph
+from curvflow.schemas.nodes import Graph
 from curvflow.schemas.study.study import load_study
 from curvflow.tasks.drawing import canvas
 from tests.pictures import placed
@@ -409,3 +415,35 @@ def test_decompositions_are_counted_by_the_cube_of_their_side():
     assert counted == pytest.approx(9 * 4**3 / 1e9)
     counted = peers_kronecker.arithmetic(lambda: matrix @ matrix)
     assert counted == pytest.approx(2 * 4**3 / 1e9)
+
+
+def test_graphs_are_asked_about_and_answers_held_to_the_truth(monkeypatch, capsys):
+    asked = ["--small", "--turns", "1", "--tasks", "spectrum,lowest,ws"]
+    monkeypatch.setattr("sys.argv", ["peers_graphs", *asked])
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    assert peers_graphs.main() == 0
+    _, _, *rows = capsys.readouterr().out.splitlines()
+    cells = [[cell.strip() for cell in row.split("|")] for row in rows]
+    assert [row[4] for row in cells] == ["networkx", "scipy", "networkx"]
+    assert all(float(row[column]) < 0.03 for row in cells for column in (3, 6))
+
+
+def test_a_system_that_is_off_is_marked_and_one_that_is_missing_listed():
+    def fails():
+        raise ImportError("no such package")
+
+    calls = {"curvflow": lambda: 2.0, "peer": fails}
+    task = peers_graphs.Task("one", calls, lambda answer: abs(answer - 1), 0.5, 3)
+    found = peers_graphs.measured(task, 1)
+    assert found["peer"] == "ImportError: no such package"
+    row = peers_graphs.row(task, found)
+    assert "1.0e+00 (off)" in row
+    assert "| peer | failed |" in row
+
+
+def test_isolated_nodes_and_densities_are_as_networkx_and_a_formula_have_them():
+    W = sparse.csr_array(np.diag([1.0, 0, 0], 1) + np.diag([1.0, 0, 0], -1))
+    node = Graph("it", "data.graph", {}, graph(W.indptr, W.indices, None), "")
+    assert peers_graphs.Network(node).eigenvalues == pytest.approx([0, 0, 0, 2])
+    apart = np.array([1.0, 0]), np.array([0, 1.0])
+    assert peers_graphs.js_of(*apart, 0.1) == pytest.approx(math.log(2) ** 0.5)

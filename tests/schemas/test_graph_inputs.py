@@ -108,12 +108,13 @@ def test_a_graph_is_enough(line):
             "ritz: expected Ritz data of all eigenvalues, got 'rest' with deflate. Rem",
         ),
         (
-            "figure.density, of: rest",
+            "figure.stem, of: rest",
             "of: expected Ritz data of all eigenvalues, got 'rest' with deflate. Remov",
         ),
         (
-            "figure.density, of: whole, density: apart",
-            "density: expected a density of all eigenvalues, got 'apart' with atoms ap",
+            "aggregate.spectral_distance, of: apart, target: whole, divergence: "
+            "wasserstein1",
+            "of: expected a density of all eigenvalues, got 'apart' with atoms ap",
         ),
         (
             "probe.spectrum, graph: graph, weights: fit",
@@ -176,4 +177,6 @@ def test_every_kind_reads_atoms_or_refuses_what_lacks_them():
         ("probe.cluster_count", "ritz"),
         ("probe.cluster_count", "density"),
         ("probe.graph_functionals", "ritz"),
+        ("figure.density", "of"),
+        ("figure.density", "density"),
     }

@@ -7,7 +7,9 @@ from pydantic import ValidationError
 from curvflow.errors import InputError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.figures.density import DensityFigureParams
+from curvflow.schemas.kinds.shared.figures import KestenMcKay
 from curvflow.schemas.nodes import Density, Member
+from curvflow.tasks.drawing.spectra import atom_points, law_density, law_support
 from curvflow.tasks.registry import Machine, find
 from tests.tasks.figures.ritz_nodes import as_matrix, ritz, wigner, wishart
 
@@ -85,6 +87,67 @@ def test_the_atom_of_a_law_is_smoothed_and_reported():
     near = np.abs(x) < 0.1
     assert y[near].max() > 10 * y[x > 1].max()
     assert got["curve"][-1] == "Marchenko-Pastur, q = 2"
+
+
+@pytest.mark.parametrize(
+    "operator",
+    ["normalized_laplacian", "normalized_adjacency", "laplacian", "adjacency"],
+)
+def test_regular_graphs_have_the_moments_of_kesten_and_mckay(operator):
+    """Closed walks of trees of degree 3: 1, 0, 3, 0, 15, 0, 87 of 0 to 6 steps."""
+    law = KestenMcKay(degree=3, operator=operator)
+    low, high = law_support(law)
+    angle = (np.arange(4000) + 0.5) * np.pi / 4000
+    x = (low + high) / 2 - (high - low) / 2 * np.cos(angle)
+    mass = law_density(law, x) * np.sin(angle) * (high - low) / 2 * np.pi / 4000
+    walks = x if operator.endswith("adjacency") else 3 - x
+    if operator.startswith("normalized"):
+        walks = 3 * x if operator.endswith("adjacency") else 3 - 3 * x
+    moments = [float((mass * walks**k).sum()) for k in range(7)]
+    assert moments == pytest.approx([1, 0, 3, 0, 15, 0, 87], abs=1e-9)
+    got = draw([ritz(W, 5)], overlay=law.model_dump())
+    assert got["curve"][-1] == "Kesten-McKay, d = 3"
+    assert integral(got, -1) == pytest.approx(1, abs=2e-3)
+
+
+def deflated(*, runs=2, **coords):
+    """Return Ritz data of 60 eigenvalues, beside 15 at 0 and 5 at 20."""
+    node = ritz(W, 10, runs, **coords)
+    atoms = {"atom_values": np.array([0.0, 20.0]), "atom_counts": np.array([15, 5])}
+    return replace(node, arrays=node.arrays | atoms | {"size": np.array(80)})
+
+
+def test_eigenvalues_taken_out_are_stems_beside_the_rest():
+    got = draw([deflated()], sigma=0.5)
+    assert got["curve"].tolist() == ["Ritz values", "atoms"]
+    assert got["source"].tolist() == ["ritz", "atoms"]
+    assert integral(got, 0) == pytest.approx(60 / 80, abs=2e-3)
+    assert got["eigenvalue"][1][:2].tolist() == [0, 20]
+    expected = np.array([15, 5]) / 80 / (0.5 * np.sqrt(2 * np.pi))
+    assert got["density"][1][:2] == pytest.approx(expected)
+    assert "Stems are eigenvalues known exactly" in str(got["caption"])
+    plain = draw([ritz(W, 10, 2)], sigma=0.5)
+    assert got["density"][0] == pytest.approx(0.75 * plain["density"][0])
+    assert got["quadrature"][0] == pytest.approx(plain["quadrature"][0])
+    assert "Stems" not in str(plain["caption"])
+
+
+def test_atoms_of_several_spectra_are_weighed_by_their_runs():
+    points = atom_points([deflated(), ritz(W, 10, 6)])
+    assert points.values.tolist() == [0, 20]
+    assert points.weights == pytest.approx(np.array([15, 5]) / 80 / 4)
+
+
+def test_a_density_of_the_rest_is_drawn_as_its_share():
+    atoms = deflated().arrays
+    rest = replace(entropy(), arrays=entropy().arrays | {
+        name: atoms[name] for name in ("atom_values", "atom_counts", "size")
+    })  # fmt: skip
+    got = draw([deflated()], [rest])
+    assert got["source"].tolist() == ["ritz", "atoms", "density"]
+    assert integral(got, 2) == pytest.approx(60 / 80)
+    got = draw([ritz(W, 10)], [rest])
+    assert got["curve"].tolist() == ["Ritz values", "maxent", "maxent, atoms"]
 
 
 def test_diverged_nodes_are_in_no_curve():

@@ -21,8 +21,10 @@ from curvflow.flows.graph.network_files import (
     network_files,
 )
 from curvflow.flows.graph.source_folder import FolderFiles, files_in
-from curvflow.flows.published_images.arrays import published_arrays
+from curvflow.flows.published_graphs import PublishedGraph
+from curvflow.flows.published_images.arrays import PublishedArrays, published_arrays
 from curvflow.schemas.disk_arrays import DiskArray, as_array
+from curvflow.schemas.kinds.data.graphs.graph import GraphParams
 from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.schemas.kinds.shared.imported import ImportedParams
 from curvflow.schemas.kinds.weights.checkpoints import CheckpointsParams
@@ -56,11 +58,17 @@ class SourceFiles:
 
     def seek(self, stage: Stage, params: Params) -> None:
         """Check that published files are there, unread; StudyError if not."""
+        wanted = self._published(params)
+        if wanted is not None and wanted not in self._sought:
+            wanted.seek(stage)
+            self._sought.add(wanted)
+
+    def _published(self, params: Params) -> PublishedArrays | PublishedGraph | None:
         if isinstance(params, ImageParams):
-            wanted = published_arrays(params, self.folder)
-            if wanted not in self._sought:
-                wanted.seek(stage)
-                self._sought.add(wanted)
+            return published_arrays(params, self.folder)
+        if isinstance(params, GraphParams) and params.name is not None:
+            return PublishedGraph(params.name, self.folder, params.folder)
+        return None
 
     def digests(
         self, stage: Stage, params: Params
@@ -86,8 +94,10 @@ class SourceFiles:
             InputError: a file has changed or vanished since it was planned with, is
                 of none of these forms, or holds Python objects.
         """
-        if isinstance(params, ImageParams):
-            return {"originals": published_arrays(params, self.folder)}
+        published = self._published(params)
+        if published is not None:
+            is_graph = isinstance(published, PublishedGraph)
+            return {"path" if is_graph else "originals": published}
         return {
             source: arrays
             for name in _named(params)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.shared.figures import Law, Semicircle
+from curvflow.schemas.kinds.shared.figures import KestenMcKay, Law, Semicircle
 from curvflow.schemas.nodes import Array, NodeData
 
 MAX_EIGENVALUES = 4000  # rows of a matrix up to which all eigenvalues are computed
@@ -21,7 +21,8 @@ class WeightedPoints:
 
     Attributes:
         values: eigenvalues, Ritz values or a diagonal, ascending.
-        weights: fraction of the spectrum at each value; their sum is 1.
+        weights: fraction of the spectrum at each value; their sum is 1, less what is
+            known apart.
     """
 
     values: Array
@@ -40,14 +41,49 @@ def ritz_points(nodes: Sequence[NodeData]) -> WeightedPoints:
         nodes: Ritz data of nodes that did not diverge.
 
     Returns:
-        The points.
+        The points, without eigenvalues that were taken out.
     """
     values = np.concatenate([node["ritz_values"].ravel() for node in nodes])
     runs = sum(len(node["ritz_values"]) for node in nodes)
-    weights = np.concatenate([node["ritz_weights"].ravel() for node in nodes]) / runs
+    parts = [node["ritz_weights"].ravel() * rest_share(node) for node in nodes]
+    weights = np.concatenate(parts) / runs
     is_finite = np.isfinite(values)
     order = np.argsort(values[is_finite], kind="stable")
     return WeightedPoints(values[is_finite][order], weights[is_finite][order])
+
+
+def rest_share(node: NodeData) -> float:
+    """Return the fraction of the eigenvalues that were not taken out as atoms."""
+    if "atom_counts" not in node:
+        return 1.0
+    return 1 - float(node["atom_counts"].sum()) / float(node["size"])
+
+
+def atom_points(nodes: Sequence[NodeData]) -> WeightedPoints:
+    """Return the eigenvalues that were taken out of several spectra.
+
+    Args:
+        nodes: Ritz data, or densities of the rest, weighed by their runs.
+
+    Returns:
+        The points, each value once.
+    """
+    runs = [len(node["ritz_values"]) if "ritz_values" in node else 1 for node in nodes]
+    values, weights = [np.zeros(0)], [np.zeros(0)]
+    for node, count in zip(nodes, runs, strict=True):
+        if "atom_counts" in node:
+            values.append(node["atom_values"])
+            weights.append(
+                node["atom_counts"] / float(node["size"]) * count / sum(runs)
+            )
+    each, at = np.unique(np.concatenate(values), return_inverse=True)
+    return WeightedPoints(each, np.bincount(at, np.concatenate(weights), len(each)))
+
+
+def atom_heights(points: WeightedPoints, width: float) -> Array:
+    """Return how high Gaussians of a width make each point at its own value."""
+    heights: Array = points.weights / (width * np.sqrt(2 * np.pi))
+    return heights
 
 
 def matrix_points(node: NodeData, what: str) -> WeightedPoints:
@@ -157,13 +193,37 @@ def law_support(law: Law) -> tuple[float, float]:
     """Return the ends of the continuous part of a law."""
     if isinstance(law, Semicircle):
         return -law.radius, law.radius
+    if isinstance(law, KestenMcKay):
+        ends = [
+            _of_adjacency(law, sign * 2 * (law.degree - 1) ** 0.5) for sign in (-1, 1)
+        ]
+        return min(ends), max(ends)
     root = law.ratio**0.5
     return law.variance * (1 - root) ** 2, law.variance * (1 + root) ** 2
 
 
+def _of_adjacency(law: KestenMcKay, x: float) -> float:
+    """Return the eigenvalue of a regular graph's matrix from that of its adjacency."""
+    x = x / law.degree if law.operator.startswith("normalized") else x
+    if law.operator.endswith("adjacency"):
+        return x
+    return (1 if law.operator == "normalized_laplacian" else law.degree) - x
+
+
 def law_atom(law: Law) -> float:
     """Return the weight of a law's atom at zero."""
-    return 0.0 if isinstance(law, Semicircle) else max(0.0, 1 - 1 / law.ratio)
+    if isinstance(law, Semicircle | KestenMcKay):
+        return 0.0
+    return max(0.0, 1 - 1 / law.ratio)
+
+
+def law_name(law: Law) -> str:
+    """Return the name of a law with its parameter."""
+    if isinstance(law, Semicircle):
+        return "semicircle"
+    if isinstance(law, KestenMcKay):
+        return f"Kesten-McKay, d = {law.degree}"
+    return f"Marchenko-Pastur, q = {law.ratio:g}"
 
 
 def law_density(law: Law, x: Array) -> Array:
@@ -178,11 +238,19 @@ def law_density(law: Law, x: Array) -> Array:
 
     Reference:
         Wigner (1958), doi:10.2307/1970008. Marchenko and Pastur (1967),
-        doi:10.1070/SM1967v001n04ABEH001994.
+        doi:10.1070/SM1967v001n04ABEH001994. McKay (1981),
+        doi:10.1016/0024-3795(81)90150-6, Theorem 1.1.
     """
     low, high = law_support(law)
     inside = np.sqrt(np.clip((x - low) * (high - x), 0, None))
     if isinstance(law, Semicircle):
         return 2 / (np.pi * law.radius**2) * inside
+    if isinstance(law, KestenMcKay):
+        d, middle = law.degree, (low + high) / 2
+        # d y is an eigenvalue of the adjacency, away from the middle.
+        unit = (high - low) / (4 * (d - 1) ** 0.5) * d
+        y = np.where(inside > 0, (x - middle) / unit, 0)
+        density: Array = inside / unit**2 * d / (2 * np.pi * (1 - y**2))
+        return density
     below = 2 * np.pi * law.variance * law.ratio * np.where(inside > 0, x, 1)
     return inside / below

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from curvflow.schemas.kinds.figures.density import DensityFigureParams
-from curvflow.schemas.kinds.shared.figures import Law, Semicircle
+from curvflow.schemas.kinds.shared.figures import Law
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.schemas.words import short_number
 from curvflow.tasks.drawing import canvas, captions
@@ -20,11 +20,15 @@ from curvflow.tasks.drawing.captions import draw_no_values
 from curvflow.tasks.drawing.spectra import (
     DENSE,
     WeightedPoints,
+    atom_heights,
+    atom_points,
     law_atom,
     law_density,
+    law_name,
     law_support,
     matrix_points,
     nodes_with_equal_labels,
+    rest_share,
     ritz_points,
     runs_sentence,
     smoothed_density,
@@ -51,6 +55,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "density": {"linewidth": 1.1, "linestyle": (0, (4, 1.5))},
     "eigenvalues": {"linewidth": 2.4, "alpha": 0.35},
     "diagonal": {"linewidth": 1.1, "linestyle": (0, (1.2, 1.2))},
+    "atoms": {"linewidth": 1.1, "marker": "o", "markersize": 3.0},
     "law": {"linewidth": 1.0, "linestyle": (0, (6, 2)), "color": "0.2"},
 }
 
@@ -130,6 +135,9 @@ def _curves(
     widest = 0.0
     rows_drawn = [row for row in rows if row.ok]
     numbers = {row.label: number for number, row in enumerate(rows_drawn)}
+    with_atoms = {
+        row.label for row in rows_drawn if any("atom_counts" in n for n in row.ok)
+    }
     for number, row in enumerate(rows_drawn):
         points = ritz_points(row.ok)
         width = kernel_width(points, params)
@@ -141,13 +149,27 @@ def _curves(
                 yield _smooth(label, what, number, matrix_points(node, what), width)
         curve = _smooth(name or "Ritz values", "ritz", number, points, width)
         yield replace(curve, quadrature=_quadrature_error(row.ok, curve))
+        yield from _atoms(name, number, row.ok, width)
     for row in _compared_densities(member.inputs.get("density", ()), params.label):
         number = numbers.setdefault(row.label, len(numbers))
         for node in row.ok:
             label = f"{row.label}, {node.stage}".removeprefix(", ")
-            yield Curve(label, "density", number, 0.0, node["grid"], node["density"])
+            density = node["density"] * rest_share(node)
+            yield Curve(label, "density", number, 0.0, node["grid"], density)
+            if row.label not in with_atoms:
+                yield from _atoms(label, number, [node], widest)
     if params.overlay:
         yield _law(params.overlay, widest)
+
+
+def _atoms(
+    name: str, number: int, nodes: Sequence[NodeData], width: float
+) -> Iterator[Curve]:
+    points = atom_points(nodes)
+    if len(points.values):
+        label = f"{name}, atoms".removeprefix(", ")
+        heights = atom_heights(points, width)
+        yield Curve(label, "atoms", number, width, points.values, heights)
 
 
 def _compared_densities(
@@ -196,10 +218,11 @@ def _quadrature_error(nodes: Sequence[NodeData], curve: Curve) -> float:
                 torch.from_numpy(np.array(node[f"ritz_{name}"]))[None]
                 for name in ("values", "weights", "residuals")
             )
-            steps = values.isfinite().sum(2)
-            ritz = RitzData(values, weights, residuals, steps, int(node["size"]))
+            steps, share = values.isfinite().sum(2), rest_share(node)
+            size = round(share * int(node["size"]))
+            ritz = RitzData(values, weights, residuals, steps, size)
             found = density_of_runs(ritz, grid_G, sigma=curve.width).found
-            error_G += found.rule_error[0] * len(values[0]) / runs
+            error_G += share * found.rule_error[0] * len(values[0]) / runs
     return float(error_G.max()) / float(curve.y.max())
 
 
@@ -214,10 +237,7 @@ def _law(law: Law, width: float) -> Curve:
     if mass:
         here = WeightedPoints(np.zeros(1), np.full(1, mass))
         density = density + smoothed_density(here, grid, width)
-    name = "semicircle"
-    if not isinstance(law, Semicircle):
-        name = f"Marchenko-Pastur, q = {law.ratio:g}"
-    return Curve(name, "law", 0, width if mass else 0.0, grid, density)
+    return Curve(law_name(law), "law", 0, width if mass else 0.0, grid, density)
 
 
 def _numbers(curves: Sequence[Curve]) -> dict[str, Array]:
@@ -253,6 +273,9 @@ def _caption(
     notes = [f"{text}{selection_text(nodes, params.label)}."]
     if params.overlay and law_atom(params.overlay):
         notes.append("What the law has at 0 is smoothed by the same Gaussian.")
+    if any(curve.source == "atoms" for curve in curves):
+        known = "Stems are eigenvalues known exactly, as high as the kernel would make"
+        notes.append(f"{known} them.")
     notes += _unresolved_sentence(curves)
     notes += _outside_sentence(curves)
     if params.log_y and curves:
@@ -302,10 +325,14 @@ def _draw(axes: Axes, curves: Sequence[Curve], params: DensityFigureParams) -> N
         draw_no_values(axes)
         return
     for curve in curves:
-        axes.plot(curve.x, curve.y, **curve.style)
+        if curve.source == "atoms":
+            _draw_stems(axes, curve)
+        else:
+            axes.plot(curve.x, curve.y, **curve.style)
+    beyond = [REACH_WIDTHS * c.width if c.source == "atoms" else 0.0 for c in curves]
     ends = params.limits or (
-        min(curve.x[0] for curve in curves),
-        max(curve.x[-1] for curve in curves),
+        min(c.x[0] - b for c, b in zip(curves, beyond, strict=True)),
+        max(c.x[-1] + b for c, b in zip(curves, beyond, strict=True)),
     )
     axes.set_xlim(*ends)
     seen = [c.y[(c.x >= ends[0]) & (c.x <= ends[1])] for c in curves]
@@ -316,3 +343,11 @@ def _draw(axes: Axes, curves: Sequence[Curve], params: DensityFigureParams) -> N
         canvas.set_log_ticks(axes.yaxis)
     else:
         axes.set_ylim(0, 1.05 * top)
+
+
+def _draw_stems(axes: Axes, curve: Curve) -> None:
+    style = curve.style
+    color, width = style["color"], style["linewidth"]
+    # From 0, which lies below a logarithmic axis.
+    axes.vlines(curve.x, 0, curve.y, color=color, linewidth=width)
+    axes.plot(curve.x, curve.y, **style | {"linestyle": "none"})

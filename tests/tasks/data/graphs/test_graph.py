@@ -471,6 +471,27 @@ def run(tmp_path, name, content, more=""):
     return [receipt.digest for receipt in store.index().receipts.values()]
 
 
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({}, "expected a path, or the name of a published graph"),
+        ({"name": "karate", "path": "a.gml"}, "'path' cannot be combined with 'name'"),
+        ({"name": "karate", "columns": [1, 2]}, "'columns' cannot be combined with"),
+        ({"path": "a.gml", "folder": "b"}, "'folder' cannot be combined with 'path'"),
+        ({"name": "karat"}, "karate"),
+    ],
+)
+def test_a_file_is_named_once(params, message):
+    with pytest.raises(ValidationError, match=message):
+        member(KIND, params)
+
+
+def test_the_form_of_a_published_file_is_known():
+    params = GraphParams(name="collegemsg")
+    assert (params.format, params.columns) == ("edges", (1, 2))
+    assert GraphParams(**params.model_dump()) == params
+
+
 def test_a_file_of_another_form_is_refused_while_planning(tmp_path):
     with pytest.raises(StudyError, match=r"study.yaml:4.*begins with '%%Matrix"):
         run(tmp_path, "a.mtx", b"1 2\n")

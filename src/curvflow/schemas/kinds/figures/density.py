@@ -6,7 +6,6 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
-from curvflow.schemas.kinds.shared.deflation import of_whole_spectrum
 from curvflow.schemas.kinds.shared.figures import (
     PICTURES,
     Comparisons,
@@ -33,8 +32,9 @@ class DensityFigureParams(FigureParams):
     )
     overlay: Law | None = Field(
         None,
-        description="known density drawn over it: semicircle with radius, or "
-        "marchenko_pastur with ratio and variance",
+        description="known density drawn over it: semicircle with radius, "
+        "marchenko_pastur with ratio and variance, or kesten_mckay with degree and "
+        "operator",
     )
     compare: Comparisons = Field(
         (),
@@ -82,7 +82,7 @@ KIND = Kind(
         Variable("curve", "label of each curve", ("curve",), dtype="str"),
         Variable(
             "source",
-            "ritz, density, eigenvalues, diagonal or law",
+            "ritz, density, eigenvalues, diagonal, atoms or law",
             ("curve",),
             dtype="str",
         ),
@@ -92,7 +92,12 @@ KIND = Kind(
         _drawn(
             "eigenvalue", "where it has points; NaN behind the last", "as eigenvalue"
         ),
-        _drawn("density", "its integral over the eigenvalues is 1", "1 / eigenvalue"),
+        _drawn(
+            "density",
+            "its integral over the eigenvalues is 1, less the share of the atoms; of "
+            "atoms how high the kernel would make them",
+            "1 / eigenvalue",
+        ),
         Variable(
             "quadrature",
             "most that the quadrature may be off, relative to the greatest density; "
@@ -101,10 +106,8 @@ KIND = Kind(
         ),
     ),
     inputs={
-        "of": Input(Ritz, many=True, lacking=of_whole_spectrum("of")),
-        "density": Input(
-            Density, many=True, optional=True, lacking=of_whole_spectrum("density")
-        ),
+        "of": Input(Ritz, many=True),
+        "density": Input(Density, many=True, optional=True),
         "matrix": Input(Matrix, many=True, optional=True, wanted=asks_for_a_matrix),
     },
     reduces=("over", "label"),
@@ -118,8 +121,9 @@ EXPLANATION = Explanation(
     ),
     source=(
         "Lin, Saad and Yang (2016), doi:10.1137/130934283, section 3.2.3; Wigner "
-        "(1958), doi:10.2307/1970008, and Marchenko and Pastur (1967), "
-        "doi:10.1070/SM1967v001n04ABEH001994, for the laws"
+        "(1958), doi:10.2307/1970008, Marchenko and Pastur (1967), "
+        "doi:10.1070/SM1967v001n04ABEH001994, and McKay (1981), "
+        "doi:10.1016/0024-3795(81)90150-6, for the laws"
     ),
     cost=(
         "none: stored Ritz data are smoothed; all eigenvalues of a matrix of at "
@@ -137,6 +141,7 @@ EXPLANATION = Explanation(
         "overlay.radius": "as the eigenvalues",
         "overlay.ratio": "1",
         "overlay.variance": "as the eigenvalues",
+        "overlay.degree": "neighbour",
         "limits": "as the eigenvalues",
         "floor": "1",
     },

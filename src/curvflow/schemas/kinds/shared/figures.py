@@ -127,7 +127,17 @@ class MarchenkoPastur(Params):
     variance: float = Field(1.0, gt=0, description="of the entries of X")
 
 
-Law = Annotated[Semicircle | MarchenkoPastur, Field(discriminator="kind")]
+class KestenMcKay(Params):
+    """The law of large random regular graphs, of one of their matrices."""
+
+    kind: Literal["kesten_mckay"] = "kesten_mckay"
+    degree: int = Field(ge=3, description="neighbours of each node, d")
+    operator: Literal[
+        "normalized_laplacian", "normalized_adjacency", "laplacian", "adjacency"
+    ] = Field("normalized_laplacian", description="matrix of the graph")
+
+
+Law = Annotated[Semicircle | MarchenkoPastur | KestenMcKay, Field(discriminator="kind")]
 
 
 Comparison = Literal["eigenvalues", "diagonal"]

@@ -12,7 +12,12 @@ from curvflow.schemas.kind import Files, Kind, Variable
 from curvflow.schemas.kinds.shared import graph_heads as heads
 from curvflow.schemas.kinds.shared.graphs import GRAPH_OUTPUTS
 from curvflow.schemas.nodes import Graph
-from curvflow.schemas.params import NotInKey, Params, SourceFile
+from curvflow.schemas.params import Neutral, NotInKey, Params, SourceFile
+from curvflow.schemas.published_graphs import (
+    PUBLISHED,
+    Published,
+    PublishedName,
+)
 
 # Formats by the ends of the names of files; an edge list has any other.
 SUFFIXES = {
@@ -29,9 +34,17 @@ ZIP = b"PK"
 class GraphParams(Params):
     """A file, and what is made of directions, repeated edges, loops and components."""
 
-    path: Annotated[str, SourceFile(raw=True, rows_above="rows_above")] = Field(
+    path: Annotated[str | None, SourceFile(raw=True, rows_above="rows_above")] = Field(
+        None,
         description="edge list or CSV file, MatrixMarket .mtx, METIS .graph, .smat, "
-        ".gml or .npz; texts may be compressed, .gz"
+        ".gml or .npz; texts may be compressed, .gz; or a name",
+    )
+    name: Annotated[PublishedName | None, Neutral(None)] = Field(
+        None, description="of a published graph, whose file is found and verified"
+    )
+    folder: Annotated[str | None, NotInKey()] = Field(
+        None,
+        description="folder of a published file, relative to the study's folder",
     )
     format: Literal["edges", "matrix_market", "metis", "smat", "gml", "npz"] | None = (
         Field(None, description="of the file; null takes that of its name")
@@ -75,13 +88,28 @@ class GraphParams(Params):
     @classmethod
     def _format_of_name(cls, values: Any) -> Any:
         """Settle the format, which enters the key as the file's name does not."""
-        if not isinstance(values, dict) or values.get("format") is not None:
+        if not isinstance(values, dict):
+            return values
+        published = PUBLISHED.get(values.get("name", ""))
+        if published is not None:
+            return _as_published(values, published)
+        if values.get("format") is not None:
             return values
         if not isinstance(values.get("path"), str):
             return values
         name = values["path"].lower().removesuffix(".gz")
         suffix = "." + name.rpartition(".")[2]
         return values | {"format": SUFFIXES.get(suffix, "edges")}
+
+    @model_validator(mode="after")
+    def _one_file(self) -> GraphParams:
+        if self.path is None and self.name is None:
+            raise ValueError("expected a path, or the name of a published graph")
+        if self.folder is not None and self.name is None:
+            raise ValueError(
+                "'folder' cannot be combined with 'path'. Write it into the path."
+            )
+        return self
 
     @model_validator(mode="after")
     def _distinct_columns(self) -> GraphParams:
@@ -98,6 +126,17 @@ class GraphParams(Params):
         return self
 
 
+def _as_published(values: dict[str, Any], published: Published) -> dict[str, Any]:
+    """Settle the form of a published file."""
+    known = {"format": published.format, "columns": published.columns, "path": None}
+    for field, value in known.items():
+        if values.get(field) not in (None, value):
+            raise ValueError(
+                f"'{field}' cannot be combined with 'name'. Remove one of them."
+            )
+    return values | known
+
+
 def check(params: GraphParams, files: Files) -> None:
     """Refuse a file that is no graph, by its first lines.
 
@@ -109,6 +148,8 @@ def check(params: GraphParams, files: Files) -> None:
         InputError: it is of another form, has no such columns, or is directed where
             that is refused.
     """
+    if params.name is not None:
+        return  # its checksum is known
     content = files["path"]["bytes"]
     if params.format == "npz":
         if content[:2].tobytes() != ZIP:
@@ -159,7 +200,7 @@ EXPLANATION = Explanation(
         "a_ij = max(w_ij, w_ji), where w_ij is the sum, or the largest, of the weights "
         "of the edges from i to j; nodes in rising order of their numbers or names"
     ),
-    source="none: the graph is the user's",
+    source="none: the graph is the user's, or one of those that a package holds",
     cost="none: the file is read once, in a few blocks of memory beside the edges",
     example="""\
 study: example
