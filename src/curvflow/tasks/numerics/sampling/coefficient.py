@@ -123,6 +123,7 @@ def _shared(settings: ChainSettings) -> object:
         settings.num_burnin_steps,
         adapts,
         vectors,
+        settings.in_metric,
     )
 
 
@@ -137,7 +138,11 @@ def _settings(
     if earlier is not None:
         return [each.settings for each in earlier]
     if options[0].calibrate == "none":
-        return [given(each, targets.num_samples) for each in options]
+        has_factors = targets.factors is not None
+        return [
+            given(each, targets.num_samples, has_factors=has_factors)
+            for each in options
+        ]
     return calibrated(targets, options, nbeta)
 
 
@@ -156,6 +161,7 @@ def _sampled(
             each.localization,
             each.lr,
             eigenvectors=each.eigenvectors,
+            metric=each.localization if each.in_metric else None,
         )
         for number, each in ((number, settings[number]) for number in numbers)
     ]
