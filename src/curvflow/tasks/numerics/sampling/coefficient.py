@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -252,7 +252,7 @@ def _estimate(
     )
     return CoefficientEstimate(
         chains,
-        judge(chains),
+        _with_metric(judge(chains), settings),
         settings,
         results,
         step_bias=of_steps,
@@ -261,6 +261,22 @@ def _estimate(
         errors=errors,
         hold=hold,
     )
+
+
+def _with_metric(verdict: Verdict, settings: ChainSettings) -> Verdict:
+    """Add to a verdict's reason whether the metric of factors was taken, and why."""
+    found = settings.calibration
+    if "factors_condition" not in found:
+        return verdict
+    inside, without = float(found["factors_condition"]), float(found["condition"])
+    text = f"a condition number of {inside:.3g}, against {without:.3g} without"
+    if settings.in_metric:
+        text = f"steps take the metric of the factors: {text}"
+    else:
+        text = f"the metric of the factors is not taken: {text}"
+    ends = verdict.reason.endswith(".")
+    text = f" {text[0].upper()}{text[1:]}." if ends else f"; {text}"
+    return replace(verdict, reason=verdict.reason + text)
 
 
 def variables(estimate: CoefficientEstimate) -> dict[str, NDArray[Any]]:
