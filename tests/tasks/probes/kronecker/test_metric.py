@@ -48,7 +48,8 @@ BRIEF = {
 
 @pytest.mark.parametrize("method", ["mala", "sgld"])
 def test_calibration_takes_exact_factors_and_chains_mix(method):
-    plain = well(STEEP, sampling_method=method, **BRIEF)
+    longer = BRIEF | {"num_draws": 60, "num_steps_bw_draws": 8}
+    plain = well(STEEP, sampling_method=method, **longer)
     both = [beside(plain, factors_of(plain)), plain]
     found, without = (compute(KIND, [each])[0] for each in both)
     assert_declared(KIND, found)
