@@ -362,8 +362,8 @@ EXPLANATION = Explanation(
     cost=(
         "per chain num_burnin_steps + num_draws · num_steps_bw_draws gradients, of "
         "a batch or of all data, and a pass per draw with at_draws: full; "
-        "calibration adds 240 products and short trials (gradient_equivalents has "
-        "all)"
+        "calibration adds 240 products and short trials, and as many products more "
+        "with factors (gradient_equivalents has all)"
     ),
     example="""\
 study: example
