@@ -85,7 +85,7 @@ def preconditioned_runs(
     operator: BatchedOperator = tile_operator(
         members, machine, columns=columns
     ).operator
-    blocks = preconditioner_of(members, machine, operator)
+    blocks = preconditioner_of(members, machine, operator.shape[1])
     if params.damping:
         operator = shifted(operator, params.damping)
     if blocks is not None:

@@ -10,21 +10,20 @@ from curvflow.errors import InputError
 from curvflow.schemas.nodes import Member
 from curvflow.tasks.curvature.stored_blocks import block_operator, factors_key
 from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
-from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.registry import Machine
 
 PRECONDITIONER = "preconditioner"
 
 
 def preconditioner_of(
-    members: Sequence[Member], machine: Machine, operator: BatchedOperator
+    members: Sequence[Member], machine: Machine, size: int
 ) -> BlockOperator | None:
     """Return the factors given beside an operator, or None.
 
     Args:
         members: of one `preconditioner_key`.
         machine: the device to compute on.
-        operator: of all members, (M, D, D).
+        size: parameters that the operator beside them is of, D.
 
     Returns:
         The factors in double precision, (M, D, D).
@@ -36,9 +35,9 @@ def preconditioner_of(
         return None
     nodes = [member.one(PRECONDITIONER) for member in members]
     blocks = block_operator(nodes, machine.device, torch.float64)
-    if blocks.shape[1] != operator.shape[1]:
+    if blocks.shape[1] != size:
         raise InputError(
-            f"preconditioner: expected factors of {operator.shape[1]} parameters, got "
+            f"preconditioner: expected factors of {size} parameters, got "
             f"'{nodes[0].stage}' of {blocks.shape[1]}. Give both the same layers."
         )
     return blocks

@@ -17,6 +17,7 @@ from curvflow.schemas.kinds.shared.sampling import LlcParams, ObservingLlcParams
 from curvflow.schemas.nodes import Member
 from curvflow.tasks.curvature.network_operators import problem_of, stacked_weights
 from curvflow.tasks.curvature.operators import tile_operator
+from curvflow.tasks.curvature.preconditioners import preconditioner_of
 from curvflow.tasks.llc.losses import SampledLosses
 from curvflow.tasks.llc.observed import ObservedSamples, observed_samples
 from curvflow.tasks.networks.problems import Problem, Samples, load_samples
@@ -69,6 +70,8 @@ def member_targets(members: Sequence[Member], machine: Machine) -> ChainTargets:
         free_parameters(layout.names, layout.sizes, params.layers),
         lambda columns: _hessians(members, machine, columns),
     )
+    factors = preconditioner_of(members, machine, targets.num_free)
+    targets = replace(targets, factors=factors)
     if params.keep_losses is None:
         return targets
     observed = _observed(at, members, machine)

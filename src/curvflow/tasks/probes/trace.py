@@ -102,7 +102,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         return _by_batches(members, machine)
     columns = block_of(members[0], params.most)
     tile = tile_operator(members, machine, columns=columns)
-    control = preconditioner_of(members, machine, tile.operator)
+    control = preconditioner_of(members, machine, tile.operator.shape[1])
     seeds = [_params(member).seed for member in members]
     given: dict[str, Any] = {
         "num_probes": params.num_probes,

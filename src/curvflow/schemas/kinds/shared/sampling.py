@@ -21,6 +21,9 @@ Method = Literal[
 # Those that accept or reject, over all the data.
 EXACT = ("multiscale_mala", "mala")
 
+# Those that may move in a constant metric, as that of factors.
+IN_METRIC = ("multiscale_mala", "mala", "sgld")
+
 # What calibration finds where it is not given.
 FOUND = ("sampling_method", "lr", "localization", "num_burnin_steps")
 

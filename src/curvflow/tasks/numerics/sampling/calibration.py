@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -37,6 +38,12 @@ from curvflow.tasks.numerics.sampling.measured_curvature import (
     measure,
 )
 from curvflow.tasks.numerics.sampling.methods import Method, find
+from curvflow.tasks.numerics.sampling.metric_curvature import (
+    MetricCurvature,
+    by_eigenvectors,
+    by_factors,
+    condition_of,
+)
 
 # Steps that the slowest direction may take to forget, 2 / (lr gamma), in multiples of
 # the steps between draws.
@@ -98,11 +105,49 @@ def calibrated(
     is_whitened = find(name).is_whitened
     measured = measure(targets, _tensor(nbeta), vectors=is_whitened)
     settings = _chosen(targets, options, measured, name)
+    if targets.factors is not None:
+        settings = _in_better_metric(targets, options, measured, settings)
     if is_whitened:
         return [
             _adapting(each, own) for each, own in zip(settings, options, strict=True)
         ]
     return swept(targets, options, settings)
+
+
+def _in_better_metric(
+    targets: ChainTargets,
+    options: Sequence[SamplingOptions],
+    measured: MeasuredCurvature,
+    settings: Sequence[ChainSettings],
+) -> list[ChainSettings]:
+    """Return settings in the metric of factors where that is measured to be better.
+
+    It is better where the largest curvature that steps meet is fewer times the smallest
+    than without it, or with eigenvectors where the method is whitened by these.
+    """
+    name = settings[0].method
+    gamma_M = _localization(options, measured, find(name), in_metric=True)
+    metric = by_factors(targets, measured.nbeta, gamma_M)
+    inside = _chosen(targets, options, measured, name, metric)
+    own_M = _tensor(each.localization for each in settings)
+    if find(name).is_whitened:
+        without_M, work_M = by_eigenvectors(targets, measured, own_M)
+    else:
+        without_M, work_M = condition_of(measured, own_M), torch.zeros_like(own_M)
+    is_better_M = metric.condition < without_M
+    otherwise = "eigenvectors" if find(name).is_whitened else "none"
+    chosen = []
+    for number, better in enumerate(is_better_M.tolist()):
+        taken = inside[number] if better else settings[number]
+        conditions = {
+            "metric": np.array("factors" if better else otherwise),
+            "condition": without_M[number].numpy(),
+            "factors_condition": metric.condition[number].numpy(),
+        }
+        work = settings[number].work + metric.work(number) + float(work_M[number])
+        calibration = {**taken.calibration, **conditions}
+        chosen.append(replace(taken, calibration=calibration, work=work))
+    return chosen
 
 
 def _adapting(settings: ChainSettings, options: SamplingOptions) -> ChainSettings:
@@ -131,40 +176,59 @@ class _Chosen:
     held: Tensor  # second order of what gamma takes of it
 
 
+def _localization(
+    options: Sequence[SamplingOptions],
+    measured: MeasuredCurvature,
+    method: Method,
+    *,
+    in_metric: bool = False,
+) -> Tensor:
+    computed_M = localization_for(
+        measured,
+        steps_bw_draws=options[0].num_steps_bw_draws,
+        stride=stride_of(method),
+        is_whitened=method.is_whitened,
+        max_hold=options[0].max_hold,
+        in_metric=in_metric,
+    )
+    return _unless_given([each.localization for each in options], computed_M)
+
+
 def _chosen(
     targets: ChainTargets,
     options: Sequence[SamplingOptions],
     measured: MeasuredCurvature,
     name: str,
+    metric: MetricCurvature | None = None,
 ) -> list[ChainSettings]:
-    scales, nbeta_M, first = measured.scales, measured.nbeta, options[0]
+    """Return the settings of all targets, of steps in a metric if one is given."""
+    nbeta_M, first = measured.nbeta, options[0]
     method = find(name)
     stride, most = stride_of(method), method.most_scale(first.damping)
-    gamma_M = _unless_given(
-        [each.localization for each in options],
-        localization_for(
-            measured,
-            steps_bw_draws=first.num_steps_bw_draws,
-            stride=stride,
-            is_whitened=method.is_whitened,
-            max_hold=first.max_hold,
-        ),
-    )
-    lr_M = lr_for(scales, nbeta_M, gamma_M, stride=stride) / most
+    if metric is None:
+        gamma_M = _localization(options, measured, method)
+        scales, of_loss_M, of_hold_M = measured.scales, nbeta_M, gamma_M
+        steep_M, whitening = nbeta_M * measured.at_reach, None
+    else:
+        # In its coordinates the energy itself is measured.
+        gamma_M, scales = metric.localization, metric.scales
+        of_loss_M, of_hold_M = torch.ones_like(gamma_M), torch.zeros_like(gamma_M)
+        steep_M, whitening = metric.at_reach, metric.whitening
+    lr_M = lr_for(scales, of_loss_M, of_hold_M, stride=stride) / most
     lr_M = _unless_given([each.lr for each in options], lr_M)
     regular = predicted(measured.ritz, nbeta_M, gamma_M)
     batch_M = torch.zeros_like(lr_M)
     variance_M = torch.full_like(lr_M, math.nan)
     if not method.is_exact:
-        steep_M = nbeta_M * measured.at_reach
-        variance_M = gradient_noise(targets, regular.estimate.mean, steep_M)
+        coefficient_M = regular.estimate.mean
+        variance_M = gradient_noise(targets, coefficient_M, steep_M, whitening)
         step_M = lr_M * most / (first.friction if method.has_friction else 1)
-        batch_M = batch_for(step_M, nbeta_M, variance_M, regular.estimate.mean)
-    burnin_M = burnin_for(scales, nbeta_M, stride=stride, most=MOST_BURNIN)
+        batch_M = batch_for(step_M, nbeta_M, variance_M, coefficient_M)
+    burnin_M = burnin_for(scales, of_loss_M, stride=stride, most=MOST_BURNIN)
     _, held_M = held_share(measured.ritz, nbeta_M, gamma_M, power=2)
     chosen = _Chosen(gamma_M, lr_M, burnin_M, batch_M, variance_M, regular, held_M)
     return [
-        _settings(each, targets.num_samples, measured, chosen, name, number)
+        _settings(each, targets.num_samples, measured, chosen, name, number, metric)
         for number, each in enumerate(options)
     ]
 
@@ -176,6 +240,7 @@ def _settings(
     chosen: _Chosen,
     method: str,
     number: int,
+    metric: MetricCurvature | None,
 ) -> ChainSettings:
     """Return the settings of one target."""
     batch_size = options.batch_size
@@ -199,16 +264,29 @@ def _settings(
             "ritz_values": measured.ritz.values[number].numpy(),
             "ritz_weights": measured.ritz.weights[number].numpy(),
             "hold_of_spectrum": chosen.held[number].numpy(),
-            **_whitening(measured, method, number),
+            **_whitening(measured, method, number, metric),
         },
         work=measured.work(number) + (not is_exact),
     )
 
 
 def _whitening(
-    measured: MeasuredCurvature, method: str, number: int
+    measured: MeasuredCurvature,
+    method: str,
+    number: int,
+    metric: MetricCurvature | None,
 ) -> dict[str, NDArray[Any]]:
-    """Return what steps are whitened by, if those of the method are."""
+    """Return what steps are whitened by, if those of the method are.
+
+    Of a metric that is the spectrum which steps meet: the map itself follows from
+    factors and settings.
+    """
+    if metric is not None:
+        return {
+            "metric_values": metric.ritz.values[number].numpy(),
+            "metric_weights": metric.ritz.weights[number].numpy(),
+            "metric_parts": metric.parts[number].numpy(),
+        }
     if not find(method).is_whitened:
         return {}
     known = measured.eigenvectors(number)
@@ -247,6 +325,7 @@ def localization_for(
     stride: float,
     is_whitened: bool,
     max_hold: float,
+    in_metric: bool = False,
 ) -> Tensor:
     """Return gamma, (M,), which hardly changes a typical or a singular direction.
 
@@ -260,13 +339,17 @@ def localization_for(
         stride: of the method, see `stride_of`.
         is_whitened: whether steps are long where the measured curvature is small.
         max_hold: share of the coefficient that gamma may take.
+        in_metric: whether steps are taken in a metric in which all directions forget
+            in less time than that.
 
     Returns:
         gamma of each target.
     """
     scales, nbeta_M = measured.scales, measured.nbeta
     steep_M, usual_M = nbeta_M * scales.largest, nbeta_M * scales.typical
-    if is_whitened:
+    if in_metric:
+        steep_M = torch.zeros_like(steep_M)
+    elif is_whitened:
         steep_M = nbeta_M * measured.unknown
     mixing_M = 2 * steep_M / (MEMORY * steps_bw_draws * stride)
     gentle_M = torch.minimum(HELD * usual_M, HELD_SINGULAR * usual_M.sqrt())

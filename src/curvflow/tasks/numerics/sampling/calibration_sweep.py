@@ -58,7 +58,7 @@ def swept(
     parameter = "localization" if find(settings[0].method).is_exact else "lr"
     confirmed = list(settings)
     for numbers in by_key(
-        [(each.batch_size, each.num_burnin_steps) for each in settings]
+        [(each.batch_size, each.num_burnin_steps, each.in_metric) for each in settings]
     ):
         chosen = [settings[number] for number in numbers]
         sweeps = _sweeps(targets, options[0], chosen, numbers, parameter)
@@ -115,7 +115,12 @@ def _groups(
 ) -> list[ChainGroup]:
     """Return the trials of one target, on chains that its draws do not use."""
     centre = ChainGroup(
-        number, settings.nbeta, settings.localization, settings.lr, first
+        number,
+        settings.nbeta,
+        settings.localization,
+        settings.lr,
+        first,
+        metric=settings.localization if settings.in_metric else None,
     )
     return [
         replace(

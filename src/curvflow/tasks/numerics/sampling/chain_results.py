@@ -42,9 +42,21 @@ def bias_of_spectrum(
         Excess over the estimate; infinite where the chain is not stable, NaN where no
         eigenvalue is positive.
     """
+    steep_SK, whole_SK = _energy(values_SK, nbeta, localization)
+    return _excess(whole_SK, weights_SK * steep_SK / whole_SK, lr)
+
+
+def _energy(
+    values_SK: Tensor, nbeta: float, localization: float
+) -> tuple[Tensor, Tensor]:
+    """Return the curvatures of nbeta L, and those of the energy."""
     steep_SK = nbeta * values_SK.nan_to_num(0.0).clamp(min=0.0)
     whole_SK = (steep_SK + localization).clamp(min=torch.finfo(torch.float64).tiny)
-    part_SK, left_SK = weights_SK * steep_SK / whole_SK, 1 - lr * whole_SK / 4
+    return steep_SK, whole_SK
+
+
+def _excess(whole_SK: Tensor, part_SK: Tensor, lr: float) -> float:
+    left_SK = 1 - lr * whole_SK / 4
     raised_SK = torch.where(left_SK > 0, part_SK / left_SK, math.inf)
     return float(raised_SK.where(part_SK > 0, 0.0).sum() / part_SK.sum()) - 1
 
@@ -145,13 +157,23 @@ def slowness(
         The mean that the estimate lacks, and its standard error; of continuous time,
         so that directions which are forgotten from draw to draw add nothing.
     """
-    steep_SK = nbeta * values_SK.nan_to_num(0.0).clamp(min=0.0)
-    whole_SK = (steep_SK + localization).clamp(min=torch.finfo(torch.float64).tiny)
-    part_SK = steep_SK / whole_SK
+    steep_SK, whole_SK = _energy(values_SK, nbeta, localization)
     rate_SK = length.pace * whole_SK
     if length.whitened:
         width_SK = nbeta * values_SK.nan_to_num(0.0).abs().clamp(min=unknown)
         rate_SK = rate_SK + length.whitened * whole_SK / (width_SK + localization)
+    part_SK = steep_SK / whole_SK
+    return _slowness(rate_SK, part_SK, weights_SK, num_parameters, length)
+
+
+def _slowness(
+    rate_SK: Tensor,
+    part_SK: Tensor,
+    weights_SK: Tensor,
+    num_parameters: int,
+    length: Length,
+) -> tuple[float, float]:
+    """Return what `slowness` does, from the rates at which directions are forgotten."""
     span_SK = (rate_SK * length.num_steps).clamp(min=1e-6)
     begun_SK = torch.exp(-rate_SK * length.num_burnin_steps)
     lacking_SK = part_SK / 2 * begun_SK * -torch.expm1(-span_SK) / span_SK
@@ -297,13 +319,19 @@ def biases(
         for each_C in (results.acceptance, results.heat)
     )
     of_steps = bias_of_acceptance(method, acceptance, llc)
-    if settings.ritz is not None:
-        most_lr = method.lag * results.lr * method.most_scale(damping)
-        of_spectrum = bias_of_spectrum(
-            *settings.ritz, settings.nbeta, settings.localization, most_lr
-        )
-        of_steps = float(np.fmax(of_steps, of_spectrum))
+    most_lr = method.lag * results.lr * method.most_scale(damping)
+    of_steps = float(np.fmax(of_steps, _bias_of_steps(settings, most_lr)))
     return of_steps, bias_of_batches(method, heat, llc, num_free)
+
+
+def _bias_of_steps(settings: ChainSettings, lr: float) -> float:
+    """Return the excess by the spectrum that steps meet; NaN if it is not known."""
+    if (inside := settings.metric_spectrum) is not None:
+        whole_SK, weights_SK, part_SK = (each.nan_to_num(0.0) for each in inside)
+        return _excess(whole_SK, weights_SK * part_SK, lr)
+    if settings.ritz is None:
+        return math.nan
+    return bias_of_spectrum(*settings.ritz, settings.nbeta, settings.localization, lr)
 
 
 def slow_error(
@@ -365,6 +393,11 @@ def slow_directions(
         num_steps,
         len(acceptance_C),
     )
+    if (inside := settings.metric_spectrum) is not None:
+        whole_SK, weights_SK, part_SK = (each.nan_to_num(0.0) for each in inside)
+        # Of multiscale_mala those of its steps that are taken in the metric.
+        rate_SK = (length.whitened or length.pace) * whole_SK
+        return _slowness(rate_SK, part_SK, weights_SK, num_free, length)
     gamma = settings.localization
     known = settings.eigenvectors
     has_all = known is None or known.vectors.shape[1] == num_free

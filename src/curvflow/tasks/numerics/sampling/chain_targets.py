@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
 from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.numerics.sampling.posteriors import (
     AtDraws,
@@ -29,7 +30,11 @@ from curvflow.tasks.numerics.sampling.posteriors import (
     Stream,
 )
 from curvflow.tasks.numerics.sampling.sample import sample
-from curvflow.tasks.numerics.sampling.whitening import Eigenvectors, Whitening
+from curvflow.tasks.numerics.sampling.whitening import (
+    BlockWhitening,
+    Eigenvectors,
+    Whitening,
+)
 from curvflow.tasks.numerics.streams import stream
 
 
@@ -140,6 +145,25 @@ class ChainSettings:
         return torch.as_tensor(values), torch.as_tensor(weights)
 
     @property
+    def in_metric(self) -> bool:
+        """True if steps are taken in the metric of factors that were given."""
+        return str(self.calibration.get("metric")) == "factors"
+
+    @property
+    def metric_spectrum(self) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Curvatures of the energy in that metric, if they were measured, (S, K).
+
+        With their weights, and the part of each that is the loss's.
+        """
+        if not self.in_metric or "metric_values" not in self.calibration:
+            return None
+        values, weights, parts = (
+            torch.as_tensor(self.calibration[f"metric_{name}"])
+            for name in ("values", "weights", "parts")
+        )
+        return values, weights, parts
+
+    @property
     def eigenvectors(self) -> Eigenvectors | None:
         """Eigenvectors of the Hessian, where the method uses them."""
         if "whitening_vectors" not in self.calibration:
@@ -159,8 +183,16 @@ class ChainSettings:
         return "" if self.calibration["trial_in_plateau"][chosen] else swept
 
 
-def given(options: SamplingOptions, num_samples: int) -> ChainSettings:
-    """Return the settings of options that leave nothing to the calibration."""
+def given(
+    options: SamplingOptions, num_samples: int, *, has_factors: bool = False
+) -> ChainSettings:
+    """Return the settings of options that leave nothing to the calibration.
+
+    Args:
+        options: as requested.
+        num_samples: N.
+        has_factors: whether factors are given: their metric is then taken.
+    """
     return ChainSettings(
         options.sampling_method or "",
         options.nbeta_of(num_samples),
@@ -168,6 +200,7 @@ def given(options: SamplingOptions, num_samples: int) -> ChainSettings:
         options.localization or 0.0,
         options.batch_size,
         options.num_burnin_steps or 0,
+        calibration={"metric": np.array("factors")} if has_factors else {},
     )
 
 
@@ -207,6 +240,8 @@ class ChainGroup:
         first: number of the first chain; groups of one target whose chains are to be
             independent have different numbers.
         eigenvectors: of the Hessian, if steps are whitened; of all groups or none.
+        metric: localization at which the factors of the target give the metric of
+            steps, in place of eigenvectors; of all groups or none.
     """
 
     target: int
@@ -215,6 +250,7 @@ class ChainGroup:
     lr: float
     first: int = 0
     eigenvectors: Eigenvectors | None = None
+    metric: float | None = None
 
 
 @dataclass(frozen=True)
@@ -232,6 +268,8 @@ class ChainTargets:
             samples' gradients, (M,), at weights (M, D), from samples (M, n).
         observables: quantities of chains to be recorded at the draws, from the target
             that each belongs to, (C,); None if there are none.
+        factors: of the Hessians of the free parameters, by blocks, (M, F, F), in double
+            precision; None if none are given.
     """
 
     losses: Callable[[Tensor], ChainLosses]
@@ -242,6 +280,7 @@ class ChainTargets:
     operator: Callable[[int], BatchedOperator]
     gradient_variance: Callable[[Tensor, Tensor], Tensor]
     observables: Callable[[Tensor], Observables] | None = None
+    factors: BlockOperator | None = None
 
     @property
     def num_free(self) -> int:
@@ -275,13 +314,28 @@ class ChainTargets:
             else self.observables(target_C),
         )
 
-    def _whitening(self, groups: Sequence[ChainGroup]) -> Whitening | None:
+    def _whitening(
+        self, groups: Sequence[ChainGroup]
+    ) -> Whitening | BlockWhitening | None:
+        if groups[0].metric is not None:
+            return self._of_factors(groups)
         known = [
             (group.eigenvectors, group.nbeta, group.localization)
             for group in groups
             if group.eigenvectors is not None
         ]
         return Whitening.of(known, self.free, self.weights) if known else None
+
+    def _of_factors(self, groups: Sequence[ChainGroup]) -> BlockWhitening:
+        assert self.factors is not None
+        targets = torch.tensor([g.target for g in groups], device=self.factors.device)
+        return BlockWhitening.of(
+            self.factors.select(targets),
+            torch.tensor([g.nbeta for g in groups], dtype=torch.float64),
+            torch.tensor([g.metric for g in groups], dtype=torch.float64),
+            free=self.free,
+            dtype=self.weights.dtype,
+        )
 
     def sample(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -123,6 +123,7 @@ def _shared(settings: ChainSettings) -> object:
         settings.num_burnin_steps,
         adapts,
         vectors,
+        settings.in_metric,
     )
 
 
@@ -137,7 +138,11 @@ def _settings(
     if earlier is not None:
         return [each.settings for each in earlier]
     if options[0].calibrate == "none":
-        return [given(each, targets.num_samples) for each in options]
+        has_factors = targets.factors is not None
+        return [
+            given(each, targets.num_samples, has_factors=has_factors)
+            for each in options
+        ]
     return calibrated(targets, options, nbeta)
 
 
@@ -156,6 +161,7 @@ def _sampled(
             each.localization,
             each.lr,
             eigenvectors=each.eigenvectors,
+            metric=each.localization if each.in_metric else None,
         )
         for number, each in ((number, settings[number]) for number in numbers)
     ]
@@ -246,7 +252,7 @@ def _estimate(
     )
     return CoefficientEstimate(
         chains,
-        judge(chains),
+        _with_metric(judge(chains), settings),
         settings,
         results,
         step_bias=of_steps,
@@ -255,6 +261,22 @@ def _estimate(
         errors=errors,
         hold=hold,
     )
+
+
+def _with_metric(verdict: Verdict, settings: ChainSettings) -> Verdict:
+    """Add to a verdict's reason whether the metric of factors was taken, and why."""
+    found = settings.calibration
+    if "factors_condition" not in found:
+        return verdict
+    inside, without = float(found["factors_condition"]), float(found["condition"])
+    text = f"a condition number of {inside:.3g}, against {without:.3g} without"
+    if settings.in_metric:
+        text = f"steps take the metric of the factors: {text}"
+    else:
+        text = f"the metric of the factors is not taken: {text}"
+    ends = verdict.reason.endswith(".")
+    text = f" {text[0].upper()}{text[1:]}." if ends else f"; {text}"
+    return replace(verdict, reason=verdict.reason + text)
 
 
 def variables(estimate: CoefficientEstimate) -> dict[str, NDArray[Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -13,6 +13,7 @@ from curvflow.tasks.numerics.estimators.traces import random_vectors
 from curvflow.tasks.numerics.krylov.eigenpairs import Ritz, all_pairs
 from curvflow.tasks.numerics.krylov.lanczos import RitzData, joined, lanczos
 from curvflow.tasks.numerics.krylov.quadrature import extremes, nodes
+from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.numerics.sampling.chain_targets import ChainTargets
 from curvflow.tasks.numerics.sampling.posteriors import ChainLosses
 from curvflow.tasks.numerics.sampling.whitening import Eigenvectors
@@ -26,6 +27,9 @@ DENSE = RUNS * STEPS
 # Samples whose gradients are compared, at most, and positions about the weights at
 # which they are.
 COMPARED, POSITIONS = 256, 4
+
+# Numbers of their gradients that one pass may hold of a target.
+PASS_NUMBERS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -95,25 +99,52 @@ def measure(
         InputError: products with the Hessian hold NaN or infinity.
     """
     ritz = spectrum(targets, vectors=vectors)
+    at_reach_M = reached(targets, nbeta_M)
+    return MeasuredCurvature(ritz, at_reach_M, scales(ritz, at_reach_M), nbeta_M)
+
+
+def reached(
+    targets: ChainTargets,
+    nbeta_M: Tensor,
+    whitening: Callable[[Tensor], Tensor] = lambda directions_CD: directions_CD,
+) -> Tensor:
+    """Return the mean curvature at the reach of each posterior, (M,).
+
+    Args:
+        targets: the weights and losses.
+        nbeta_M: inverse temperatures.
+        whitening: of the targets; the curvature is then that in its coordinates.
+    """
     target_C = torch.arange(len(targets.weights)).repeat_interleave(RUNS)
-    at_reach_M = curvature_at_reach(
+    return curvature_at_reach(
         targets.losses(target_C.to(targets.weights.device)),
         targets.weights[target_C],
-        targets.directions(target_C.tolist()),
+        whitening(targets.directions(target_C.tolist())),
         nbeta_M[target_C],
         RUNS,
     )
-    return MeasuredCurvature(ritz, at_reach_M, scales(ritz, at_reach_M), nbeta_M)
 
 
 def spectrum(targets: ChainTargets, *, vectors: bool) -> RitzData:
     """Return all eigenvalues of the free parameters' Hessians, or Ritz values."""
-    operator = targets.operator(RUNS)
+    return spectrum_of(targets.operator(RUNS), targets.seeds, vectors=vectors)
+
+
+def spectrum_of(
+    operator: BatchedOperator, seeds: Sequence[int], *, vectors: bool
+) -> RitzData:
+    """Return all eigenvalues of operators, or Ritz values.
+
+    Args:
+        operator: one for each target.
+        seeds: of the targets.
+        vectors: whether to return the vectors of one run; all eigenvalues have them.
+    """
     size = operator.shape[1]
     if size <= DENSE:
         pairs = all_pairs(operator, k=size, which="LA", tol=0.0, columns=RUNS)
         return _all_eigenvalues(pairs)
-    start = random_vectors(targets.seeds, operator.shape[1], range(RUNS), "rademacher")
+    start = random_vectors(seeds, size, range(RUNS), "rademacher")
     if not vectors:
         return lanczos(operator, start, num_steps=STEPS)
     # Ritz vectors are as large as a basis: of one run alone.
@@ -227,7 +258,10 @@ def curvature_at_reach(
 
 
 def gradient_noise(
-    targets: ChainTargets, coefficient_M: Tensor, steep_M: Tensor
+    targets: ChainTargets,
+    coefficient_M: Tensor,
+    steep_M: Tensor,
+    whitening: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Return S^2, the variance of single samples' gradients about the weights, (M,).
 
@@ -239,6 +273,8 @@ def gradient_noise(
         targets: the weights and losses.
         coefficient_M: predicted.
         steep_M: nbeta times the curvature at the reach of the posterior.
+        whitening: of the targets; directions and gradients are then those in its
+            coordinates, as is the curvature.
 
     Returns:
         S^2 over the free parameters, in double precision on the CPU.
@@ -247,13 +283,42 @@ def gradient_noise(
     numbers = POSITIONS * list(range(len(targets.weights)))
     directions = targets.directions(numbers).chunk(POSITIONS)
     rows_Mn = _compared(targets.seeds, targets.num_samples)
-    variances = [
-        targets.gradient_variance(
-            targets.weights + reach_M[:, None].to(direction_MD) * direction_MD, rows_Mn
-        )
-        for direction_MD in directions
-    ]
+    variances = []
+    for direction_MD in directions:
+        apart_MD = reach_M[:, None].to(direction_MD) * direction_MD
+        if whitening is None:
+            variance = targets.gradient_variance(targets.weights + apart_MD, rows_Mn)
+        else:
+            there_MD = targets.weights + whitening(apart_MD)
+            variance = _mapped_variance(targets, there_MD, rows_Mn, whitening)
+        variances.append(variance)
     return torch.stack(variances).mean(0)
+
+
+def _mapped_variance(
+    targets: ChainTargets,
+    weights_MD: Tensor,
+    rows_Mn: Tensor,
+    whitening: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """Return the variance between samples' gradients in coordinates, (M,)."""
+    models, size = weights_MD.shape
+    number_M = torch.arange(models, device=weights_MD.device)
+    sum_MD, square_M = torch.zeros_like(weights_MD), torch.zeros_like(weights_MD[:, 0])
+    rows_per_pass = max(1, min(64, PASS_NUMBERS // size))
+    for rows_Mb in torch.split(rows_Mn, rows_per_pass, dim=1):
+        owner_C = number_M.repeat_interleave(rows_Mb.shape[1])
+        rows_C1 = rows_Mb.reshape(-1, 1).to(weights_MD.device)
+        losses = targets.losses(owner_C)
+        _, gradients_CD = losses.gradients(weights_MD[owner_C], rows_C1)
+        if targets.free is not None:
+            gradients_CD = gradients_CD * targets.free
+        mapped_MbD = whitening(gradients_CD).view(models, -1, size)
+        sum_MD += mapped_MbD.sum(1)
+        square_M += mapped_MbD.square().sum((1, 2))
+    count = rows_Mn.shape[1]
+    between_M = square_M - sum_MD.square().sum(1) / count
+    return (between_M / max(count - 1, 1)).cpu().double()
 
 
 def _compared(seeds: Sequence[int], num_samples: int) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from torch import Tensor
 
-from curvflow.tasks.numerics.sampling.whitening import Whitening
+from curvflow.tasks.numerics.sampling.whitening import BlockWhitening, Whitening
 
 
 class ChainLosses(Protocol):
@@ -104,7 +104,8 @@ class Posterior:
         nbeta: inverse temperatures, n beta, (C,).
         localization: gamma, (C,).
         free: whether a parameter moves, (D,); None lets all move.
-        whitening: by the Hessian at the centre; None if that is not known.
+        whitening: by the Hessian at the centre, or by factors of it; None if neither
+            is known.
         observables: recorded at the draws if `Steps` has it so; None if there are none.
 
     Reference:
@@ -117,7 +118,7 @@ class Posterior:
     nbeta: Tensor
     localization: Tensor
     free: Tensor | None = None
-    whitening: Whitening | None = None
+    whitening: Whitening | BlockWhitening | None = None
     observables: Observables | None = None
 
     @cached_property

@@ -241,7 +241,8 @@ class ChainRun:
         lr_CD = self._context.lr
         if self._method.scale is not None:
             lr_CD = lr_CD * self._method.scale(self.state, self._steps)
-        _, probability_C = propose(self._posterior, here, lr_CD, noise_CD)
+        whitening = self._posterior.whitening
+        _, probability_C = propose(self._posterior, here, lr_CD, noise_CD, whitening)
         self.state["accepted"] += probability_C.nan_to_num(0.0)
         self.state["heat"] += self._heat(here, lr_CD).nan_to_num(0.0)
         self.state["asked"] += 1
@@ -257,6 +258,8 @@ class ChainRun:
             return torch.zeros_like(here.losses)
         _, gradients_CD = self._context.gradients(here.weights)
         apart_CD = self._posterior.drift(here.weights, gradients_CD) - here.drift
+        if self._posterior.whitening is not None:
+            apart_CD = self._posterior.whitening(apart_CD)
         heat_C = (lr_CD * apart_CD.square()).sum(1) / 8
         return heat_C / (self._steps.friction if self._method.has_friction else 1)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+
+from curvflow.tasks.numerics.kronecker.blocks import Block, BlockOperator
 
 # Of the largest precision: no direction is known to have less than that.
 ROUNDING = 1e-12
@@ -33,9 +35,13 @@ class Eigenvectors:
         """
         rest = self.curvatures[-1]
         known = torch.where(self.curvatures.isnan(), rest, self.curvatures)
-        precision = nbeta * known.abs() + localization
-        least = ROUNDING * float(precision.max()) or 1.0
-        return precision.clamp_min(least).rsqrt()
+        return _widths(nbeta * known.abs() + localization)
+
+
+def _widths(precision: Tensor) -> Tensor:
+    """Return the widths of precisions, floored by the largest of each row."""
+    least = ROUNDING * precision.amax(-1, keepdim=True)
+    return precision.clamp_min(torch.where(least > 0, least, 1.0)).rsqrt()
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,99 @@ class Whitening:
         return torch.baddbmm(
             each_GBD * self.rest, along_GBK, self.vectors.mT
         ).reshape_as(vectors_CD)
+
+    def select(self, groups: Tensor) -> Whitening:
+        """Return the maps of some groups, by their numbers (g,)."""
+        return Whitening(self.vectors[groups], self.scales[groups], self.rest[groups])
+
+
+@dataclass(frozen=True)
+class BlockWhitening:
+    """Symmetric maps S = (nbeta |K| + localization)^-1/2 of G groups of chains.
+
+    K is given by blocks of eigenpairs, such as Kronecker factors.
+
+    Attributes:
+        roots: S on the parameters in blocks, (G, D, D).
+        rest: S of the others, 0 of those in blocks, (G, D, 1).
+    """
+
+    roots: BlockOperator
+    rest: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        blocks: BlockOperator,
+        nbeta: Tensor,
+        localization: Tensor,
+        *,
+        free: Tensor | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> BlockWhitening:
+        """Take the roots of blocks.
+
+        Args:
+            blocks: K of the free parameters, in double precision.
+            nbeta: inverse temperatures, (G,).
+            localization: of the posterior, (G,).
+            free: whether a parameter moves, (D,); None lets all move.
+            dtype: of the vectors that are mapped.
+
+        Returns:
+            The maps, of full size. Directions without curvature are as wide as the
+            localization has it, or as rounding can tell from others.
+        """
+        values_GF = torch.cat([b.values.flatten(1) for b in blocks.blocks], dim=1)
+        nbeta_G1, gamma_G1 = (
+            each.to(values_GF).reshape(-1, 1) for each in (nbeta, localization)
+        )
+        # One number more than the blocks have: of a parameter that is in none.
+        curvature_GF = torch.nn.functional.pad(values_GF.abs(), (0, 1))
+        widths_GF = _widths(nbeta_G1 * curvature_GF + gamma_G1)
+        sizes = [block.values[0].numel() for block in blocks.blocks]
+        *parts, rest_G1 = torch.split(widths_GF, [*sizes, 1], dim=1)
+        size = blocks.shape[1]
+        places = torch.arange(size, device=values_GF.device)
+        if free is not None:
+            size, places = len(free), free.nonzero().flatten().to(places)
+        roots = [
+            _root(block, widths_GF.reshape_as(block.values), places, dtype)
+            for block, widths_GF in zip(blocks.blocks, parts, strict=True)
+        ]
+        rest_GD = rest_G1.to(dtype).repeat(1, size)
+        for root in roots:
+            rest_GD[:, root.columns] = 0.0
+        return cls(BlockOperator(roots, size), rest_GD[..., None])
+
+    @property
+    def is_a_factor(self) -> bool:
+        """False: directions are not known to be scaled alike."""
+        return False
+
+    def __call__(self, vectors_CD: Tensor) -> Tensor:
+        """Map a vector of each chain, those of a group in succession."""
+        size = vectors_CD.shape[1]
+        each_GDB = vectors_CD.reshape(len(self.rest), -1, size).mT
+        mapped_GDB = (self.roots @ each_GDB).addcmul_(self.rest, each_GDB)
+        return mapped_GDB.mT.reshape_as(vectors_CD)
+
+    def select(self, groups: Tensor) -> BlockWhitening:
+        """Return the maps of some groups, by their numbers (g,)."""
+        return BlockWhitening(self.roots.select(groups), self.rest[groups])
+
+
+def _root(block: Block, widths: Tensor, places: Tensor, dtype: torch.dtype) -> Block:
+    """Return a block with other eigenvalues, on other places of a vector."""
+    return replace(
+        block,
+        columns=places[block.columns],
+        left=block.left.to(dtype),
+        right=block.right.to(dtype),
+        values=widths.to(dtype),
+        left_values=None,
+        right_values=None,
+    )
 
 
 def _placed(vectors_FK: Tensor, free: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.curvature.network_operators import problem_key, problem_of
+from curvflow.tasks.curvature.preconditioners import given_bytes, preconditioner_key
 from curvflow.tasks.llc.losses import PASS_BYTES
 from curvflow.tasks.llc.observed import ObservedLosses
 from curvflow.tasks.llc.outcomes import unpacked
@@ -49,6 +50,7 @@ def member_bytes(member: Member) -> int:
     if params.calibrate == "auto" and may_whiten:
         numbers += COPIES * size * (size if size <= DENSE else STEPS)
     sampling = 8 * numbers + PASS_BYTES["cpu"] + probed_bytes(member)
+    sampling += given_bytes(member)
     return max(sampling, _spectrum_bytes(member)) if is_measured else sampling
 
 
@@ -71,7 +73,8 @@ def _spectrum_bytes(member: Member) -> int:
     # In double precision the matrix, its eigenvectors and what finds them; or the basis
     # and a few blocks of vectors.
     vectors = 6 * size if size <= DENSE else RUNS * (STEPS + 10)
-    return problem.product_bytes(member.one("data"), RUNS) + 8 * size * vectors
+    products = problem.product_bytes(member.one("data"), RUNS) + given_bytes(member)
+    return products + 8 * size * vectors
 
 
 @computes("probe.llc", member_bytes=member_bytes, data_bytes=probed_bytes)
@@ -79,8 +82,8 @@ def llc(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     """Estimate nbeta (E L(w) - L(w*)) under the posterior about the weights.
 
     Args:
-        members: `weights` and `data`, and parameters that differ in seed, nbeta, lr and
-            localization.
+        members: `weights` and `data`, factors as `preconditioner` if they are given,
+            and parameters that differ in seed, nbeta, lr and localization.
         machine: where to compute.
 
     Returns:
@@ -89,7 +92,7 @@ def llc(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
     Raises:
         InputError: weights or products hold NaN or infinity, `layers` names no tensor,
-            or a batch is larger than the data.
+            a batch is larger than the data, or factors are of other parameters.
 
     Reference:
         Lau et al. (2023), arXiv:2308.12108, equation 20. Watanabe (2013), JMLR 14, for
@@ -101,7 +104,7 @@ def llc(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 def _alike(member: Member) -> object:
     earlier = _earlier(member)
     num_earlier = 0 if earlier is None else int(earlier["loss_trace"].shape[1])
-    return problem_key(member), num_earlier
+    return problem_key(member), preconditioner_key(member), num_earlier
 
 
 def _earlier(member: Member) -> NodeData | None:

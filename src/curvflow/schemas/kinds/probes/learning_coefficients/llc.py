@@ -9,7 +9,8 @@ from curvflow.schemas.checks.samples import too_few
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Continues, Input, Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.shared.operators import LOCALIZATION, NBETA, unknown_layers
-from curvflow.schemas.kinds.shared.sampling import ObservingLlcParams
+from curvflow.schemas.kinds.shared.preconditioners import preconditioner_input
+from curvflow.schemas.kinds.shared.sampling import IN_METRIC, ObservingLlcParams
 from curvflow.schemas.nodes import Data, Draws, Weights
 
 
@@ -28,6 +29,20 @@ def _lacking_samples(params: Any, name: str, data: Any) -> Iterator[ParamProblem
             message + params.observed,
             "Remove it, or take data with test samples.",
         )
+
+
+def _without_metric(params: Any, name: str, _: Any) -> Iterator[ParamProblem]:
+    """Yield samplers that take no metric, and steps of unknown units."""
+    method = params.sampling_method
+    if method is not None and method not in IN_METRIC:
+        message = f"expected {', '.join(IN_METRIC)} with factors '{name}', got {method}"
+        hint = "Take one of these, or remove preconditioner."
+        yield ("sampling_method",), message, hint
+    may_be_either = params.calibrate == "auto" and method != "multiscale_mala"
+    if may_be_either and params.lr is not None:
+        message = f"expected null with factors '{name}' and calibrate auto, which take "
+        message += f"their metric, and its units, if it is better, got {params.lr}"
+        yield ("lr",), message, "Remove it, or take calibrate none."
 
 
 CHAIN, DRAW, TRIAL = ("chain",), ("chain", "draw"), ("trial",)
@@ -103,7 +118,8 @@ KIND = Kind(
         Variable(
             "lr",
             "step, epsilon, mean over chains; of rmsprop_sgld and adam_sgld before "
-            "their preconditioner",
+            "their preconditioner; of mala and sgld in the metric of factors, where "
+            "metric says so, without units",
             units="parameter^2",
         ),
         Variable(
@@ -208,7 +224,8 @@ KIND = Kind(
         ),
         Variable(
             "gradient_variance",
-            "between samples, S^2, where the draws will be; NaN of mala",
+            "between samples, S^2, where the draws will be, in the metric of steps; "
+            "NaN of mala",
             units="loss^2 / parameter^2",
             optional=True,
         ),
@@ -246,6 +263,44 @@ KIND = Kind(
             ("curvature",),
             units="loss / parameter^2",
             bulk=True,
+            optional=True,
+        ),
+        Variable(
+            "metric",
+            "that of steps, with factors given: factors; eigenvectors of the Hessian, "
+            "by which multiscale_mala is whitened; or none",
+            dtype="str",
+            optional=True,
+        ),
+        Variable(
+            "condition",
+            "largest over smallest measured curvature of the energy, without factors",
+            optional=True,
+        ),
+        Variable(
+            "factors_condition", "the same in the metric of the factors", optional=True
+        ),
+        Variable(
+            "metric_values",
+            "curvatures of the energy in the metric of the factors, by Lanczos; NaN is "
+            "none",
+            ("run", "node"),
+            series=True,
+            optional=True,
+        ),
+        Variable(
+            "metric_weights",
+            "their weights, of sum 1 over a run",
+            ("run", "node"),
+            series=True,
+            optional=True,
+        ),
+        Variable(
+            "metric_parts",
+            "part of each that is the loss's, the rest the localization's; 1, a bound, "
+            "where not all are known",
+            ("run", "node"),
+            series=True,
             optional=True,
         ),
         Variable(
@@ -291,6 +346,7 @@ KIND = Kind(
     inputs={
         "weights": Input(Weights, lacking=unknown_layers),
         "data": Input(Data, follows="weights", by_rows=True, lacking=_lacking_samples),
+        "preconditioner": preconditioner_input(lacking=_without_metric),
     },
     varying=("seed", "nbeta", "lr", "localization"),
     continues=Continues("num_draws", _may_continue),
@@ -306,8 +362,8 @@ EXPLANATION = Explanation(
     cost=(
         "per chain num_burnin_steps + num_draws · num_steps_bw_draws gradients, of "
         "a batch or of all data, and a pass per draw with at_draws: full; "
-        "calibration adds 240 products and short trials (gradient_equivalents has "
-        "all)"
+        "calibration adds 240 products and short trials, and as many products more "
+        "with factors (gradient_equivalents has all)"
     ),
     example="""\
 study: example

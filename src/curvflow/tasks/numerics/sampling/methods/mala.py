@@ -9,6 +9,7 @@ from torch import Tensor
 
 from curvflow.tasks.numerics.sampling.posteriors import Posterior
 from curvflow.tasks.numerics.sampling.step_context import StepContext
+from curvflow.tasks.numerics.sampling.whitening import BlockWhitening, Whitening
 
 
 class Position(NamedTuple):
@@ -36,19 +37,25 @@ def evaluate(posterior: Posterior, weights_CD: Tensor) -> Position:
 
 
 def propose(
-    posterior: Posterior, here: Position, lr_CD: Tensor, noise_CD: Tensor
+    posterior: Posterior,
+    here: Position,
+    lr_CD: Tensor,
+    noise_CD: Tensor,
+    whitening: Whitening | BlockWhitening | None = None,
 ) -> tuple[Position, Tensor]:
     """Propose a Langevin step, with the probability that it is accepted.
 
     With s the sum of the drifts at both ends and z the noise, the logarithm of the
     ratio of the proposal densities is sqrt(lr)/2 z.s - lr/8 s.s: no difference of
-    squares of large numbers.
+    squares of large numbers. In the constant metric S S the step is that in
+    coordinates S^-1 w, and s is S times the sum.
 
     Args:
         posterior: what is sampled.
         here: the positions before the step.
         lr_CD: step sizes, (C, 1), or (C, D) with a preconditioner.
         noise_CD: standard normal.
+        whitening: S; None for no map.
 
     Returns:
         The proposals and the probabilities, (C,); NaN where a proposal is not finite.
@@ -56,11 +63,32 @@ def propose(
     Reference:
         Roberts and Tweedie (1996), doi:10.2307/3318418, section 1.4.2.
     """
+    if whitening is not None:
+        return _propose_mapped(posterior, here, lr_CD, noise_CD, whitening)
     root_CD = lr_CD.sqrt()
     there_CD = torch.addcmul(here.weights, lr_CD, here.drift, value=-0.5)
     there = evaluate(posterior, there_CD.addcmul_(root_CD, noise_CD))
     sum_CD = here.drift + there.drift
     along_CD = (noise_CD * (root_CD / 2)).addcmul_(lr_CD, sum_CD, value=-0.125)
+    ratio_C = here.energy - there.energy + torch.linalg.vecdot(sum_CD, along_CD)
+    return there, ratio_C.clamp(max=0).exp()
+
+
+def _propose_mapped(
+    posterior: Posterior,
+    here: Position,
+    lr_C1: Tensor,
+    noise_CD: Tensor,
+    whitening: Whitening | BlockWhitening,
+) -> tuple[Position, Tensor]:
+    """Propose a step in the coordinates S^-1 w, with its probability."""
+    root_C1 = lr_C1.sqrt()
+    moved_CD = whitening(
+        torch.addcmul(root_C1 * noise_CD, lr_C1, whitening(here.drift), value=-0.5)
+    )
+    there = evaluate(posterior, here.weights + moved_CD)
+    sum_CD = whitening(here.drift + there.drift)
+    along_CD = (noise_CD * (root_C1 / 2)).addcmul_(lr_C1, sum_CD, value=-0.125)
     ratio_C = here.energy - there.energy + torch.linalg.vecdot(sum_CD, along_CD)
     return there, ratio_C.clamp(max=0).exp()
 
@@ -78,16 +106,22 @@ def init(weights_CD: Tensor, posterior: Posterior) -> dict[str, Tensor]:
 def step(state: dict[str, Tensor], context: StepContext) -> tuple[Tensor, Tensor]:
     """Propose a Langevin step; accept or reject it.
 
-    A proposal that is not finite is rejected.
+    A proposal that is not finite is rejected. With a whitening S of the posterior, the
+    step is taken in the metric S S: drift S S and noise S. As S is constant, the
+    stationary law is the same.
 
     Returns:
         The mean losses before the step and the probabilities, (C,).
 
     Reference:
-        Roberts and Rosenthal (1998), doi:10.1111/1467-9868.00123.
+        Roberts and Rosenthal (1998), doi:10.1111/1467-9868.00123; Girolami and
+        Calderhead (2011), doi:10.1111/j.1467-9868.2010.00765.x, of constant metrics.
     """
     here = Position(**{name: state[name] for name in Position._fields})
-    there, probability_C = propose(context.posterior, here, context.lr, context.noise)
+    posterior = context.posterior
+    there, probability_C = propose(
+        posterior, here, context.lr, context.noise, posterior.whitening
+    )
     accepts_C = context.acceptance_draws < probability_C
     for name in ("losses", "energy"):
         state[name] = torch.where(accepts_C, getattr(there, name), state[name])

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.sampling.methods import mala
-from curvflow.tasks.numerics.sampling.methods.mala import Position, evaluate
+from curvflow.tasks.numerics.sampling.methods.mala import Position, evaluate, propose
 from curvflow.tasks.numerics.sampling.posteriors import Posterior
 from curvflow.tasks.numerics.sampling.step_context import StepContext
 
@@ -59,9 +59,10 @@ def step(
     """Propose to move; accept or reject it.
 
     In turn: a Langevin step; one in the coordinates S^-1 w, S the root of the inverse
-    of nbeta H + gamma, H the Hessian at the weights, if it is known and not 0; and, of
-    few parameters, the rescaling of one of them. The lr of a step is log-uniform from
-    lr / SPREAD to lr. Each leaves the posterior as it is, and so does any mixture.
+    of nbeta H + gamma, H the Hessian at the weights or factors of it, if it is known
+    and not 0; and, of few parameters, the rescaling of one of them. The lr of a step is
+    log-uniform from lr / SPREAD to lr. Each leaves the posterior as it is, and so does
+    any mixture.
 
     Returns:
         The mean losses before the step and the probabilities, (C,); None of a
@@ -82,7 +83,7 @@ def step(
             here,
             lr_C[:, None],
             context.noise,
-            is_whitened=name == "whitened_lr",
+            posterior.whitening if name == "whitened_lr" else None,
         )
     else:
         which_C, rest_C = _split(rest_C)
@@ -138,41 +139,4 @@ def rescale(
     scaled_C1 = here.weights.gather(1, chosen_C1) * log_C1.exp()
     there = evaluate(posterior, here.weights.scatter(1, chosen_C1, scaled_C1))
     ratio_C = here.energy - there.energy + log_C1[:, 0]
-    return there, ratio_C.clamp(max=0).exp()
-
-
-def propose(
-    posterior: Posterior,
-    here: Position,
-    lr_C1: Tensor,
-    noise_CD: Tensor,
-    *,
-    is_whitened: bool,
-) -> tuple[Position, Tensor]:
-    """Propose a step, with the probability that it is accepted.
-
-    With s the sum of the drifts at both ends and z the noise, the logarithm of the
-    ratio of the proposal densities is sqrt(lr)/2 Sz.s - lr/8 Ss.Ss.
-
-    Args:
-        posterior: what is sampled.
-        here: the positions before the step.
-        lr_C1: step sizes.
-        noise_CD: standard normal.
-        is_whitened: whether S is the posterior's whitening, or no map.
-
-    Returns:
-        The proposals and the probabilities, (C,); NaN where a proposal is not finite.
-    """
-    whitening = posterior.whitening
-    if not is_whitened or whitening is None:
-        return mala.propose(posterior, here, lr_C1, noise_CD)
-    root_C1 = lr_C1.sqrt()
-    moved_CD = whitening(
-        torch.addcmul(root_C1 * noise_CD, lr_C1, whitening(here.drift), value=-0.5)
-    )
-    there = evaluate(posterior, here.weights + moved_CD)
-    sum_CD = whitening(here.drift + there.drift)
-    along_CD = (noise_CD * (root_C1 / 2)).addcmul_(lr_C1, sum_CD, value=-0.125)
-    ratio_C = here.energy - there.energy + torch.linalg.vecdot(sum_CD, along_CD)
     return there, ratio_C.clamp(max=0).exp()
