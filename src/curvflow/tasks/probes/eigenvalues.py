@@ -90,7 +90,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     start_MDB = torch.stack(
         [random_columns(_params(m).seed, size, columns) for m in members]
     )
-    factors = preconditioner_of(members, machine, operator)
+    factors = preconditioner_of(members, machine, size)
     ritz = solve(operator, start_MDB, params, factors)
     # Where all rows were multiplied at once, all copies of an eigenvalue are there.
     is_whole = bool((ritz.iterations == 1).all() and (ritz.num_matvecs == size).all())

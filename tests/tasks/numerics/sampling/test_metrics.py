@@ -5,11 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from curvflow.tasks.numerics.kronecker.blocks import (
-    BlockOperator,
-    dense_block,
-    product_block,
-)
+from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
+from curvflow.tasks.numerics.kronecker.forms import Product, dense_block
 from curvflow.tasks.numerics.sampling.whitening import ROUNDING, BlockWhitening
 from tests.tasks.numerics.sampling.bowls import (
     GAMMA,
@@ -47,7 +44,7 @@ def test_the_map_is_the_root_of_the_inverse_in_its_place():
     dense = positive(2, 2, models=2)
     blocks = BlockOperator(
         [
-            product_block(
+            Product(
                 "product",
                 torch.tensor([0, 1, 2, 5, 6, 7]),
                 left.unsqueeze(1),

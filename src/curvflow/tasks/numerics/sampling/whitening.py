@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from curvflow.tasks.numerics.kronecker.blocks import Block, BlockOperator
+from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
+from curvflow.tasks.numerics.kronecker.forms import Eigenpairs
 
 # Of the largest precision: no direction is known to have less than that.
 ROUNDING = 1e-12
@@ -141,14 +142,15 @@ class BlockWhitening:
             The maps, of full size. Directions without curvature are as wide as the
             localization has it, or as rounding can tell from others.
         """
-        values_GF = torch.cat([b.values.flatten(1) for b in blocks.blocks], dim=1)
+        pairs = [block.eigenpairs for block in blocks.blocks]
+        values_GF = torch.cat([each.values.flatten(1) for each in pairs], dim=1)
         nbeta_G1, gamma_G1 = (
             each.to(values_GF).reshape(-1, 1) for each in (nbeta, localization)
         )
         # One number more than the blocks have: of a parameter that is in none.
         curvature_GF = torch.nn.functional.pad(values_GF.abs(), (0, 1))
         widths_GF = _widths(nbeta_G1 * curvature_GF + gamma_G1)
-        sizes = [block.values[0].numel() for block in blocks.blocks]
+        sizes = [each.values[0].numel() for each in pairs]
         *parts, rest_G1 = torch.split(widths_GF, [*sizes, 1], dim=1)
         size = blocks.shape[1]
         places = torch.arange(size, device=values_GF.device)
@@ -156,7 +158,7 @@ class BlockWhitening:
             size, places = len(free), free.nonzero().flatten().to(places)
         roots = [
             _root(block, widths_GF.reshape_as(block.values), places, dtype)
-            for block, widths_GF in zip(blocks.blocks, parts, strict=True)
+            for block, widths_GF in zip(pairs, parts, strict=True)
         ]
         rest_GD = rest_G1.to(dtype).repeat(1, size)
         for root in roots:
@@ -180,7 +182,9 @@ class BlockWhitening:
         return BlockWhitening(self.roots.select(groups), self.rest[groups])
 
 
-def _root(block: Block, widths: Tensor, places: Tensor, dtype: torch.dtype) -> Block:
+def _root(
+    block: Eigenpairs, widths: Tensor, places: Tensor, dtype: torch.dtype
+) -> Eigenpairs:
     """Return a block with other eigenvalues, on other places of a vector."""
     return replace(
         block,
