@@ -16,17 +16,22 @@ from curvflow.tasks.numerics.kronecker.forms import Eigenpairs
 _FLAT = ("values", "left_vectors", "right_vectors", "left_values", "right_values")
 
 
-def stored_blocks(operator: BlockOperator, model: int) -> dict[str, Array]:
-    """Return the blocks of one model, as arrays.
+def stored_blocks(operator: BlockOperator) -> list[dict[str, Array]]:
+    """Return the blocks of each model, as arrays.
 
     Args:
         operator: of several models.
-        model: which.
     """
-    only = torch.tensor([model])
-    blocks = [block.eigenpairs.select(only) for block in operator.blocks]
+    blocks = [block.eigenpairs for block in operator.blocks]
     sizes = np.array([block.values.shape[1:] for block in blocks], dtype=np.int64)
     columns = np.concatenate([block.columns.cpu().numpy() for block in blocks])
+    shared = {
+        "block": np.array([block.name for block in blocks]),
+        "groups": sizes[:, 0],
+        "left_size": sizes[:, 1],
+        "right_size": sizes[:, 2],
+        "columns": columns.astype(np.int64),
+    }
     flat = {
         "values": [block.values for block in blocks],
         "left_vectors": [block.left for block in blocks],
@@ -34,25 +39,21 @@ def stored_blocks(operator: BlockOperator, model: int) -> dict[str, Array]:
         "left_values": [_values(b.left_values, b.left) for b in blocks],
         "right_values": [_values(b.right_values, b.right) for b in blocks],
     }
-    return {
-        "block": np.array([block.name for block in blocks]),
-        "groups": sizes[:, 0],
-        "left_size": sizes[:, 1],
-        "right_size": sizes[:, 2],
-        "columns": columns.astype(np.int64),
-        **{name: _joined(parts) for name, parts in flat.items()},
-    }
+    rows = {name: _joined(parts) for name, parts in flat.items()}
+    return [
+        {**shared, **{name: np.array(of_all[model]) for name, of_all in rows.items()}}
+        for model in range(operator.shape[0])
+    ]
 
 
 def _values(found: Tensor | None, vectors: Tensor) -> Tensor:
-    if found is None:
-        return torch.full(vectors.shape[:-1], torch.nan)
-    return found
+    return vectors.new_full(vectors.shape[:-1], torch.nan) if found is None else found
 
 
 def _joined(parts: Sequence[Tensor]) -> Array:
-    flat = torch.cat([part.detach().double().flatten().cpu() for part in parts])
-    return np.asarray(flat.numpy())
+    """Return tensors of all models side by side, a row of each model."""
+    flat = torch.cat([part.detach().flatten(1) for part in parts], dim=1)
+    return np.asarray(flat.double().cpu().numpy())
 
 
 def factors_key(node: NodeData) -> object:

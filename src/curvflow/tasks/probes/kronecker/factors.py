@@ -58,10 +58,10 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
             {
                 **{name: np.array(rows[number]) for name, rows in numbers.items()},
                 **shared,
-                **stored_blocks(found.operator, number),
+                **blocks,
             }
         )
-        for number in range(len(members))
+        for number, blocks in enumerate(stored_blocks(found.operator))
     ]
 
 
