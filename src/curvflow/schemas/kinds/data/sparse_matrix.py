@@ -10,9 +10,9 @@ from pydantic import Field, model_validator
 
 from curvflow.errors import InputError
 from curvflow.schemas.explanations import Explanation
+from curvflow.schemas.graph_heads import SYMMETRIES, matrix_market_banner
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds.shared.datasets import MATRIX_OUTPUTS
-from curvflow.schemas.kinds.shared.graph_heads import SYMMETRIES, matrix_market_banner
 from curvflow.schemas.nodes import Array, Matrix
 from curvflow.schemas.params import Ints, Params, SourceFile
 

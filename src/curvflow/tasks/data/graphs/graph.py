@@ -7,8 +7,8 @@ from typing import Any, cast
 import numpy as np
 
 from curvflow.errors import InputError
+from curvflow.schemas import graph_heads as heads
 from curvflow.schemas.kinds.data.graphs.graph import GraphParams
-from curvflow.schemas.kinds.shared import graph_heads as heads
 from curvflow.schemas.kinds.shared.graphs import graph as graph_of
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.datasets.graph_files.arrays import read_npz

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.shared.graph_heads import GZIP
+from curvflow.schemas.graph_heads import GZIP
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.datasets.graph_files.entries import (
     WRONG_WEIGHT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from curvflow.schemas.kinds.shared.graph_heads import edges_head, head_of
+from curvflow.schemas.graph_heads import edges_head, head_of
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.datasets.graph_files.blocks import (
     BLOCK_BYTES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.shared.graph_heads import MatrixHead
+from curvflow.schemas.graph_heads import MatrixHead
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.datasets.graph_files.blocks import (
     BLOCK_BYTES,

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from curvflow.errors import InputError
+from curvflow.schemas import graph_heads as heads
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Files, Kind, Variable
-from curvflow.schemas.kinds.shared import graph_heads as heads
 from curvflow.schemas.kinds.shared.graphs import GRAPH_OUTPUTS
 from curvflow.schemas.nodes import Graph
 from curvflow.schemas.params import Neutral, NotInKey, Params, SourceFile
