@@ -59,6 +59,7 @@ SAMPLE = Kind(
         Variable("verdict", "converged, or not", dtype="str"),
         Variable("reason", "why", dtype="str"),
         Variable("num_matvecs", "products", dtype="int64"),
+        Variable("num_backward", "passes back", dtype="int64"),
         Variable("per_chain", "by chain", ("chain",), units="loss / parameter^2"),
     ),
     inputs={"weights": Input(Weights)},
@@ -91,6 +92,7 @@ def _sample(members, _):
                     "verdict": np.array("converged" if good else "drifting"),
                     "reason": np.array("all is well" if good else f"R-hat {MARKUP}"),
                     "num_matvecs": np.array(10),
+                    "num_backward": np.array(0),
                     "per_chain": np.array([1e-7, 2.5, -3.0]) + seed,
                 }
             )

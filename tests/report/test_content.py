@@ -148,7 +148,7 @@ def test_what_is_the_same_in_all_rows_is_said_once(small):
     curvflow.run(small, workers=1)
     (scalars, chains) = stage_of(page_of(small), "llc").grids
     said = {head.field: cell.full or cell.text for head, cell in scalars.same}
-    assert said == {"llc_sem": "0.0123", "num_matvecs": "10"}
+    assert said == {"llc_sem": "0.0123", "num_matvecs": "10", "num_backward": "0"}
     assert chains.name == "llc by chain"
     assert [head.units for head in chains.heads][-1] == "loss / parameter^2"
     assert len(chains.rows) == 6 * 3
@@ -185,6 +185,7 @@ def test_cost_sums_the_receipts_and_what_kinds_count(written, toys):
     assert sum(one.share for one in cost.stages) == pytest.approx(1)
     by_stage = {one.stage: one for one in cost.stages}
     assert by_stage["llc"].work.endswith("products")
+    assert "passes" not in by_stage["llc"].work  # of which there were none
     assert by_stage["llc"].executed == basis.run.counts["executed"]["llc"]
 
 

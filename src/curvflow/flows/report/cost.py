@@ -19,6 +19,7 @@ WORK = {
     "num_gradients": "gradients",
     "num_matvecs": "products",
     "gradient_equivalents": "full-gradient equivalents",
+    "num_backward": "passes back over the data",
 }
 
 
@@ -111,7 +112,8 @@ def _work(view: View, reader: Reader) -> str:
     sums: Counter[str] = Counter()
     for _, record in reader.records(view, there, names):
         sums.update({name: record[name] for name in names if name in record})
-    return ", ".join(f"{sums[name]:,.6g} {WORK[name]}" for name in names)
+    done = [name for name in names if sums[name]] or names[:1]
+    return ", ".join(f"{sums[name]:,.6g} {WORK[name]}" for name in done)
 
 
 NAMES = {"python": "Python", "platform": "platform"}
