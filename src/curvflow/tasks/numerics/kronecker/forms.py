@@ -222,8 +222,6 @@ class Product(Block):
         left_MG1, right_MG1 = _dampings(damping_M, pi, *sizes)
         left = _inverted(self.left_factor, left_MG1)
         right = _inverted(self.right_factor, right_MG1)
-        if left is None or right is None:
-            return self.eigenpairs.inverse(damping_M, pi)
         return replace(self, left_factor=left, right_factor=right)
 
     def select(self, models: Tensor) -> Block:
@@ -254,14 +252,18 @@ def _swapped(parts: Tensor, count: int) -> Tensor:
     return torch.unflatten(parts, 3, (-1, count)).transpose(2, 3).flatten(3)
 
 
-def _inverted(factor: Tensor, damping_MG1: Tensor) -> Tensor | None:
-    """Return the inverse of a damped factor; None of a singular or infinite one."""
+def _inverted(factor: Tensor, damping_MG1: Tensor) -> Tensor:
+    """Return the inverses of damped semidefinite factors, (M, G, n, n)."""
     eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
     damped = (factor + factor.mT) / 2 + damping_MG1.unsqueeze(3) * eye
-    root, failed = torch.linalg.cholesky_ex(damped)
-    if failed.any() or not torch.isfinite(root).all():
-        return None
-    return torch.cholesky_inverse(root)
+    root, failed_MG = torch.linalg.cholesky_ex(damped)
+    lost_MG = (failed_MG > 0) | ~torch.isfinite(root).flatten(2).all(2)
+    found = torch.cholesky_inverse(torch.where(lost_MG[..., None, None], eye, root))
+    if lost_MG.any():  # as good as singular, or not finite: each by its eigenvalues
+        values, vectors = decomposed(factor[lost_MG])
+        divisors = values.clamp(min=0) + damping_MG1[lost_MG]
+        found[lost_MG] = (vectors / divisors.unsqueeze(1)) @ vectors.mT
+    return found
 
 
 def _dampings(

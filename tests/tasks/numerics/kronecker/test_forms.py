@@ -1,0 +1,105 @@
+"""Blocks by two factors and by eigenpairs, against matrices written out."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
+from curvflow.tasks.numerics.kronecker.forms import Product
+
+MODELS, GROUPS, ROWS, COLUMNS = 2, 2, 3, 4
+SIZE = GROUPS * ROWS * COLUMNS
+PLACES = torch.randperm(SIZE + 2, generator=torch.Generator().manual_seed(0))[:SIZE]
+SPLITS = [None, "trace", "frobenius", "spectral", 0.7]
+DAMPING = torch.tensor([0.1, 0.3], dtype=torch.float64)
+
+
+def factors(seed, size):
+    generator = torch.Generator().manual_seed(seed)
+    shape = MODELS, GROUPS, 2 * size, size
+    rows = torch.randn(shape, generator=generator, dtype=torch.float64)
+    return rows.mT @ rows / size
+
+
+def product():
+    return Product("w", PLACES, factors(1, ROWS), factors(2, COLUMNS))
+
+
+def operator(block):
+    return BlockOperator([block], SIZE + 2)
+
+
+def written_out(found):
+    eye = torch.eye(SIZE + 2, dtype=torch.float64)
+    return found @ eye.expand(MODELS, -1, -1)
+
+
+def kron(left, right):
+    """Return the block of each model among all parameters."""
+    whole = torch.zeros(MODELS, SIZE + 2, SIZE + 2, dtype=torch.float64)
+    for model in range(MODELS):
+        parts = [torch.kron(left[model, g], right[model, g]) for g in range(GROUPS)]
+        whole[model][PLACES[:, None], PLACES] = torch.block_diag(*parts)
+    return whole
+
+
+def forms():
+    return [product(), product().eigenpairs]
+
+
+@pytest.mark.parametrize("block", forms(), ids=["factors", "eigenpairs"])
+def test_products_trace_and_diagonal_are_those_of_the_matrix(block):
+    expected = kron(block.left_factor, block.right_factor)
+    K = operator(block)
+    torch.testing.assert_close(written_out(K), expected)
+    diagonal = expected.diagonal(dim1=1, dim2=2)
+    torch.testing.assert_close(K.diagonal, diagonal)
+    torch.testing.assert_close(K.trace, diagonal.sum(1))
+    vector = torch.ones(MODELS, SIZE + 2, dtype=torch.float64)
+    torch.testing.assert_close(K @ vector, expected.sum(2))
+
+
+@pytest.mark.parametrize("pi", SPLITS)
+def test_inverses_of_factors_are_those_of_eigenpairs(pi):
+    one, other = (operator(block).inverse(DAMPING, pi=pi) for block in forms())
+    torch.testing.assert_close(written_out(one), written_out(other))
+    if pi is None:
+        block = product()
+        eye = torch.eye(SIZE, dtype=torch.float64)
+        damped = kron(block.left_factor, block.right_factor)[:, PLACES[:, None], PLACES]
+        expected = torch.linalg.inv(damped + DAMPING[:, None, None] * eye)
+        found = written_out(one)[:, PLACES[:, None], PLACES]
+        torch.testing.assert_close(found, expected)
+
+
+def test_inverses_are_kept_until_another_damping_is_asked_for():
+    K = operator(product())
+    first = K.inverse(DAMPING, pi="trace")
+    assert K.inverse(DAMPING, pi="trace") is first
+    assert K.inverse(DAMPING, pi=None) is not first
+    assert K.inverse(2 * DAMPING, pi="trace") is not first
+
+
+@pytest.mark.parametrize("lost", [0.0, torch.nan])
+def test_a_model_without_an_inverse_leaves_its_sibling_as_it_is(lost):
+    block = product()
+    left = block.left_factor.clone()
+    left[1] = lost
+    both = replace(block, left_factor=left)
+    found, plain = (
+        written_out(operator(b).inverse(0.0, pi="trace")) for b in (both, block)
+    )
+    torch.testing.assert_close(found[0], plain[0], rtol=0, atol=0)
+    inside = found[1][PLACES[:, None], PLACES]
+    assert not torch.isfinite(inside).all()
+
+
+def test_models_are_selected_before_and_after_eigenpairs_are_found():
+    block, one = product(), torch.tensor([1])
+    before = block.select(one)
+    torch.testing.assert_close(before.left_factor, block.left_factor[1:])
+    known = block.eigenpairs
+    after = block.select(one)
+    torch.testing.assert_close(after.eigenpairs.values, known.values[1:])
+    torch.testing.assert_close(before.eigenpairs.values, known.values[1:])
