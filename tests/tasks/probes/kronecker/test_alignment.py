@@ -10,6 +10,7 @@ import torch
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.tasks.curvature.stored_blocks import block_operator
+from curvflow.tasks.numerics.estimators.intervals import positive_interval
 from tests.tasks.probes.kronecker.nets import as_factors, probed, trained
 from tests.tasks.toys import (
     as_data,
@@ -202,8 +203,13 @@ def test_batches_are_measured_each_by_itself():
         arrays["share_sem"], share.std(-1, ddof=1) / 3**0.5, atol=1e-15
     )
     half = 4.302652729911275 * arrays["share_sem"]
-    low = (arrays["share"] - half).clip(0, 1)
-    np.testing.assert_allclose(arrays["share_low"], low, atol=1e-9)
+    low, high = arrays["share"] - half, arrays["share"] + half
+    assert (arrays["share_low"] <= low.clip(0, 1) + 1e-9).all()
+    assert (arrays["share_high"] >= high.clip(0, 1) - 1e-9).all()
+    # Shares are skewed away from 1, as positive numbers are from 0.
+    room, sem = (torch.as_tensor(x) for x in (1 - arrays["share"], arrays["share_sem"]))
+    _, most = positive_interval(room, sem, 2)
+    assert (arrays["share_low"] <= (1 - most).clip(0, 1).numpy() + 1e-9).all()
     # Batches of one are the data itself, of which there is no error.
     whole = aligned().arrays
     assert np.isnan(whole["share_sem"]).all()

@@ -6,6 +6,7 @@ layers; R = M B problems, batch after batch of each member.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +34,7 @@ from curvflow.tasks.curvature.network_operators import (
 from curvflow.tasks.curvature.stored_blocks import block_operator, factors_key
 from curvflow.tasks.networks.problems import grouped, probed_bytes
 from curvflow.tasks.numerics.derivatives.gauss_newton import BatchedGaussNewton
-from curvflow.tasks.numerics.estimators.intervals import student_interval
+from curvflow.tasks.numerics.estimators.intervals import wider_interval
 from curvflow.tasks.numerics.kronecker.alignment import Alignment, alignment
 from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
 from curvflow.tasks.numerics.kronecker.forms import Pi
@@ -312,13 +313,22 @@ def _arrays(
 
 
 def _mean(name: str, values_B: Tensor, ends: tuple[float, float]) -> dict[str, Array]:
-    """Return the mean over batches, its error, and an interval within the ends."""
+    """Return the mean over batches, its error, and an interval within the ends.
+
+    Numbers are skewed away from an end that they are near to, and a step from 0: the
+    interval holds those of the distances from both ends, and Student's.
+    """
     count = len(values_B)
     mean = values_B.mean(0)
     sem = torch.full_like(mean, torch.nan)
     if count > 1:
         sem = values_B.std(0) / count**0.5
-    low, high = student_interval(mean, sem, max(count - 1, 1))
+    freedom, (bottom, top) = max(count - 1, 1), ends
+    least = bottom if math.isfinite(bottom) else 0.0
+    low, high = (least + end for end in wider_interval(mean - least, sem, freedom))
+    if math.isfinite(top):
+        above, below = wider_interval(top - mean, sem, freedom)
+        low, high = torch.minimum(low, top - below), torch.maximum(high, top - above)
     found = {"": mean, "_sem": sem, "_low": low, "_high": high}
     kept = {"_low": low.clamp(*ends), "_high": high.clamp(*ends)}
     return {name + suffix: a.numpy() for suffix, a in {**found, **kept}.items()}
