@@ -18,6 +18,7 @@ from curvflow.tasks.curvature import network_operators
 from curvflow.tasks.curvature.network_operators import problem_key, problem_of
 from curvflow.tasks.curvature.stored_blocks import block_operator, factors_key
 from curvflow.tasks.networks.problems import grouped, probed_bytes
+from curvflow.tasks.numerics.estimators.forms import Error, freedom, shrunk
 from curvflow.tasks.numerics.estimators.intervals import (
     student_interval,
     wider_interval,
@@ -133,7 +134,7 @@ def _of_blocks(
     norms_B = torch.stack(
         [b.eigenpairs.values[number].double().norm() for b in blocks.blocks]
     )
-    norms_B = norms_B.cpu()
+    norms_B, smallest = norms_B.cpu(), min(len(b.columns) for b in blocks.blocks)
     norm, outside, error, inner, trace = (
         each[number]
         for each in (
@@ -150,11 +151,11 @@ def _of_blocks(
         **_share("outside", outside.sum(1), whole),
         **_share("within", error.sum(1), whole),
         **_cosine("cosine", inner.sum(1), whole, norms_B.norm()),
-        **_mean("trace_error", trace.sum(1)),
+        **_trace("trace_error", trace.sum(1), error.sum(1), blocks.shape[1]),
         "block": np.array([block.name for block in blocks.blocks]),
         **_rooted("block_rel_error", error, norm),
         **_cosine("block_cosine", inner, norm, norms_B),
-        **_mean("block_trace_error", trace),
+        **_trace("block_trace_error", trace, error, smallest),
     }
 
 
@@ -170,10 +171,22 @@ def _told(
     }
 
 
-def _mean(name: str, draws: Tensor) -> dict[str, Array]:
-    count = len(draws)
-    mean, sem = draws.mean(0), draws.std(0) / count**0.5
-    return _told(name, mean, sem, student_interval(mean, sem, count - 1))
+def _trace(name: str, draws: Tensor, squares: Tensor, size: int) -> dict[str, Array]:
+    """Return a mean of z.Ez, of which ||Ez||^2 knows the error too.
+
+    Args:
+        name: of the number.
+        draws: z.Ez of each vector, (S, ...).
+        squares: ||Ez||^2 of each vector, of the same shape.
+        size: dimension of E.
+    """
+    count, half = len(draws), squares.mean(0)
+    spread = Error(draws.std(0) / count**0.5, torch.full_like(half, count - 1))
+    degrees = freedom(half.flatten(), squares.reshape(count, -1).T, least=count - 1)
+    law = Error((2 * half / count).sqrt(), degrees.reshape_as(half))
+    sem, known = shrunk(spread, law, size=size)
+    mean = draws.mean(0)
+    return _told(name, mean, sem, student_interval(mean, sem, known))
 
 
 def _ratio(above: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
