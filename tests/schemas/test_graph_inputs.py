@@ -139,6 +139,8 @@ def test_every_input_of_an_operator_refuses_what_it_has_not(kind):
     of_a_network = kind.params.model_validate({"operator": "ggn"})
     checked = 0
     for declared in kind.inputs.values():
+        if declared.excludes:  # it stands beside an operator
+            continue
         is_refused = {
             params.operator: "operator" in declared.settles
             or any(declared.lacking(params, "it", None) if declared.lacking else ())

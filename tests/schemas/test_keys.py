@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
@@ -91,6 +91,8 @@ def typed(value):
     return type(value).__name__, value
 
 
+# Slow only where the machine is.
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(values, values)
 def test_equal_bytes_mean_equal_type_and_value(left, right):
     import unicodedata

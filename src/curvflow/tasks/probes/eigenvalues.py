@@ -92,9 +92,11 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     )
     factors = preconditioner_of(members, machine, size)
     ritz = solve(operator, start_MDB, params, factors)
-    # Where all rows were multiplied at once, all copies of an eigenvalue are there.
-    is_whole = bool((ritz.iterations == 1).all() and (ritz.num_matvecs == size).all())
-    told = {"size": size, "columns": size if is_whole else columns}
+    told: dict[str, int] = {}
+    if operators.GRAPH in members[0].inputs:  # of which clusters are counted
+        # Where all rows were multiplied at once, all copies of an eigenvalue are there.
+        is_whole = (ritz.iterations == 1).all() and (ritz.num_matvecs == size).all()
+        told = {"size": size, "columns": size if is_whole else columns}
     return [
         _outcome(number, ritz, told, with_vectors=params.eigenvectors)
         for number in range(len(members))
@@ -109,12 +111,9 @@ def _from_ritz_data(members: Sequence[Member]) -> list[Outcome]:
             "eigenvectors: true cannot be combined with stored Ritz data, which have "
             "none. Take weights."
         )
-    data = stored(members)
-    ritz = best_run(data, k=params.k, which=params.which, tol=params.tol)
-    told = {"size": data.size, "columns": 1}
+    ritz = best_run(stored(members), k=params.k, which=params.which, tol=params.tol)
     return [
-        _outcome(number, ritz, told, with_vectors=False)
-        for number in range(len(members))
+        _outcome(number, ritz, {}, with_vectors=False) for number in range(len(members))
     ]
 
 

@@ -113,14 +113,13 @@ OUTPUTS = (
     ),
     _curve(
         "damping",
-        "damping of the quadratic model of kfac or gauss_newton after the epoch's last "
-        "step",
+        "of the quadratic model, at the end",
         "curvature",
         optional=True,
     ),
     _curve(
         "preconditioner_damping",
-        "damping of the blocks of kfac or gauss_newton after the epoch's last step",
+        "of the blocks, at the end",
         "curvature",
         optional=True,
     ),
@@ -139,18 +138,17 @@ OUTPUTS = (
     ),
     _curve(
         "rejected_share",
-        "share of the epoch's steps that were taken back; NaN before training",
+        "share of the epoch's steps taken back",
         optional=True,
     ),
     _curve(
         "cg_iterations",
-        "steps of conjugate gradients of gauss_newton in the epoch's last step; NaN "
-        "before training",
+        "of the last step; NaN before training",
         optional=True,
     ),
     _curve(
         "cg_residual",
-        "residual that these left, relative to the gradient; NaN before training",
+        "that these left, relative to the gradient",
         optional=True,
     ),
     Variable("final_train_loss", "training loss at the end", units="loss"),
@@ -162,7 +160,7 @@ OUTPUTS = (
         "other regression",
     ),
     Variable("final_validation_accuracy", "validation accuracy at the end"),
-    Variable("final_test_accuracy", "test accuracy at the end, like the training"),
+    Variable("final_test_accuracy", "test accuracy at the end, likewise"),
     Variable("final_norm_l2", "Euclidean norm of the final weights", units="parameter"),
     Variable("final_path_norm", "path norm of the final weights"),
     Variable(

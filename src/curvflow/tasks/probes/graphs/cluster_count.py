@@ -117,15 +117,15 @@ def _point(gap: Gap) -> float:
 
 def _by_eigenvalues(member: Member, params: ClusterCountParams) -> Outcome:
     node = member.one("eigenvalues")
-    if "columns" not in node:
-        raise InputError(
-            "eigenvalues: expected them with how often a repeated one is found, got "
-            f"those that '{node.stage}' stored before that was kept. Compute it again."
-        )
     if node["iterations"] == 0:
         raise InputError(
             f"eigenvalues: expected computed ones, got those that '{node.stage}' read "
             "of Ritz data, where repeated ones stand once. Give it the graph."
+        )
+    if "columns" not in node:
+        raise InputError(
+            "eigenvalues: expected them with how often a repeated one is found, got "
+            f"those that '{node.stage}' stored before that was kept. Compute it again."
         )
     size = int(node["size"])
     num_components = _components(member.one("graph"), size)
