@@ -4,9 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from curvflow.errors import InputError, StudyError
 from curvflow.schemas.study.study import load_study
+from curvflow.tasks.llc.targets import member_targets
+from curvflow.tasks.numerics.sampling.measured_curvature import gradient_noise
+from curvflow.tasks.registry import Machine
 from tests.tasks.probes.kronecker.nets import as_factors, probed, trained
 from tests.tasks.probes.learning_coefficients.test_llc import (
     GIVEN,
@@ -183,6 +187,19 @@ def test_layers_move_in_the_metric_of_their_factors():
     whole = {**inputs, "preconditioner": as_factors(probed("labels"))}
     with pytest.raises(InputError, match=r"^preconditioner: expected factors of"):
         compute(KIND, [member(KIND, how, **whole)])
+
+
+@pytest.mark.parametrize("layers", [None, ["layer1.*"]])
+def test_the_noise_of_samples_in_plain_coordinates_is_that_without(layers):
+    data, (weights, _) = trained("labels")
+    one = member(KIND, {"layers": layers}, weights=weights, data=data)
+    targets = member_targets([one], Machine())
+    one_M = torch.ones(1, dtype=torch.float64)
+    plain = gradient_noise(targets, one_M, 50 * one_M)
+    same = gradient_noise(targets, one_M, 50 * one_M, lambda vectors: vectors)
+    twice = gradient_noise(targets, one_M, 200 * one_M, lambda vectors: 2 * vectors)
+    torch.testing.assert_close(same, plain)
+    torch.testing.assert_close(twice, 4 * plain)  # at the same positions
 
 
 STUDY = """
