@@ -13,7 +13,7 @@ seeds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,23 @@ def repeated(
     return found
 
 
+def ratio_of_variances(
+    above: Sequence[Mapping[str, Array]], below: Sequence[Mapping[str, Array]]
+) -> tuple[float, float]:
+    """Return the ratio of the variances of paired traces, and its jackknife error."""
+    pairs = np.array(
+        [(a["trace"], b["trace"]) for a, b in zip(above, below, strict=True)]
+    )
+    left_out = [np.delete(pairs, number, axis=0) for number in range(len(pairs))]
+    logs = [np.log(few.var(0)) for few in left_out]
+    each = np.array([one - other for one, other in logs])
+    whole = pairs.var(0)
+    spread = (each - each.mean()) ** 2
+    sem = np.sqrt((len(pairs) - 1) / len(pairs) * spread.sum())
+    ratio = whole[0] / whole[1]
+    return float(ratio), float(ratio * sem)
+
+
 def trace_row(name: str, given: Mapping[str, NodeData], factors: Factors) -> str:
     """Return the row of traces of one network and its factors."""
     params = {"operator": "ggn", "num_probes": PROBES}
@@ -81,10 +98,9 @@ def trace_row(name: str, given: Mapping[str, NodeData], factors: Factors) -> str
     controlled = repeated(with_factors, "probe.trace", **params)
     plain = repeated(given, "probe.trace", **params)
     held = np.mean([f["trace_low"] <= exact <= f["trace_high"] for f in controlled])
-    ratio = np.var([f["trace"] for f in controlled])
-    ratio /= np.var([f["trace"] for f in plain])
+    ratio, sem = ratio_of_variances(controlled, plain)
     told = np.mean([f["variance_left"] for f in controlled])
-    return f"| {name} | {held:.1%} | {ratio:.2f} | {told:.2f} |"
+    return f"| {name} | {held:.1%} | {ratio:.2f} ± {sem:.2f} | {told:.2f} |"
 
 
 def determinants(given: Mapping[str, NodeData], factors: Factors) -> Iterator[str]:

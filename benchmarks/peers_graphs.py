@@ -17,12 +17,9 @@ from __future__ import annotations
 
 import argparse
 import math
-import statistics
 import sys
-import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
@@ -36,6 +33,7 @@ from scipy.sparse import linalg
 from scipy.stats import wasserstein_distance
 
 import curvflow
+from benchmarks.turns import Found, Prepare, in_turns
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Density, Graph, Member, Moments, NodeData, Ritz
 from curvflow.tasks.registry import Machine, find
@@ -353,36 +351,15 @@ TASKS: Mapping[str, Callable[[bool], Task]] = {
     "ba": _of_model("barabasi_albert", "barabasi_albert_graph", 5, m=5),
     "regular": _of_model("random_regular", "random_regular_graph", 5, d=10),
 }
-Found = tuple[float, float] | str
-
-
-@contextmanager
-def _failing(failed: dict[str, str], name: str) -> Iterator[None]:
-    """Keep the reason of what fails: a peer may fail in any way, and is listed."""
-    try:
-        yield
-    except Exception as error:
-        failed[name] = f"{type(error).__name__}: {str(error)[:110]}"
 
 
 def measured(task: Task, turns: int) -> dict[str, Found]:
     """Return of each system the median of its seconds and its error, or a reason."""
-    failed: dict[str, str] = {}
-    errors: dict[str, float] = {}
-    times: dict[str, list[float]] = {name: [] for name in task.calls}
-    for name, call in task.calls.items():
-        with _failing(failed, name):
-            errors[name] = task.error(call())
-    for _ in range(turns):
-        for name, call in task.calls.items():
-            if name not in failed:
-                begun = time.process_time()
-                call()
-                times[name].append(time.process_time() - begun)
-    return {
-        name: failed.get(name) or (statistics.median(times[name]), errors[name])
-        for name in task.calls
-    }
+
+    def prepared(call: Callable[[], Any]) -> Prepare:
+        return lambda: (call, task.error(call()))
+
+    return in_turns({name: prepared(call) for name, call in task.calls.items()}, turns)
 
 
 def row(task: Task, found: Mapping[str, Found]) -> str:

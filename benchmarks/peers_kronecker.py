@@ -30,13 +30,11 @@ import argparse
 import copy
 import ctypes
 import json
-import statistics
 import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -51,6 +49,7 @@ from torch.utils.flop_counter import flop_registry
 
 from benchmarks.kronecker_nets import KNOWN, Net, lenet, mlp, posed, resnet, vit
 from benchmarks.product_memory import peak_of
+from benchmarks.turns import Found, Prepare, failing, in_turns
 from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
 from curvflow.tasks.curvature.network_factors import network_factors
 from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
@@ -553,38 +552,17 @@ def call_of(system: System, task: str) -> Callable[[], float]:
     return solutions
 
 
-Found = tuple[float, float] | str
-
-
-@contextmanager
-def _failing(failed: dict[str, str], name: str) -> Iterator[None]:
-    """Keep the reason of what fails: a peer may fail in any way, and is listed."""
-    try:
-        yield
-    except Exception as error:
-        failed[name] = f"{type(error).__name__}: {str(error)[:110]}"
-
-
 def measured(net: Net, task: str, turns: int, names: list[str]) -> dict[str, Found]:
     """Return of each system the median of its seconds and an answer, or a reason."""
-    calls: dict[str, Callable[[], float]] = {}
-    failed: dict[str, str] = {}
-    answers: dict[str, float] = {}
-    times: dict[str, list[float]] = {name: [] for name in names}
-    for name in names:
-        with _failing(failed, name):
-            calls[name] = call_of(SYSTEMS[name](net), task)
-            answers[name] = calls[name]()
-    for _ in range(turns):
-        for name, call in calls.items():
-            if name not in failed:
-                begun = time.process_time()
-                call()
-                times[name].append(time.process_time() - begun)
-    return {
-        name: failed.get(name) or (statistics.median(times[name]), answers[name])
-        for name in names
-    }
+
+    def prepared(name: str) -> Prepare:
+        def prepare() -> tuple[Callable[[], object], float]:
+            call = call_of(SYSTEMS[name](net), task)
+            return call, call()
+
+        return prepare
+
+    return in_turns({name: prepared(name) for name in names}, turns)
 
 
 def cubes(factor: float) -> Callable[[torch.Size], int]:
@@ -647,7 +625,7 @@ def costs(net: Net, tasks: list[str], names: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for task in tasks:
         for name in names:
-            with _failing({}, name):
+            with failing({}, name):
                 found[f"{task} {name}"] = cost(call_of(SYSTEMS[name](net), task))
     return found
 
