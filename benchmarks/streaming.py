@@ -7,8 +7,11 @@ largest eigenvalue, and the local learning coefficient. Printed are seconds, and
 the process took at most, in memory of its own and in address space.
 
     python -m benchmarks.streaming [GiB of the file] [GiB allowed] [disk or memory]
+        [npy, zarr or nc]
 
 With `memory` the data set is read whole, as a small one would be, and does not fit.
+At the end stand the first digits of the digest of each stage's results, which are
+those of any other way that the same inputs are read.
 """
 
 from __future__ import annotations
@@ -19,16 +22,20 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
+import h5netcdf
 import numpy as np
+import zarr
+
+from curvflow.stores.local import LocalStore
 
 WIDTH, ROWS = 2048, 4096
 STUDY = """
 study: streaming
 axes: {{seed: 2}}
 stages:
-  data: {{use: data.array, path: inputs.npy, targets_path: targets.npy,
-          rows_above: {above}}}
+  data: {{use: data.array, {files}, rows_above: {above}}}
   fit: {{use: train, data: data, model: {{kind: mlp, hidden: [4]}}, epochs: 1,
          rule: {{rule: sgd, lr: 0.05}}, batch_size: 512, seed: "${{seed}}"}}
   trace: {{use: probe.hessian_trace, weights: fit, num_probes: 4, dtype: float32}}
@@ -41,18 +48,47 @@ stages:
 """
 
 
-def write(folder: Path, size: float) -> None:
+def write(folder: Path, size: float, form: str) -> None:
     """Write inputs, float32, and labels that depend on them, a block at a time."""
     draw, blocks = np.random.default_rng(0), round(size * 2**30 / (4 * WIDTH * ROWS))
     weights, labels = draw.normal(size=WIDTH), []
-    form = {"descr": "<f4", "fortran_order": False, "shape": (blocks * ROWS, WIDTH)}
-    with (folder / "inputs.npy").open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, form)
-        for _ in range(blocks):
-            block = draw.standard_normal((ROWS, WIDTH), dtype=np.float32)
-            block.tofile(file)
-            labels.append((block @ weights > 0).astype(np.int64))
-    np.save(folder / "targets.npy", np.concatenate(labels))
+    shape = blocks * ROWS, WIDTH
+    rows = ROWS_OF[form](folder / f"inputs.{form}", shape)
+    for number in range(blocks):
+        block = draw.standard_normal((ROWS, WIDTH), dtype=np.float32)
+        rows[number * ROWS : (number + 1) * ROWS] = block
+        labels.append((block @ weights > 0).astype(np.int64))
+    held = np.concatenate(labels)
+    if form == "npy":
+        np.save(folder / "targets.npy", held)
+    elif form == "zarr":
+        zarr.open_group(folder / "inputs.zarr").create_array("targets", data=held)
+    else:
+        rows.parent.variables["targets"][:] = held
+        rows.parent.close()
+
+
+def npy_rows(path: Path, shape: tuple[int, int]) -> Any:
+    """Return the rows of a new `.npy` file."""
+    return np.lib.format.open_memmap(path, "w+", np.float32, shape)
+
+
+def zarr_rows(path: Path, shape: tuple[int, int]) -> Any:
+    """Return the rows of an array in a new zarr folder."""
+    made = zarr.open_group(path, mode="w")
+    return made.create_array("inputs", shape=shape, chunks=(512, WIDTH), dtype="f4")
+
+
+def netcdf_rows(path: Path, shape: tuple[int, int]) -> Any:
+    """Return the rows of a variable in a new netCDF file."""
+    file = h5netcdf.File(path, "w")
+    file.dimensions = {"sample": shape[0], "feature": shape[1]}
+    file.create_variable("targets", ("sample",), dtype="i8")
+    chunks = {"chunks": (512, WIDTH), "compression": "gzip", "compression_opts": 1}
+    return file.create_variable("inputs", ("sample", "feature"), dtype="f4", **chunks)
+
+
+ROWS_OF = {"npy": npy_rows, "zarr": zarr_rows, "nc": netcdf_rows}
 
 
 def status(name: str) -> float:
@@ -63,7 +99,7 @@ def status(name: str) -> float:
     raise LookupError(name)
 
 
-def limited(folder: Path, allowed: float, *, on_disk: bool) -> None:
+def limited(folder: Path, allowed: float, form: str, *, on_disk: bool) -> None:
     """Run the study within so many GiB of address space more than there are now."""
     import torch
 
@@ -75,7 +111,9 @@ def limited(folder: Path, allowed: float, *, on_disk: bool) -> None:
     limit = round((start + allowed) * 2**30)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     above = 1 << 20 if on_disk else 1 << 40
-    (folder / "study.yaml").write_text(STUDY.format(above=above))
+    files = f"path: inputs.{form}"
+    files += ", targets_path: targets.npy" if form == "npy" else ""
+    (folder / "study.yaml").write_text(STUDY.format(above=above, files=files))
     begun = time.perf_counter()
     result = curvflow.run(folder / "study.yaml", store=str(folder / "store"), workers=1)
     print(
@@ -88,23 +126,24 @@ def limited(folder: Path, allowed: float, *, on_disk: bool) -> None:
         table = result[stage]
         values = ", ".join(f"{value:.6g}" for value in table[name].values.flat)
         print(f"{stage}: {name} {values}, {float(table['seconds'].sum()):.0f} s")
+    found = LocalStore(folder / "store").index().receipts.values()
+    marks = sorted((one.stage, one.key, one.digest[:12]) for one in found)
+    print("digests:", ", ".join(f"{stage} {digest}" for stage, _, digest in marks))
 
 
 def main() -> None:
     """Write the file and run the study in a process of its own."""
     if sys.argv[1:2] == ["limited"]:
-        limited(Path(sys.argv[2]), float(sys.argv[3]), on_disk=sys.argv[4] == "disk")
+        folder, allowed, where, form = sys.argv[2:]
+        limited(Path(folder), float(allowed), form, on_disk=where == "disk")
         return
-    size, allowed, where = (
-        *sys.argv[1:],
-        *("1.25", "1.5", "disk")[len(sys.argv) - 1 :],
-    )
+    defaults = ("1.25", "1.5", "disk", "npy")
+    size, allowed, where, form = (*sys.argv[1:], *defaults[len(sys.argv) - 1 :])
     with tempfile.TemporaryDirectory() as name:
-        write(Path(name), float(size))
-        held = (Path(name) / "inputs.npy").stat().st_size / 2**30
-        print(f"{held:.2f} GiB of inputs in a file, {allowed} GiB allowed")
+        write(Path(name), float(size), form)
+        print(f"{size} GiB of inputs, .{form}, {allowed} GiB allowed", flush=True)
         command = [sys.executable, "-m", "benchmarks.streaming", "limited"]
-        subprocess.run([*command, name, allowed, where], check=False)
+        subprocess.run([*command, name, allowed, where, form], check=False)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import zarr
 from ruamel.yaml import YAML
 
 import curvflow
@@ -77,6 +78,7 @@ def test_every_study_shown_can_be_planned(study, folder):
     steps = [f"imported/{run}/step_10.pt" for run in ("small", "large")]
     texts = ("sums.txt", "wine.csv", "friends.csv")
     arrays = ("measured.npz", "patients.npz", "inputs.npy", "targets.npy")
+    zarr.save(folder / "measured.zarr", np.zeros((4, 2)))
     networks = ("monitor.npz", "net.npz", "net.pt")
     for name in (*arrays, *networks, *texts, *steps):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

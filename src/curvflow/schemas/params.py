@@ -26,8 +26,9 @@ class SourceFile:
 
     Attributes:
         raw: the file arrives as its `bytes`, whatever its form.
-        rows_above: the field with the bytes of a `.npy` file, or of any raw one, above
-            which its array stays on disk; empty if it is always read.
+        rows_above: the field with the bytes of a `.npy` file, of an array of a zarr
+            folder or netCDF file, or of any raw file, above which an array stays on
+            disk; empty if it is always read.
     """
 
     raw: bool = False
@@ -43,10 +44,12 @@ class SourceFolder(SourceFile):
     Attributes:
         suffixes: ends of the names of these files, in small letters.
         depth: levels of folders that are looked into.
+        hidden: names that begin with a dot are looked at, too.
     """
 
     suffixes: tuple[str, ...] = ()
     depth: int = 1
+    hidden: bool = False
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,12 @@ from curvflow.schemas.params import Params, SourceFile, SourceFolder
 from curvflow.schemas.study.study import Stage
 from curvflow.stores.files import NO_ARRAYS
 from curvflow.stores.row_files import byte_rows, npy_rows
+from curvflow.stores.stored_arrays import NETCDF, is_zarr, stored_arrays
 
-FORMS = ".npy, .npz, .pt, .pth, .ckpt, .bin or .safetensors"
+FORMS = ".npy, .npz, .pt, .pth, .ckpt, .bin, .safetensors, .nc or a zarr folder"
+
+# Everything of a folder of arrays, as deep as groups may lie in groups.
+_WHOLE = SourceFolder(suffixes=("",), depth=64, hidden=True)
 
 _CHANGED = (
     "expected the {} that was planned with, got one that has changed since. Run again"
@@ -86,9 +90,10 @@ class SourceFiles:
         """Read the arrays of all files that parameters name, by field and name.
 
         An .npy holds `array`, an .mtx `bytes`, a file of PyTorch's or a .safetensors
-        its tensors, a file of a raw field `bytes`, a folder each of its files; these
-        and published files, under `originals`, are read only when used. The
-        checkpoints of a folder are under the field, `@` and the step.
+        its tensors, a zarr folder or netCDF file its arrays, a file of a raw field
+        `bytes`, a folder each of its files; these and published files, under
+        `originals`, are read only when used. The checkpoints of a folder are under the
+        field, `@` and the step.
 
         Raises:
             InputError: a file has changed or vanished since it was planned with, is
@@ -115,9 +120,11 @@ class SourceFiles:
         files = self._files(params, name, planned)
         if not isinstance(params, CheckpointsParams):
             limit = getattr(params, mark.rows_above) if mark.rows_above else None
-            if array := _on_disk(
-                name, files[""][0], planned["sha256"], limit, raw=mark.raw
-            ):
+            path = files[""][0]
+            if _is_stored(path) and not mark.raw:
+                yield name, _stored(name, path, planned["sha256"], limit)
+                return
+            if array := _on_disk(name, path, planned["sha256"], limit, raw=mark.raw):
                 yield name, {"bytes" if mark.raw else "array": as_array(array)}
                 return
             read = partial(_array_of, raw=mark.raw)
@@ -156,7 +163,7 @@ class SourceFiles:
             if isinstance(mark, SourceFolder):
                 return files_in(name, self._path(params, name), mark).digest
             files = self._files(params, name)
-            digests = {step: files_digest(paths) for step, paths in files.items()}
+            digests = {step: _digest(name, paths) for step, paths in files.items()}
         except InputError as error:
             raise stage.error((name,), str(error)) from error
         except OSError as error:
@@ -203,6 +210,37 @@ def _folder(name: str, path: Path, digest: str, mark: SourceFolder) -> FolderFil
             "others. Run again"
         )
     return files
+
+
+def _digest(name: str, files: Sequence[Path]) -> str:
+    if len(files) == 1 and is_zarr(files[0]):
+        return files_in(name, files[0], _WHOLE).digest
+    return files_digest(files)
+
+
+def _is_stored(path: Path) -> bool:
+    return path.suffix in NETCDF or is_zarr(path)
+
+
+def _stored(
+    name: str, path: Path, digest: str, limit: int | None
+) -> Mapping[str, Array]:
+    """Return the arrays of a zarr folder or netCDF file, the large ones unread.
+
+    Raises:
+        InputError: they are not as they were planned with, or cannot be read.
+    """
+    try:
+        arrays = stored_arrays(name, path, limit)
+        is_same = _digest(name, [path]) == digest
+    except OSError as error:
+        raise InputError(
+            f"{name}: expected the {path.name} that was planned with, got none "
+            f"({error.strerror})"
+        ) from error
+    if not is_same:
+        raise InputError(f"{name}: {_CHANGED.format(path.name)}")
+    return arrays
 
 
 def _on_disk(

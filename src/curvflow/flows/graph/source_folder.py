@@ -84,7 +84,8 @@ def _names(folder: Path, mark: SourceFolder) -> Iterator[str]:
         inner = Path(place).relative_to(folder)
         # A link may lead back to a folder above it.
         is_deep = len(inner.parts) >= mark.depth
-        folders[:] = [f for f in folders if not (is_deep or f.startswith("."))]
+        skipped = () if mark.hidden else (".",)
+        folders[:] = [f for f in folders if not (is_deep or f.startswith(skipped))]
         for name in files:
-            if name.lower().endswith(mark.suffixes) and not name.startswith("."):
+            if name.lower().endswith(mark.suffixes) and not name.startswith(skipped):
                 yield (inner / name).as_posix()

@@ -35,8 +35,8 @@ class ArrayParams(TargetParams):
     """Files and names of the arrays, and their split."""
 
     path: Annotated[str, SourceFile(rows_above="rows_above")] = Field(
-        description="file with named arrays, .npz, .pt or .safetensors, or .npy file "
-        "of the inputs"
+        description="file with named arrays, .npz, .nc, .pt or .safetensors, or zarr "
+        "folder of them, or .npy file of the inputs"
     )
     targets_path: Annotated[str | None, SourceFile()] = Field(
         None, description=".npy file of the targets, with a .npy file of inputs"
@@ -67,8 +67,9 @@ class ArrayParams(TargetParams):
     rows_above: Annotated[int, NotInKey()] = Field(
         1 << 30,
         ge=0,
-        description="size of a .npy file of inputs above which they stay on disk, and "
-        "rows are read when they are needed; results have the same bits",
+        description="size of inputs in a .npy or .nc file or a zarr folder above which "
+        "they stay on disk, and rows are read when they are needed; results have the "
+        "same bits",
     )
 
     @model_validator(mode="after")
@@ -265,7 +266,7 @@ def samples_of(
 KIND = Kind(
     name="data.array",
     version=1,
-    summary="The user's own arrays, from a .npz file or two .npy files.",
+    summary="The user's own arrays, from one file or zarr folder, or two .npy files.",
     params=ArrayParams,
     returns=Data,
     outputs=(*OUTPUTS, SEVERAL_INPUTS),

@@ -1,0 +1,230 @@
+"""Arrays in zarr folders and netCDF files, whole or by rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from curvflow.errors import InputError
+from curvflow.schemas.disk_arrays import BLOCK_BYTES, DiskArray, as_array
+from curvflow.schemas.nodes import Array
+from curvflow.stores.row_files import stamp_of
+
+if TYPE_CHECKING:
+    import xarray
+
+NETCDF = frozenset({".nc", ".nc4", ".cdf", ".netcdf"})
+
+_METADATA = ("zarr.json", ".zarray", ".zgroup")
+_PACKED = ("scale_factor", "add_offset")
+
+Stamps = tuple[tuple[str, int, int], ...]
+
+
+def is_zarr(path: Path) -> bool:
+    """Return whether a path is a folder in which zarr keeps an array or a group."""
+    return path.is_dir() and any((path / name).is_file() for name in _METADATA)
+
+
+def stored_arrays(name: str, path: Path, limit: int | None) -> dict[str, Array]:
+    """Return the arrays of a zarr folder or a netCDF file.
+
+    Args:
+        name: parameter that names it, for messages.
+        path: where it is.
+        limit: bytes of an array, unpacked, above which its rows are not read until they
+            are needed; None to read all arrays.
+
+    Returns:
+        The arrays by name; that of a folder which is an array itself is `array`.
+
+    Raises:
+        InputError: it cannot be read, packs numbers in a way that zarr does not undo,
+            or has rows that cannot be read apart.
+        MemoryError: the arrays that are read do not fit.
+        OSError: a file cannot be read.
+    """
+    stamps = _stamps(path)
+    try:
+        opened = _opened(str(path), stamps)
+        return {key: _array(key, opened, path, limit, stamps) for key in opened}
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:  # of zarr, xarray, HDF5 and of codecs, of any kind
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"{name}: expected the arrays of {path.name} to be readable, got "
+            f"{type(error).__name__} ({reason})"
+        ) from error
+
+
+def _array(
+    key: str,
+    opened: Mapping[str, _Stored],
+    path: Path,
+    limit: int | None,
+    stamps: Stamps,
+) -> Array:
+    stored = opened[key]
+    size = int(np.prod(stored.shape, dtype=np.int64)) * stored.dtype.itemsize
+    is_read = limit is None or size <= limit or len(stored.shape) < 2
+    if is_read or stored.dtype.kind not in "fiub":
+        return stored.read(slice(None))
+    row = size // stored.shape[0]
+    assert limit is not None
+    if stored.rows_per_chunk * row > max(limit, BLOCK_BYTES):
+        raise InputError(
+            f"expected chunks of no more than rows_above, {limit} bytes, got "
+            f"{stored.rows_per_chunk} rows of {row} bytes in a chunk of '{key}' of "
+            f"{path.name}. Save it in chunks of fewer rows"
+        )
+    rows = StoredRows(
+        str(path), stamps, key, stored.shape, stored.dtype, stored.rows_per_chunk
+    )
+    return as_array(DiskArray(rows, stored.dtype))
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows of an array in chunks, each unpacked once for all rows asked of it.
+
+    Attributes:
+        path: the folder or file.
+        stamps: name, size and time of change of each file, which tell whether it is
+            the same.
+        name: of the array.
+        shape: of the whole array.
+        dtype: of what is read.
+        rows_per_chunk: rows that are unpacked together.
+    """
+
+    path: str
+    stamps: Stamps
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    rows_per_chunk: int
+
+    def read(self, numbers: Array) -> Array:
+        """Return rows by their numbers, in any order.
+
+        Raises:
+            InputError: a file has changed.
+        """
+        found = np.empty((len(numbers), *self.shape[1:]), self.dtype)
+        stored = _opened(self.path, self.stamps)[self.name]
+        order = np.argsort(numbers, kind="stable")
+        ascending = np.asarray(numbers, np.int64)[order]
+        chunks = np.flatnonzero(np.diff(ascending // self._rows_at_once)) + 1
+        for places in np.split(order, chunks) if len(order) else ():
+            first, last = int(numbers[places[0]]), int(numbers[places[-1]])
+            block = stored.read(slice(first, last + 1))
+            found[places] = block[numbers[places] - first]
+        if _stamps(Path(self.path)) != self.stamps:
+            raise InputError(
+                f"expected the arrays of {Path(self.path).name} to stay as they were, "
+                "got one that has changed since. Run again"
+            )
+        return found
+
+    @property
+    def _rows_at_once(self) -> int:
+        """Whole chunks, as many as fill a block."""
+        row = int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
+        chunks = BLOCK_BYTES // max(1, row * self.rows_per_chunk)
+        return self.rows_per_chunk * max(1, chunks)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """An array of which slices of rows can be read."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    rows_per_chunk: int
+    read: Callable[[slice], Array]
+
+
+def _stamps(path: Path) -> Stamps:
+    """Return what tells whether the files of an array are the same.
+
+    Raises:
+        OSError: a file cannot be found.
+    """
+    if not path.is_dir():
+        return ((path.name, *stamp_of(path.stat())),)
+    found = [
+        (os.path.relpath(file, path), *stamp_of(file.stat()))
+        for place, _, names in os.walk(path)
+        for file in (Path(place) / name for name in names)
+    ]
+    return tuple(sorted(found))
+
+
+@lru_cache(maxsize=16)
+def _opened(path: str, _: Stamps) -> Mapping[str, _Stored]:
+    """Return the arrays, unread; the stamps tell those of a changed file apart."""
+    return _zarr(Path(path)) if Path(path).is_dir() else _netcdf(Path(path))
+
+
+def _zarr(path: Path) -> dict[str, _Stored]:
+    import zarr
+
+    node = zarr.open(path, mode="r")
+    if isinstance(node, zarr.Array):
+        return {"array": _of_zarr(node, path)}
+    return {name: _of_zarr(array, path) for name, array in node.arrays()}
+
+
+def _of_zarr(array: Any, path: Path) -> _Stored:
+    if packed := [name for name in _PACKED if name in array.attrs]:
+        raise InputError(
+            f"expected numbers as they are in {path.name}, got '{array.basename}' with "
+            f"{' and '.join(packed)}. Save what xarray.open_zarr makes of it, unpacked"
+        )
+    rows = (array.shards or array.chunks or (1,))[0]
+    return _Stored(array.shape, array.dtype, rows, partial(_rows, array))
+
+
+def _netcdf(path: Path) -> dict[str, _Stored]:
+    with _dataset(path) as held:
+        return {
+            str(name): _Stored(
+                variable.shape,
+                variable.dtype,
+                int((variable.encoding.get("chunksizes") or (1,))[0]),
+                partial(_variable_rows, path, str(name)),
+            )
+            for name, variable in held.variables.items()
+        }
+
+
+def _variable_rows(path: Path, name: str, rows: slice) -> Array:
+    # Not kept open: HDF5 complains of files that are when the interpreter ends.
+    with _dataset(path) as held:
+        return _rows(held.variables[name], rows)
+
+
+def _dataset(path: Path) -> xarray.Dataset:
+    import xarray
+
+    try:
+        return xarray.open_dataset(path, cache=False)
+    except ValueError as error:  # no backend takes it
+        raise InputError(
+            f"expected a netCDF file, which of version 4 needs h5netcdf, got "
+            f"{path.name}. pip install 'curvflow[export]'"
+        ) from error
+
+
+def _rows(array: Any, rows: slice) -> Array:
+    values = np.asarray(array[rows if array.ndim else ()])
+    return values.astype(str) if values.dtype.kind in "TO" else values

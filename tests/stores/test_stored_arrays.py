@@ -1,0 +1,202 @@
+"""Arrays in zarr folders and netCDF files are those that were saved, in any form."""
+
+import os
+import pickle
+from unittest import mock
+
+import numpy as np
+import pytest
+import xarray
+import zarr
+
+import curvflow
+from curvflow.errors import InputError, StudyError
+from curvflow.flows.graph.source_files import SourceFiles
+from curvflow.schemas.disk_arrays import DiskArray
+from curvflow.schemas.kinds.data.array import ArrayParams
+from curvflow.schemas.study.study import load_study
+from curvflow.stores import stored_arrays
+from curvflow.stores.local import LocalStore
+from curvflow.stores.stored_arrays import is_zarr
+
+DRAW = np.random.default_rng(0)
+X = DRAW.normal(size=(37, 3, 2)).astype(np.float32)
+Y = (X.sum((1, 2)) > 0).astype(int)
+BOTH = {"inputs": X, "targets": Y}
+
+
+def as_group(path, **how):
+    group = zarr.open_group(path, mode="w", zarr_format=how.pop("zarr_format", 3))
+    for name, array in BOTH.items():
+        own = {k: v[: array.ndim] for k, v in how.items()}
+        group.create_array(name, data=array, **own)
+
+
+def as_netcdf(path, engine="h5netcdf", **chunks):
+    data = xarray.Dataset(
+        {"inputs": (("sample", "a", "b"), X), "targets": ("sample", Y.astype("i4"))}
+    )
+    encoding = {"inputs": {"chunksizes": chunks["chunks"]}} if chunks else {}
+    data.to_netcdf(path, engine=engine, encoding=encoding)
+
+
+FORMS = {
+    "zarr 3": ("x.zarr", lambda path: as_group(path, chunks=(5, 2, 2))),
+    "zarr 2": ("x.zarr", lambda path: as_group(path, zarr_format=2, chunks=(4, 3, 1))),
+    "sharded": (
+        "x.zarr",
+        lambda path: as_group(path, chunks=(2, 3, 2), shards=(8, 3, 2)),
+    ),
+    "xarray's zarr": (
+        "x.zarr",
+        lambda path: xarray.Dataset(
+            {"inputs": (("n", "a", "b"), X), "targets": ("n", Y)}
+        ).to_zarr(path, consolidated=False, encoding={"inputs": {"chunks": (6, 3, 2)}}),
+    ),
+    "netCDF 4": ("x.nc", as_netcdf),
+    "netCDF 4 in chunks": ("x.nc", lambda path: as_netcdf(path, chunks=(7, 3, 2))),
+    "netCDF 3": ("x.nc", lambda path: as_netcdf(path, engine="scipy")),
+}
+
+
+def study(folder, name, above, **more):
+    data = {"use": "data.array", "path": str(folder / name), "rows_above": above}
+    fit = {
+        "use": "train",
+        "data": "own",
+        "model": {"kind": "mlp", "hidden": [3]},
+        "rule": {"rule": "sgd", "lr": 0.1},
+        "epochs": 2,
+        "batch_size": 7,
+    }
+    stages = {"own": {**data, "test_fraction": 0.2, **more}, "fit": fit}
+    return curvflow.Study(study="stored", stages=stages)
+
+
+def digests(folder, name, above, store, **more):
+    curvflow.run(study(folder, name, above, **more), store=str(store), workers=1)
+    opened = LocalStore(store)
+    return {r.stage: r.digest for r in opened.index().receipts.values()}
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """Digests of a run on the same arrays in a `.npz` file."""
+    folder = tmp_path_factory.mktemp("npz")
+    np.savez(folder / "x.npz", **BOTH)
+    return digests(folder, "x.npz", 1 << 30, folder / "store")
+
+
+@pytest.mark.parametrize("above", [0, 1 << 30])
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_bits_of_an_archive(tmp_path, expected, form, above):
+    name, write = FORMS[form]
+    write(tmp_path / name)
+    with mock.patch.object(stored_arrays, "BLOCK_BYTES", 300):
+        assert digests(tmp_path, name, above, tmp_path / "store") == expected
+
+
+def test_a_folder_may_be_one_array(tmp_path, expected):
+    zarr.save(tmp_path / "x.zarr", X)
+    zarr.save(tmp_path / "y.zarr", Y)
+    more = {"targets_path": str(tmp_path / "y.zarr")}
+    assert digests(tmp_path, "x.zarr", 0, tmp_path / "store", **more) == expected
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_rows_in_any_order_of_any_chunks(tmp_path, seed):
+    draw = np.random.default_rng(seed)
+    shape = tuple(draw.integers(1, (60, 5, 4)))
+    array = draw.integers(-9, 9, shape).astype(draw.choice(["i2", "f4", "f8", ">f8"]))
+    chunks = tuple(int(draw.integers(1, size + 1)) for size in shape)
+    zarr.create_array(tmp_path / "x.zarr", data=array, chunks=chunks)
+    with mock.patch.object(stored_arrays, "BLOCK_BYTES", int(draw.integers(1, 2000))):
+        limit = max(0, array.nbytes - 1)
+        read = stored_arrays.stored_arrays("path", tmp_path / "x.zarr", limit)["array"]
+        assert isinstance(read, DiskArray)
+        assert np.array_equal(np.asarray(read), array)
+        rows = draw.integers(0, shape[0], draw.integers(0, 90))
+        assert np.array_equal(read[rows], array[rows])
+        again = pickle.loads(pickle.dumps(read))
+        assert np.array_equal(again.of(rows)[:], array[rows])
+
+
+def test_what_packs_numbers_is_unpacked_or_refused(tmp_path):
+    steps = {"dtype": "i2", "scale_factor": 0.5, "add_offset": 3.0, "_FillValue": -99}
+    packed = {"inputs": steps}
+    values = xarray.Dataset({"inputs": (("n", "m"), np.arange(12.0).reshape(6, 2))})
+    values.to_netcdf(tmp_path / "x.nc", engine="h5netcdf", encoding=packed)
+    read = stored_arrays.stored_arrays("path", tmp_path / "x.nc", 0)["inputs"]
+    assert np.array_equal(np.asarray(read), values["inputs"])
+    values.to_zarr(tmp_path / "x.zarr", encoding=packed, consolidated=False)
+    with pytest.raises(InputError, match="'inputs' with scale_factor and add_offset"):
+        stored_arrays.stored_arrays("path", tmp_path / "x.zarr", None)
+
+
+@pytest.mark.parametrize("form", ["zarr 3", "netCDF 4"])
+def test_rows_of_files_that_change_are_refused(tmp_path, form):
+    name, write = FORMS[form]
+    write(tmp_path / name)
+    read = stored_arrays.stored_arrays("path", tmp_path / name, 0)["inputs"]
+    at = tmp_path / name
+    changed = at / "inputs" / "c" / "1" / "0" / "0" if at.is_dir() else at
+    os.utime(changed, ns=(1, 1))
+    with pytest.raises(InputError, match=r"stay as they were, got one that has chang"):
+        read[:]
+
+
+def test_each_byte_of_a_folder_counts_its_hidden_files_too(tmp_path):
+    path, seen = tmp_path / "x.zarr", set()
+    FORMS["zarr 2"][1](path)
+
+    stage = "{use: data.array, path: x.zarr}"
+    text = f"study: one\naxes: {{}}\nstages:\n  own: {stage}\n"
+    loaded = load_study(text, file="one")
+    params = ArrayParams(path="x.zarr")
+
+    def note():
+        found = SourceFiles(tmp_path).digests(loaded.stages["own"], params)
+        seen.add(found["path"])
+
+    note()
+    note()
+    assert len(seen) == 1
+    (path / "inputs" / ".zattrs").write_text('{"of": "weights"}')
+    note()
+    chunk = path / "inputs" / "3.0.1"
+    chunk.write_bytes(chunk.read_bytes()[:-1] + b" ")
+    note()
+    (path / "targets" / "0").rename(path / "targets" / "10")
+    note()
+    assert len(seen) == 4
+
+
+def test_a_chunk_too_large_to_be_unpacked_is_refused_while_planning(tmp_path):
+    FORMS["zarr 3"][1](tmp_path / "x.zarr")
+    small = mock.patch.object(stored_arrays, "BLOCK_BYTES", 10)
+    message = r"path: expected chunks of no more than rows_above, 50 bytes, got 5 rows"
+    with small, pytest.raises(StudyError, match=message):
+        curvflow.run(study(tmp_path, "x.zarr", 50), store=str(tmp_path / "store"))
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "message"),
+    [
+        ("x.nc", lambda path: path.write_bytes(b"no"), r"a netCDF file, .* got x\.nc"),
+        ("x.zarr", lambda path: path.mkdir(), r"a readable file, got .*x\.zarr"),
+        (
+            "x.zarr",
+            lambda path: (path.mkdir(), (path / "zarr.json").write_text("{")),
+            r"the arrays of x\.zarr to be readable, got JSONDecodeError",
+        ),
+    ],
+)
+def test_what_holds_no_arrays_is_refused_while_planning(tmp_path, name, write, message):
+    write(tmp_path / name)
+    with pytest.raises(StudyError, match=message):
+        curvflow.run(study(tmp_path, name, 0), store=str(tmp_path / "store"))
+
+
+def test_a_folder_without_metadata_is_none_of_zarr(tmp_path):
+    assert not is_zarr(tmp_path)
+    assert not is_zarr(tmp_path / "none")
