@@ -52,8 +52,7 @@ def write(folder: Path, size: float, form: str) -> None:
     """Write inputs, float32, and labels that depend on them, a block at a time."""
     draw, blocks = np.random.default_rng(0), round(size * 2**30 / (4 * WIDTH * ROWS))
     weights, labels = draw.normal(size=WIDTH), []
-    shape = blocks * ROWS, WIDTH
-    rows = ROWS_OF[form](folder / f"inputs.{form}", shape)
+    file, rows = ROWS_OF[form](folder / f"inputs.{form}", (blocks * ROWS, WIDTH))
     for number in range(blocks):
         block = draw.standard_normal((ROWS, WIDTH), dtype=np.float32)
         rows[number * ROWS : (number + 1) * ROWS] = block
@@ -62,30 +61,31 @@ def write(folder: Path, size: float, form: str) -> None:
     if form == "npy":
         np.save(folder / "targets.npy", held)
     elif form == "zarr":
-        zarr.open_group(folder / "inputs.zarr").create_array("targets", data=held)
+        file.create_array("targets", data=held)
     else:
-        rows.parent.variables["targets"][:] = held
-        rows.parent.close()
+        file.variables["targets"][:] = held
+        file.close()
 
 
-def npy_rows(path: Path, shape: tuple[int, int]) -> Any:
+def npy_rows(path: Path, shape: tuple[int, int]) -> tuple[None, Any]:
     """Return the rows of a new `.npy` file."""
-    return np.lib.format.open_memmap(path, "w+", np.float32, shape)
+    return None, np.lib.format.open_memmap(path, "w+", np.float32, shape)
 
 
-def zarr_rows(path: Path, shape: tuple[int, int]) -> Any:
-    """Return the rows of an array in a new zarr folder."""
-    made = zarr.open_group(path, mode="w")
-    return made.create_array("inputs", shape=shape, chunks=(512, WIDTH), dtype="f4")
+def zarr_rows(path: Path, shape: tuple[int, int]) -> tuple[Any, Any]:
+    """Return a new zarr folder and the rows of an array in it."""
+    made, chunks = zarr.open_group(path, mode="w"), (512, WIDTH)
+    return made, made.create_array("inputs", shape=shape, chunks=chunks, dtype="f4")
 
 
-def netcdf_rows(path: Path, shape: tuple[int, int]) -> Any:
-    """Return the rows of a variable in a new netCDF file."""
+def netcdf_rows(path: Path, shape: tuple[int, int]) -> tuple[Any, Any]:
+    """Return a new netCDF file and the rows of a variable in it."""
     file = h5netcdf.File(path, "w")
     file.dimensions = {"sample": shape[0], "feature": shape[1]}
     file.create_variable("targets", ("sample",), dtype="i8")
     chunks = {"chunks": (512, WIDTH), "compression": "gzip", "compression_opts": 1}
-    return file.create_variable("inputs", ("sample", "feature"), dtype="f4", **chunks)
+    size = ("sample", "feature")
+    return file, file.create_variable("inputs", size, dtype="f4", **chunks)
 
 
 ROWS_OF = {"npy": npy_rows, "zarr": zarr_rows, "nc": netcdf_rows}
