@@ -19,7 +19,15 @@ from curvflow.tasks.curvature.operators import (
 )
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine
-from tests.tasks.toys import blobs, train_all, train_member, weights_of
+from tests.tasks.probes.test_sharpness import kept
+from tests.tasks.toys import (
+    blobs,
+    compute,
+    member,
+    train_all,
+    train_member,
+    weights_of,
+)
 
 CHANCE = 0.25
 DATA = blobs(num_samples=12, num_test=0)
@@ -37,7 +45,10 @@ def make_net():
 @cache
 def fits():
     model = {"factory": f"{__name__}:make_net"}
-    several = [train_member(DATA, model=model, seed=s, epochs=2) for s in (0, 1)]
+    several = [
+        train_member(DATA, model=model, seed=s, epochs=2, keep_preconditioner=True)
+        for s in (0, 1)
+    ]
     return train_all(several)
 
 
@@ -55,13 +66,15 @@ def dense(several):
     return operator @ eye.expand(len(several), -1, -1)
 
 
-def by_hand(fit, seed, size, *, is_ggn=False):
-    """The matrix by formulas for the norm, with masks of the seed's stream."""
+def batches(seed, size):
+    """Yield samples and outputs of each batch by formulas, and the loss of outputs.
+
+    The norm is that of the batch, and masks are of the seed's stream.
+    """
     count = 12
     x, labels = (torch.as_tensor(DATA[name]) for name in ("inputs", "targets"))
     shapes = [p.shape for p in make_net().parameters()]
     sizes = [p.numel() for p in make_net().parameters()]
-    w = torch.as_tensor(fit.arrays["weights"][-1])[: sum(sizes)]
 
     def outputs(w, rows, kept):
         pieces = zip(w.split(sizes), shapes, strict=True)
@@ -74,22 +87,36 @@ def by_hand(fit, seed, size, *, is_ggn=False):
     def loss(f, rows):
         return nn.functional.cross_entropy(f, labels[rows].long(), reduction="sum")
 
-    total = torch.zeros(len(w), len(w), dtype=torch.float64)
     for number, first in enumerate(range(0, count, size)):
         rows = slice(first, min(first + size, count))
         draws = stream(seed, f"dropout:{number}")
         shape = len(x[rows]), 4
         kept = torch.rand(shape, generator=draws, dtype=torch.float64) >= CHANCE
-        f = partial(outputs, rows=rows, kept=kept)
-        if is_ggn:
-            J = torch.autograd.functional.jacobian(f, w).flatten(0, 1)
-            B = torch.autograd.functional.hessian(lambda f, r=rows: loss(f, r), f(w))
-            total += J.T @ B.reshape(len(J), len(J)) @ J
-        else:
-            total += torch.autograd.functional.hessian(
-                lambda w, f=f, r=rows: loss(f(w), r), w
-            )
-    return total / count
+        yield partial(outputs, rows=rows, kept=kept), partial(loss, rows=rows)
+
+
+def parameters(fit):
+    size = sum(p.numel() for p in make_net().parameters())
+    return torch.as_tensor(fit.arrays["weights"][-1])[:size]
+
+
+def loss_by_hand(w, seed, size):
+    return sum(loss(f(w)) for f, loss in batches(seed, size)) / 12
+
+
+def by_hand(fit, seed, size, *, is_ggn=False):
+    """The matrix by formulas for the norm, with masks of the seed's stream."""
+    w = parameters(fit)
+    if not is_ggn:
+        return torch.autograd.functional.hessian(
+            lambda w: loss_by_hand(w, seed, size), w
+        )
+    total = torch.zeros(len(w), len(w), dtype=torch.float64)
+    for f, loss in batches(seed, size):
+        J = torch.autograd.functional.jacobian(f, w).flatten(0, 1)
+        B = torch.autograd.functional.hessian(loss, f(w))
+        total += J.T @ B.reshape(len(J), len(J)) @ J
+    return total / 12
 
 
 @pytest.mark.parametrize("size", [5, None])
@@ -147,6 +174,45 @@ def test_it_is_recorded_how_a_network_was_measured_and_memory_is_counted():
     small, large = (product_bytes(members(train_batch_size=n)[0], 8) for n in (2, 12))
     assert np.isfinite(small)
     assert small < large
+
+
+def probed(kind, **params):
+    """Return results of both networks in training, and in evaluation."""
+    given = dict(params)
+    modes = ({"mode": "train", "train_batch_size": 5}, {})
+    several = [
+        member(kind, {**given, **mode, "seed": seed}, weights=kept(fit), data=DATA)
+        for mode in modes
+        for fit, seed in zip(fits(), (5, 6), strict=True)
+    ]
+    return compute(kind, several[:2]), compute(kind, several[2:])
+
+
+def test_the_hessian_trace_is_that_of_the_matrix_in_training():
+    params = {"num_probes": 400, "distribution": "gaussian"}
+    training, evaluation = probed("probe.hessian_trace", **params)
+    for got, used, fit, seed in zip(training, evaluation, fits(), (5, 6), strict=True):
+        truth, sem = by_hand(fit, seed, 5).trace().item(), got.arrays["trace_sem"]
+        assert abs(got.arrays["trace"] - truth) < 4 * sem
+        assert abs(used.arrays["trace"] - truth) > 4 * sem
+
+
+def test_sharpness_and_critical_rate_are_those_of_the_loss_in_training():
+    training, evaluation = probed("probe.sharpness", critical_tol=1e-4, tol=1e-8)
+    for got, used, fit, seed in zip(training, evaluation, fits(), (5, 6), strict=True):
+        w = parameters(fit).requires_grad_()
+        largest = torch.linalg.eigvalsh(by_hand(fit, seed, 5))[-1].item()
+        assert got.arrays["sharpness"] == pytest.approx(largest, rel=1e-6)
+        assert abs(used.arrays["sharpness"] / largest - 1) > 0.01
+        here = loss_by_hand(w, seed, 5)
+        (slope,) = torch.autograd.grad(here, w)
+        with torch.no_grad():
+            rate = got.arrays["critical_lr"].item()
+            ends = [
+                loss_by_hand(w - part * rate * slope, seed, 5) - here
+                for part in (0.999, 1.001)
+            ]
+        assert ends[0] < 0 < ends[1]
 
 
 def test_means_over_other_samples_are_refused():

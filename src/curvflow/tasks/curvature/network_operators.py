@@ -14,6 +14,7 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.operators import (
+    ModeParams,
     OperatorParams,
     OrderName,
 )
@@ -108,13 +109,16 @@ def batched_operator(
     """
     chosen = params[0]
     source = _source(members, machine, chosen.dtype, columns, names)
-    if chosen.mode == "train":
-        source = _in_training(source, params)
-    return _BUILDERS[chosen.operator](source, params)
+    return _BUILDERS[chosen.operator](_in_training(source, params), params)
 
 
 def batched_hessian(
-    members: Sequence[Member], machine: Machine, *, dtype: str, columns: int
+    members: Sequence[Member],
+    machine: Machine,
+    *,
+    dtype: str,
+    columns: int,
+    modes: Sequence[ModeParams] = (),
 ) -> BatchedHessian:
     """Build the Hessians of the mean training loss of all members as one operator.
 
@@ -126,6 +130,7 @@ def batched_hessian(
         machine: the device to compute on.
         dtype: precision of the products.
         columns: vectors that will be multiplied at once.
+        modes: of each member, which differ in the seed at most; none is evaluation.
 
     Returns:
         The operator, shape (M, D, D).
@@ -133,7 +138,8 @@ def batched_hessian(
     Raises:
         InputError: a weight is NaN or infinite.
     """
-    return _hessian(_source(members, machine, dtype, columns))
+    source = _source(members, machine, dtype, columns)
+    return _hessian(_in_training(source, modes) if modes else source)
 
 
 @dataclass(frozen=True)
@@ -175,7 +181,7 @@ def _source(
 
 
 @dataclass(frozen=True)
-class _BatchDraws:
+class BatchDraws:
     """Random numbers of networks in training, of each batch of the data.
 
     Attributes:
@@ -188,25 +194,55 @@ class _BatchDraws:
 
     def at(self, part: Part) -> Uniform:
         """Return the source of a batch, which draws the same at each call."""
-        number = part.rows.start // self.batch_size
-        return Noise(self.seeds[part.models], number, "dropout", part.weights).uniform()
+        return self.of(part.models, part.rows, part.weights)
 
-    def select(self, models: Tensor) -> _BatchDraws:
+    def of(self, models: slice, rows: slice, weights_MD: Tensor) -> Uniform:
+        """Return the source of a batch of some models, given their weights."""
+        number = rows.start // self.batch_size
+        return Noise(self.seeds[models], number, "dropout", weights_MD).uniform()
+
+    def select(self, models: Tensor) -> BatchDraws:
         """Return the sources of some of the models, by their indices (m,)."""
         return replace(self, seeds=[self.seeds[model] for model in models.tolist()])
 
 
+def batch_draws(modes: Sequence[ModeParams], count: int) -> BatchDraws | None:
+    """Return the random numbers of networks in training; None in evaluation.
+
+    Args:
+        modes: of each model; they differ in the seed at most.
+        count: samples of the data, N.
+    """
+    if modes[0].mode == "eval":
+        return None
+    size = min(modes[0].train_batch_size or count, count)
+    return BatchDraws([mode.seed for mode in modes], size)
+
+
+def rows_together(member: Member, mode: ModeParams) -> int | None:
+    """Return how many samples meet in a pass of a network in training, else None.
+
+    Args:
+        member: with `data`.
+        mode: of its network.
+    """
+    if mode.mode == "eval":
+        return None
+    return mode.train_batch_size or len(member.one("data")["inputs"])
+
+
 def _in_training(
-    source: _OperatorSource, params: Sequence[OperatorParams]
+    source: _OperatorSource, modes: Sequence[ModeParams]
 ) -> _OperatorSource:
-    """Return the same source, whose passes are batches of a network in training."""
-    count = source.inputs["inputs"].shape[1]
-    size = min(params[0].train_batch_size or count, count)
+    """Return the same source, its passes batches where networks are in training."""
+    draws = batch_draws(modes, source.inputs["inputs"].shape[1])
+    if draws is None:
+        return source
+    size = draws.batch_size
     source.record(
         f"mode train: a batch norm takes the statistics of batches of {size} in the "
         "order of the data, and dropout draws from the probe's seed"
     )
-    draws = _BatchDraws([member.seed for member in params], size)
     return replace(source, inputs={**source.inputs, "batch_size": size, "draws": draws})
 
 
@@ -289,10 +325,7 @@ def product_bytes(
         train_batch_size=params.train_batch_size,
     )
     count, data = partial(_counted_bytes, chosen, names), member.one("data")
-    rows = None
-    if params.mode == "train":
-        rows = params.train_batch_size or len(data["inputs"])
-    problem = problem_of(member)
+    rows, problem = rows_together(member, params), problem_of(member)
     products = problem.product_bytes(data, columns, count, rows)
     if len(names) == len(problem.network.layout.names):
         return products
@@ -321,8 +354,7 @@ def _counted_bytes(
         )
     problem = read(text).of_parameters(names)
     inputs = meta_inputs(problem, rows, samples, getattr(torch, chosen.dtype))
-    source = _OperatorSource(problem, inputs, lambda _: None)
-    if chosen.mode == "train":
-        source = _in_training(source, [chosen, chosen])
-    operator = cast("Averaged", _BUILDERS[chosen.operator](source, [chosen, chosen]))
+    both = [chosen, chosen]
+    source = _in_training(_OperatorSource(problem, inputs, lambda _: None), both)
+    operator = cast("Averaged", _BUILDERS[chosen.operator](source, both))
     return operator.product_bytes(columns) // 2

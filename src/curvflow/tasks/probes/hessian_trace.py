@@ -14,6 +14,7 @@ from curvflow.tasks.curvature.network_operators import (
     batched_hessian,
     problem_key,
     problem_of,
+    rows_together,
 )
 from curvflow.tasks.curvature.operators import block_of
 from curvflow.tasks.networks.problems import grouped, probed_bytes
@@ -29,7 +30,8 @@ def _params(member: Member) -> HessianTraceParams:
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: a block of products and the data."""
     columns = block_of(member, _params(member).num_probes)
-    return problem_of(member).product_bytes(member.one("data"), columns)
+    rows = rows_together(member, _params(member))
+    return problem_of(member).product_bytes(member.one("data"), columns, rows=rows)
 
 
 @computes("probe.hessian_trace", member_bytes=member_bytes, data_bytes=probed_bytes)
@@ -54,13 +56,17 @@ def hessian_trace(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
-    params = _params(members[0])
+    several = [_params(member) for member in members]
+    params = several[0]
     layout = problem_of(members[0]).network.layout
     columns = block_of(members[0], params.num_probes)
+    hessian = batched_hessian(
+        members, machine, dtype=params.dtype, columns=columns, modes=several
+    )
     found = traces(
-        batched_hessian(members, machine, dtype=params.dtype, columns=columns),
+        hessian,
         layout.sizes,
-        [_params(member).seed for member in members],
+        [one.seed for one in several],
         method="hutchinson",
         num_probes=params.num_probes,
         distribution=params.distribution,

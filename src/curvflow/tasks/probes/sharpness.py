@@ -16,9 +16,12 @@ from curvflow.schemas.kinds.probes.sharpness import SharpnessParams
 from curvflow.schemas.kinds.shared.trained import PRECONDITIONER
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.network_operators import (
+    BatchDraws,
+    batch_draws,
     batched_hessian,
     problem_key,
     problem_of,
+    rows_together,
     stacked_weights,
 )
 from curvflow.tasks.networks.problems import (
@@ -42,15 +45,28 @@ from curvflow.tasks.registry import Machine, computes
 
 
 class LossOverData:
-    """Full-data losses and gradients of M models in evaluation mode, in blocks.
+    """Full-data losses and gradients of M models, in blocks.
 
     Attributes:
         share: factor of the mean over the samples: 1, or their number for sse.
     """
 
-    def __init__(self, problem: Problem, weights_MW: Tensor, samples: Samples) -> None:
-        """Take the problem, parameters and statistics (M, D + S), and the samples."""
-        self._problem, self._samples = problem, samples
+    def __init__(
+        self,
+        problem: Problem,
+        weights_MW: Tensor,
+        samples: Samples,
+        draws: BatchDraws | None = None,
+    ) -> None:
+        """Take models and data.
+
+        Args:
+            problem: of all models.
+            weights_MW: parameters and statistics, (M, D + S).
+            samples: that losses are the means over.
+            draws: random numbers of networks in training; None in evaluation.
+        """
+        self._problem, self._samples, self._draws = problem, samples, draws
         self._weights_MD, self._fixed_MS = problem.network.split(weights_MW)
         self.share = float(samples.count if problem.criterion.is_sum else 1)
 
@@ -91,15 +107,20 @@ class LossOverData:
         return spans(len(self._weights_MD), most)
 
     def _rows(self) -> Iterator[slice]:
-        size = self._problem.rows_per_pass(1)
+        draws = self._draws
+        size = draws.batch_size if draws else self._problem.rows_per_pass(1)
         for start in range(0, self._samples.count, size):
             yield slice(start, start + size)
 
     def _losses(self, weights_MD: Tensor, models: slice, rows: slice) -> Tensor:
         """Return the sums of the losses of chosen models over chosen samples."""
         samples = self._samples.models(models).rows(rows)
-        weights_MW = torch.cat([weights_MD[models], self._fixed_MS[models]], dim=1)
-        losses_MN = self._problem.losses(weights_MW, samples.inputs, samples.targets)
+        some_MD = weights_MD[models]
+        weights_MW = torch.cat([some_MD, self._fixed_MS[models]], dim=1)
+        draw = self._draws and self._draws.of(models, rows, some_MD)
+        losses_MN = self._problem.losses(
+            weights_MW, samples.inputs, samples.targets, draw
+        )
         return losses_MN.double().sum(1)
 
 
@@ -129,7 +150,8 @@ def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: products, the basis, data."""
     problem = problem_of(member)
     basis = 8 * problem.network.num_parameters * 3 * basis_size(1, BLOCK)
-    return problem.product_bytes(member.one("data"), BLOCK) + basis
+    rows = rows_together(member, _params(member))
+    return problem.product_bytes(member.one("data"), BLOCK, rows=rows) + basis
 
 
 @computes("probe.sharpness", member_bytes=member_bytes, data_bytes=probed_bytes)
@@ -202,16 +224,18 @@ def _largest_eigenvalue(
     share: float,
 ) -> Ritz:
     """Find the largest eigenvalue of P^-1/2 H P^-1/2 for the minimised loss."""
-    params = _params(members[0])
-    operator = scaled(
-        batched_hessian(members, machine, dtype=params.dtype, columns=BLOCK), share
+    several = [_params(member) for member in members]
+    params = several[0]
+    hessian = batched_hessian(
+        members, machine, dtype=params.dtype, columns=BLOCK, modes=several
     )
+    operator = scaled(hessian, share)
     # Unknown P is replaced by the identity, and the result is discarded.
     diagonal_MD = torch.where(
         preconditioners.known[:, None], preconditioners.diagonal, 1.0
     )
     size = operator.shape[1]
-    start_MDB = torch.stack([_start(_params(m).seed, size) for m in members])
+    start_MDB = torch.stack([_start(one.seed, size) for one in several])
     return restarted_lanczos(
         Preconditioned(operator, diagonal_MD),
         start_MDB,
@@ -232,7 +256,8 @@ def _full_data_loss(members: Sequence[Member], machine: Machine) -> LossOverData
     weights_MW = stacked_weights(members, machine, dtype=_params(members[0]).dtype)
     data = [member.one("data") for member in members]
     samples = load_samples(problem, data, "", machine.device, weights_MW.dtype)
-    return LossOverData(problem, weights_MW, samples)
+    draws = batch_draws([_params(member) for member in members], samples.count)
+    return LossOverData(problem, weights_MW, samples, draws)
 
 
 def _outcome(

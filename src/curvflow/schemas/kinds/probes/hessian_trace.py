@@ -9,13 +9,13 @@ from pydantic import Field
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kinds.shared.operators import ModeParams
 from curvflow.schemas.nodes import Array, Data, Numbers, Weights
-from curvflow.schemas.params import Params
 
 UNITS = "loss / parameter^2"
 
 
-class HessianTraceParams(Params):
+class HessianTraceParams(ModeParams):
     """Number and law of the random vectors."""
 
     num_probes: int = Field(64, ge=2, description="random vectors drawn, S")

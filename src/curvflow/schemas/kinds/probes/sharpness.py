@@ -8,13 +8,13 @@ from pydantic import Field
 
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kinds.shared.operators import ModeParams
 from curvflow.schemas.nodes import Data, Numbers, Preconditioned
-from curvflow.schemas.params import Params
 
 UNITS = "1 / learning rate"
 
 
-class SharpnessParams(Params):
+class SharpnessParams(ModeParams):
     """Tolerances of the sharpness and of the critical learning rate."""
 
     tol: float = Field(
@@ -29,7 +29,9 @@ class SharpnessParams(Params):
     max_passes: int = Field(
         60, ge=1, description="evaluations of the loss at most, for the critical rate"
     )
-    seed: int = Field(0, ge=0, description="seed of the first block")
+    seed: int = Field(
+        0, ge=0, description="seed of the first block, and of masks in mode train"
+    )
     dtype: Literal["float32", "float64"] = Field(
         "float64", description="precision of products and losses"
     )

@@ -50,7 +50,34 @@ OrderName = Literal[
 OF_SAMPLES = ("fisher_empirical", "gradient_covariance")
 
 
-class OperatorParams(Params):
+class ModeParams(Params):
+    """Whether a network is probed as it is used or as it is trained."""
+
+    mode: Annotated[Literal["eval", "train"], Neutral("eval")] = Field(
+        "eval",
+        description="of the network: eval, as it is used; train, with the statistics "
+        "of each batch in batch norms, differentiated through, and with dropout, one "
+        "mask per batch",
+    )
+    train_batch_size: Annotated[int | None, Neutral(None)] = Field(
+        None,
+        ge=1,
+        description="samples of these batches, taken in the order of the data; null "
+        "takes all samples as one batch",
+    )
+    seed: int = Field(0, ge=0, description="seed of all that is drawn")
+
+    @model_validator(mode="after")
+    def _batches_of_training(self) -> ModeParams:
+        if self.mode == "eval" and self.train_batch_size is not None:
+            raise ValueError(
+                "expected mode train with train_batch_size, got eval. Remove "
+                "train_batch_size, or set mode to train."
+            )
+        return self
+
+
+class OperatorParams(ModeParams):
     """Matrix of the mean loss over the data, whole or the block of some layers.
 
     A matrix that is data itself is taken as it is; of a graph one is made.
@@ -85,24 +112,11 @@ class OperatorParams(Params):
     mc_samples: Annotated[int, Neutral(1)] = Field(
         1, ge=1, description="labels drawn per sample, for fisher_mc"
     )
-    mode: Annotated[Literal["eval", "train"], Neutral("eval")] = Field(
-        "eval",
-        description="of the network: eval, as it is used; train, with the statistics "
-        "of each batch in batch norms, differentiated through, and with dropout, one "
-        "mask per batch",
-    )
-    train_batch_size: Annotated[int | None, Neutral(None)] = Field(
-        None,
-        ge=1,
-        description="samples of these batches, taken in the order of the data; null "
-        "takes all samples as one batch",
-    )
     order: Annotated[OrderName, Neutral("forward_over_reverse")] = Field(
         "forward_over_reverse",
         description="of differentiation, for hessian and residual; they agree up to "
         "rounding. auto takes the fastest here, so that last bits may differ",
     )
-    seed: int = Field(0, ge=0, description="seed of all that is drawn")
     dtype: Literal["float32", "float64"] = Field(
         "float64", description="precision of the products"
     )
@@ -126,12 +140,7 @@ class OperatorParams(Params):
         return self
 
     @model_validator(mode="after")
-    def _in_training(self) -> OperatorParams:
-        if self.mode == "eval" and self.train_batch_size is not None:
-            raise ValueError(
-                "expected mode train with train_batch_size, got eval. Remove "
-                "train_batch_size, or set mode to train."
-            )
+    def _of_no_single_samples(self) -> OperatorParams:
         if self.mode == "train" and self.operator in OF_SAMPLES:
             raise ValueError(
                 f"mode train cannot be combined with operator {self.operator}, which "
