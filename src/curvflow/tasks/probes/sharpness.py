@@ -117,7 +117,7 @@ class LossOverData:
         samples = self._samples.models(models).rows(rows)
         some_MD = weights_MD[models]
         weights_MW = torch.cat([some_MD, self._fixed_MS[models]], dim=1)
-        draw = self._draws and self._draws.of(models, rows, some_MD)
+        draw = self._draws.of(models, rows, some_MD) if self._draws else None
         losses_MN = self._problem.losses(
             weights_MW, samples.inputs, samples.targets, draw
         )
