@@ -65,6 +65,15 @@ def test_a_loss_without_a_likelihood_has_no_factors(store, change):
     assert f"axes.rule.factors: {name} cannot be combined with a loss" in said
 
 
+def test_muon_is_refused_where_it_finds_no_matrix(store):
+    muon = ("rule: kfac", "rule: muon, adamw_also: [{}]")
+    known = "toys.yaml:5:14: axes.rule.factors: adamw_also: expected names of"
+    assert known in refused(store, (muon[0], muon[1].format("nothing")))
+    said = refused(store, (muon[0], muon[1].format("'*'")))
+    assert "expected a model with matrices of weights, got conv1d_xord" in said
+    planned(store, (muon[0], muon[1].format("filter1.*")))
+
+
 def test_a_large_tensor_in_no_layer_is_named(store, monkeypatch):
     monkeypatch.setattr(kfac_parts, "MOST_REST", 5)
     kfac_parts.parts_of.cache_clear()

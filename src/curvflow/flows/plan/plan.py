@@ -27,7 +27,9 @@ from curvflow.schemas.checks.model_data_checks import (
 from curvflow.schemas.checks.samples import known_samples
 from curvflow.schemas.kind import Kind, Samples
 from curvflow.schemas.kinds.shared.imported import ImportedParams
+from curvflow.schemas.kinds.shared.operators import unmatched_layers
 from curvflow.schemas.kinds.train import TrainParams
+from curvflow.schemas.models import AnyModel
 from curvflow.schemas.models.factory import FactoryModel
 from curvflow.schemas.nodes import Array, Figure, Table
 from curvflow.schemas.params import Params
@@ -220,6 +222,7 @@ def check_files(plan: Plan, sources: PlanSources) -> None:
             hint = "Inputs of data.array in a .npy file above rows_above stay on disk."
             raise stage.error((), reason, hint) from error
         _check_rule(node, stages, samples_of)
+        _check_layers(node, stages, samples_of)
     for name, nodes in plan.graph.nodes.items() if _reads_arrays(plan.graph) else ():
         if any(node.state != "cached" for node in nodes):
             check_model_and_data(stages[name], stages, samples_of)
@@ -272,12 +275,7 @@ def _check_rule(node: Node, stages: Mapping[str, Stage], samples_of: SamplesOf) 
     if not isinstance(params, TrainParams) or not params.rule.checks_problem:
         return
     samples = samples_taken(stage, stages, node.coords, samples_of)
-    is_known = None not in (samples.shape, samples.targets, samples.outputs)
-    # Modules of the user's own are called where they are trained, not here.
-    if isinstance(params.model, FactoryModel) or not is_known:
-        return
-    # What takes tokens depends on the type of the inputs too.
-    if params.model.takes_tokens and samples.vocabulary is None:
+    if not _can_be_posed(params.model, samples):
         return
     # Loaded here, for PyTorch takes a second, and few rules refuse any model.
     from curvflow.tasks.rules import check_rule
@@ -287,6 +285,44 @@ def _check_rule(node: Node, stages: Mapping[str, Stage], samples_of: SamplesOf) 
     except InputError as error:
         reason = str(error).removeprefix("rule: ")
         raise stage.error(("rule",), reason, labels=node.coords) from error
+
+
+def _check_layers(
+    node: Node, stages: Mapping[str, Stage], samples_of: SamplesOf
+) -> None:
+    """Refuse patterns of layers that no tensor of a built-in model matches.
+
+    Models that tell their tensors were held against them when the study was read.
+
+    Raises:
+        StudyError: with the nearest names.
+    """
+    stage = stages[node.stage]
+    if not getattr(node.params, "layers", None) or "weights" not in stage.inputs:
+        return
+    source = stages[stage.inputs["weights"][0]]
+    training = source.params(node.coords)
+    model: AnyModel | None = getattr(training, "model", None)
+    if model is None or model.tensors or "data" not in source.inputs:
+        return
+    samples = samples_taken(source, stages, node.coords, samples_of)
+    if not _can_be_posed(model, samples):
+        return
+    # Loaded here, for PyTorch takes a second, and few studies look at single layers.
+    from curvflow.tasks.networks.planned import tensor_names
+
+    names = tensor_names(model, getattr(training, "loss", "auto"), samples)
+    for path, reason, hint in unmatched_layers(node.params, source.name, names):
+        raise stage.error(path, reason, hint, labels=node.coords)
+
+
+def _can_be_posed(model: AnyModel, samples: Samples) -> bool:
+    """Return whether it is known what a built-in model is to be fitted to."""
+    is_known = None not in (samples.shape, samples.targets, samples.outputs)
+    # What takes tokens depends on the type of the inputs too.
+    is_told = not model.takes_tokens or samples.vocabulary is not None
+    # Modules of the user's own are called where they are trained, not here.
+    return is_known and is_told and not isinstance(model, FactoryModel)
 
 
 def _reads_arrays(graph: Graph) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -19,6 +19,8 @@ MATRICES_PER_AXIS = 4
 
 class Muon(Rule):
     """Steps by the orthogonal matrix nearest to the momentum; AdamW for the rest."""
+
+    checks_problem: ClassVar[bool] = True
 
     rule: Literal["muon"] = "muon"
     lr: float = Field(0.02, gt=0, description="learning rate of the matrices")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from curvflow.schemas.kind import Samples
@@ -42,3 +44,18 @@ def planned_problem(model: AnyModel, loss: AnyLoss, samples: Samples) -> Problem
         "num_classes": np.array(samples.outputs),
     }
     return pose(model, loss, Data("", "", {}, content, ""))
+
+
+@lru_cache(maxsize=64)
+def tensor_names(model: AnyModel, loss: AnyLoss, samples: Samples) -> tuple[str, ...]:
+    """Return the names of a model's parameter tensors, if fitted to such samples.
+
+    Args:
+        model: specification of the model.
+        loss: the loss.
+        samples: with shape, targets and outputs.
+
+    Raises:
+        InputError: the loss or the model does not fit the targets.
+    """
+    return planned_problem(model, loss, samples).network.layout.names

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.models import model_name
+from curvflow.schemas.rules.matrices import Muon
 from curvflow.tasks.networks.network import Layout
 from curvflow.tasks.networks.problems import Problem
 from curvflow.tasks.rules import Functions, adamw
@@ -78,26 +79,35 @@ class MuonState(NamedTuple):
     moments: Moments
 
 
-def muon_init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> MuonState:
-    """Return means before the first step.
+def muon_check(rule: Muon, problem: Problem) -> None:
+    """Refuse a model without matrices for it, and patterns of names that fit none.
 
     Raises:
-        InputError: there is no matrix, or a pattern of names fits none.
+        InputError: with names that there are.
     """
-    layout, patterns = problem.network.layout, hyper.rule.adamw_also
+    layout, patterns = problem.network.layout, rule.adamw_also
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in layout.names):
             raise InputError(
                 "adamw_also: expected names of parameters, such as "
                 f"{layout.names[0]}, got {pattern}. Correct it."
             )
-    parts = split(layout, patterns, weights_MD.device)
-    if not parts.shapes:
+    if not split(layout, patterns, torch.device("cpu")).shapes:
         name = model_name(json.loads(problem.text)["model"])
         raise InputError(
             f"rule: muon: expected a model with matrices of weights, got {name} "
             "without any left. Take adamw, or shorten adamw_also."
         )
+
+
+def muon_init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> MuonState:
+    """Return means before the first step.
+
+    Raises:
+        InputError: there is no matrix, or a pattern of names fits none.
+    """
+    muon_check(hyper.rule, problem)
+    parts = split(problem.network.layout, hyper.rule.adamw_also, weights_MD.device)
     others_MO = weights_MD[:, parts.others]
     moments = adamw.init(others_MO, hyper.within("adamw"), problem)
     return MuonState(torch.zeros_like(weights_MD[:, parts.matrices]), moments)
@@ -461,7 +471,7 @@ def _rotated_axes(shape: tuple[int, ...], most: int) -> list[int]:
 
 
 RULES = {
-    "muon": Functions(init=muon_init, step=muon_step),
+    "muon": Functions(init=muon_init, step=muon_step, check=muon_check),
     "shampoo": Functions(init=shampoo_init, step=shampoo_step),
     "soap": Functions(init=soap_init, step=soap_step),
 }

@@ -159,8 +159,22 @@ def unknown_layers(params: Any, name: str, training: Any) -> Iterator[ParamProbl
         training: its parameters, which may have a model that tells its tensors.
     """
     tensors = getattr(getattr(training, "model", None), "tensors", ())
+    if tensors:
+        yield from unmatched_layers(params, name, tensors)
+
+
+def unmatched_layers(
+    params: Any, name: str, tensors: Sequence[str]
+) -> Iterator[ParamProblem]:
+    """Yield patterns of layers that match none of some parameter tensors.
+
+    Args:
+        params: with `layers`.
+        name: of the stage that returns the weights.
+        tensors: names of them all.
+    """
     for number, pattern in enumerate(params.layers or ()):
-        if tensors and not any(fnmatchcase(tensor, pattern) for tensor in tensors):
+        if not any(fnmatchcase(tensor, pattern) for tensor in tensors):
             message = f"expected parameter tensors of '{name}', got {pattern}"
             yield ("layers", number), message, nearest_pattern(pattern, tensors)
 
