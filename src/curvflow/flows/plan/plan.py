@@ -30,6 +30,7 @@ from curvflow.schemas.kinds.shared.imported import ImportedParams
 from curvflow.schemas.kinds.shared.operators import unmatched_layers
 from curvflow.schemas.kinds.train import TrainParams
 from curvflow.schemas.models import AnyModel
+from curvflow.schemas.models._base import Model
 from curvflow.schemas.models.factory import FactoryModel
 from curvflow.schemas.nodes import Array, Figure, Table
 from curvflow.schemas.params import Params
@@ -302,8 +303,8 @@ def _check_layers(
         return
     source = stages[stage.inputs["weights"][0]]
     training = source.params(node.coords)
-    model: AnyModel | None = getattr(training, "model", None)
-    if model is None or model.tensors or "data" not in source.inputs:
+    model = getattr(training, "model", None)
+    if not isinstance(model, Model) or model.tensors or "data" not in source.inputs:
         return
     samples = samples_taken(source, stages, node.coords, samples_of)
     if not _can_be_posed(model, samples):
