@@ -436,6 +436,7 @@ def test_parquet_without_pyarrow_is_refused_while_planning(monkeypatch):
     ("params", "message"),
     [
         ({"group": "a", "time": "b"}, "by group or by time, got both"),
+        ({"group": "a", "test_fraction": 0}, "a test_fraction with group or time"),
         ({"columns": ["y"]}, "target that is no input"),
         ({"columns": ["x", "x"]}, "got 'x' twice"),
         ({"delimiter": '"'}, "expected a delimiter"),

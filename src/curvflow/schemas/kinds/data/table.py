@@ -89,6 +89,11 @@ class TableParams(Params):
             raise ValueError(
                 "expected a split by group or by time, got both. Remove one."
             )
+        if (self.group or self.time) and not self.test_fraction:
+            raise ValueError(
+                "expected a test_fraction with group or time, got 0. Set the share to "
+                "be held out."
+            )
         if self.target in (self.group, self.time, *(self.columns or ())):
             raise ValueError(
                 f"expected a target that is no input, group or time, got "
