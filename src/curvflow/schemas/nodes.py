@@ -389,6 +389,18 @@ class Distances(Table):
     takes: ClassVar[tuple[str, ...] | None] = ("matrix", "axis", "item", "labels")
 
 
+class Localized(NodeData):
+    """Estimates at an `nbeta` and a `localization`, which are all that is taken."""
+
+    takes: ClassVar[tuple[str, ...] | None] = ("nbeta", "localization")
+
+
+class Hold(Table):
+    """A table of one `localization` (quantity,), for several estimates."""
+
+    takes: ClassVar[tuple[str, ...] | None] = ("localization",)
+
+
 class Figure(NodeData):
     """A figure as the bytes of PNG, SVG and PDF files."""
 

@@ -12,6 +12,7 @@ from curvflow.schemas.nodes import (
     DrawnLosses,
     Eigenvalues,
     Eigenvectors,
+    Localized,
     NodeData,
     Numbers,
     Trajectory,
@@ -109,7 +110,7 @@ def is_compatible(edge: type[NodeData], producer: Kind) -> bool:
         return True
     if edge is Trajectory:
         return producer.checkpoints is not None
-    if edge in (Eigenvalues, Eigenvectors, DrawnLosses):
+    if edge in (Eigenvalues, Eigenvectors, DrawnLosses, Localized):
         return all(producer.output(name) for name in edge.takes or ())
     return edge is Numbers and bool(numeric_variables(producer))
 

@@ -31,8 +31,12 @@ PASS_NUMBERS = 1 << 20
 
 
 def params_of(member: Member) -> ObservingLlcParams:
-    """Return a member's parameters."""
-    return cast("ObservingLlcParams", member.params)
+    """Return a member's parameters, with the localization that it is given."""
+    params = cast("ObservingLlcParams", member.params)
+    if "hold" not in member.inputs:
+        return params
+    gamma = float(member.one("hold")["localization"][0])
+    return params.model_copy(update={"localization": gamma})
 
 
 def options_of(params: LlcParams) -> SamplingOptions:

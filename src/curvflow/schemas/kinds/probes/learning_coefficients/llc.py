@@ -11,7 +11,7 @@ from curvflow.schemas.kind import Continues, Input, Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.shared.operators import LOCALIZATION, NBETA, unknown_layers
 from curvflow.schemas.kinds.shared.preconditioners import preconditioner_input
 from curvflow.schemas.kinds.shared.sampling import IN_METRIC, ObservingLlcParams
-from curvflow.schemas.nodes import Data, Draws, Weights
+from curvflow.schemas.nodes import Data, Draws, Hold, Weights
 
 
 def _may_continue(shorter: ObservingLlcParams, longer: ObservingLlcParams) -> bool:
@@ -347,6 +347,7 @@ KIND = Kind(
         "weights": Input(Weights, lacking=unknown_layers),
         "data": Input(Data, follows="weights", by_rows=True, lacking=_lacking_samples),
         "preconditioner": preconditioner_input(lacking=_without_metric),
+        "hold": Input(Hold, optional=True, settles=("localization",)),
     },
     varying=("seed", "nbeta", "lr", "localization"),
     continues=Continues("num_draws", _may_continue),
