@@ -320,8 +320,13 @@ def decomposed(matrices: Tensor) -> tuple[Tensor, Tensor]:
         vectors as columns; of a matrix that is not finite NaN.
     """
     is_finite = torch.isfinite(matrices).flatten(-2).all(-1)[..., None, None]
-    safe = torch.where(is_finite, matrices, 0.0)
-    values, vectors = torch.linalg.eigh((safe + safe.mT) / 2)
+    symmetric = torch.where(is_finite, matrices, 0.0)
+    symmetric = (symmetric + symmetric.mT).div_(2)
+    # Where memory is counted, that of LAPACK, which is in no tensor, for each model.
+    size = 2 * len(matrices) * matrices.shape[-1] ** 2
+    work = matrices.new_empty(size) if matrices.is_meta else None
+    values, vectors = torch.linalg.eigh(symmetric)
+    del work
     values = values.masked_fill(~is_finite.squeeze(-1), torch.nan)
     return values, vectors
 
