@@ -12,6 +12,7 @@ group of a weight, P = G O I, S columns.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -325,10 +326,26 @@ def decomposed(matrices: Tensor) -> tuple[Tensor, Tensor]:
     # Where memory is counted, that of LAPACK, which is in no tensor, for each model.
     size = 2 * len(matrices) * matrices.shape[-1] ** 2
     work = matrices.new_empty(size) if matrices.is_meta else None
-    values, vectors = torch.linalg.eigh(symmetric)
+    values, vectors = _eigh(symmetric)
     del work
     values = values.masked_fill(~is_finite.squeeze(-1), torch.nan)
     return values, vectors
+
+
+def _eigh(symmetric: Tensor) -> tuple[Tensor, Tensor]:
+    """Return eigenpairs; in double precision of a matrix for which single does not do.
+
+    LAPACK may not converge in single precision. Each matrix is tried by itself then, so
+    that what it gets does not depend on its siblings.
+    """
+    with suppress(torch.linalg.LinAlgError):
+        values, vectors = torch.linalg.eigh(symmetric)
+        return values, vectors
+    if symmetric.ndim == 2:
+        values, vectors = torch.linalg.eigh(symmetric.double())
+        return values.to(symmetric), vectors.to(symmetric)
+    each = [_eigh(matrix) for matrix in symmetric]
+    return torch.stack([v for v, _ in each]), torch.stack([u for _, u in each])
 
 
 def dense_block(name: str, columns: Tensor, matrices_MPP: Tensor) -> Eigenpairs:
