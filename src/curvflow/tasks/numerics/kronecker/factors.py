@@ -263,7 +263,8 @@ class _Sweep:
             if going_M.is_meta or not going_M.any():
                 break
             before = now
-        self.converged = (~going_M).to(self.converged.device) | (not blocks)
+        if not going_M.is_meta:
+            self.converged = ~going_M.cpu() | (not blocks)
         return [Product(b.name, b.columns, left[b.name], right[b.name]) for b in blocks]
 
     def _beside(
