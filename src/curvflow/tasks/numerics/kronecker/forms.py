@@ -338,7 +338,7 @@ def _eigh(symmetric: Tensor) -> tuple[Tensor, Tensor]:
     LAPACK may not converge in single precision. Each matrix is tried by itself then, so
     that what it gets does not depend on its siblings.
     """
-    with suppress(torch.linalg.LinAlgError):
+    with suppress(torch.linalg.LinAlgError):  # type: ignore[attr-defined] # not listed
         values, vectors = torch.linalg.eigh(symmetric)
         return values, vectors
     if symmetric.ndim == 2:
