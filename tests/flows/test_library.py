@@ -63,6 +63,20 @@ READ = {
     ),
     "logdet": ({"damping": 20.0}, lambda s: s.logdet(damping=20.0)),
 }
+# Beside factors of the same network, by their name.
+BESIDE = {
+    "trace": ({"num_probes": 8}, lambda G, K: G.trace(8, preconditioner=K)),
+    "logdet": (
+        LANCZOS | {"damping": 0.1},
+        lambda G, K: G.logdet(damping=0.1, preconditioner=K, **LANCZOS),
+    ),
+    "eigenvalues": (
+        {"method": "lobpcg", "which": "SA", "k": 2, "tol": 1e-2},
+        lambda G, K: G.eigenvalues(
+            2, which="SA", method="lobpcg", tol=1e-2, preconditioner=K
+        ),
+    ),
+}
 OPERATORS = {
     "hessian": lambda *of: curvflow.hessian(*of, order="forward_over_reverse"),
     "ggn": curvflow.ggn,
@@ -94,6 +108,10 @@ def stages():
     for name in OPERATORS:
         trace = {"use": "probe.trace", "weights": "fit", "num_probes": 4}
         made[name] = {**trace, "operator": name}
+    made["factors"] = {"use": "probe.factors", "weights": "fit"}
+    for probe, (params, _) in BESIDE.items():
+        given = {"weights": "fit", "operator": "ggn", "preconditioner": "factors"}
+        made[f"{probe}_beside"] = {"use": f"probe.{probe}", **given, **params}
     for probe, (params, _) in BY_BATCHES.items():
         made[f"{probe}_batches"] = {
             "use": f"probe.{probe}",
@@ -159,6 +177,49 @@ def test_batches_give_the_numbers_of_a_study_up_to_rounding(probe, results, prob
             np.testing.assert_allclose(got[name], expected[name], rtol=1e-9)
         else:
             assert (got[name].values == expected[name].values).all()
+
+
+@pytest.mark.parametrize("probe", BESIDE)
+def test_factors_beside_a_network_give_the_bits_of_a_study(probe, results, problem):
+    G, K = curvflow.ggn(*problem), curvflow.kronecker(*problem)
+    expected = results[f"{probe}_beside"]
+    assert_same_bits_but_layers(BESIDE[probe][1](G, K), expected)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda G, K: G.trace(4, preconditioner=K, method="xtrace"), "^method cannot"),
+        (
+            lambda G, K: G.trace(4, preconditioner=K, probes_per="batch"),
+            "^probes_per c",
+        ),
+        (lambda G, K: G.logdet(preconditioner=K), "^damping: expected damping above 0"),
+        (lambda G, K: G.logdet(preconditioner=K, damping=0.1, rank=3), "^rank cannot"),
+        (lambda G, K: G.eigenvalues(preconditioner=K), "^method: expected lobpcg"),
+        (lambda G, K: G.block("0.*").trace(4, preconditioner=K), "others: 2.bias, 2.w"),
+        (
+            lambda G, _: G.trace(4, preconditioner=G),
+            "^preconditioner: expected factors",
+        ),
+    ],
+)
+def test_factors_that_do_not_fit_are_refused(call, message, problem):
+    G, K = curvflow.ggn(*problem), curvflow.kronecker(*problem)
+    with pytest.raises(InputError, match=message):
+        call(G, K)
+
+
+def test_what_is_kept_beside_factors_is_known_by_their_content(problem, tmp_path):
+    G = curvflow.ggn(*problem, store=tmp_path / "store")
+    kron, ekfac = (curvflow.kronecker(*problem, structure=s) for s in ("kron", "ekfac"))
+    draws = [
+        G.trace(8, preconditioner=K).draws for K in (None, kron, ekfac, kron, ekfac)
+    ]
+    for one, other in ((1, 3), (2, 4)):
+        np.testing.assert_array_equal(draws[one], draws[other])
+    assert not np.array_equal(draws[0], draws[1])
+    assert not np.array_equal(draws[1], draws[2])
 
 
 @pytest.mark.parametrize("name", OPERATORS)

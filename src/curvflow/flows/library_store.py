@@ -63,7 +63,8 @@ class StoreMemory:
         Raises:
             InputError: it is not there, and what it depends on has changed.
         """
-        params, inputs = form(probe.params), {"operator": self.digest}
+        params = form(probe.params)
+        inputs = {"operator": self.digest, **probe.given}
         key = action_key(probe.kind.name, probe.kind.version, params, inputs)
         receipt = self.store.live([key]).get(key)
         if receipt is not None:

@@ -36,6 +36,7 @@ from curvflow.tasks.networks.problems import (
 )
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes
+from curvflow.tasks.rules.shared.kfac_memory import PassBytes, factor_pass_bytes
 from curvflow.tasks.training.augmentation import augmenter
 from curvflow.tasks.training.batches import Batches, LabelNoise, split_validation
 from curvflow.tasks.training.cache_blocks import CPU_PASS_BYTES, rows_at_once
@@ -83,7 +84,7 @@ def member_bytes(member: Member) -> int:
     like = torch.empty(0, dtype=getattr(torch, params.dtype))
     parts = parts_in_memory(problem, batch, like, params.accumulation)
     together = len(range(batch)[parts[-1].rows])
-    activations = max(4 * in_one_pass(together), 2 * in_one_pass(evaluated))
+    activations = max(4 * in_one_pass(together), 2 * in_one_pass(evaluated)) // 2
     # With a validation set or noise, a full batch is gathered for each member.
     is_own = params.validation_fraction or params.label_noise
     is_copied = is_own and batch == count
@@ -96,15 +97,26 @@ def member_bytes(member: Member) -> int:
         kept += weights // 2
     outputs = json.loads(problem.text)["num_outputs"]
     scratch = 8 * params.rule.scratch(network.layout.shapes, batch, outputs)
-    unshared = weights + activations // 2 + copied + kept + scratch
-    unshared += read_bytes(data, batch, item)
+    working = scratch + activations
+    factors = _factor_pass(member)
+    if factors.shared:  # half of the scratch is there before inverses are found
+        passes = max(activations, factors.own + factors.shared)
+        working = max(scratch, scratch // 2 + passes) - factors.shared
+    unshared = weights + working + copied + kept + read_bytes(data, batch, item)
     return unshared + data_bytes(member)
 
 
 def data_bytes(member: Member) -> int:
-    """Return the bytes of the data, which members with one data set share."""
+    """Return the bytes that members share: of a data set, and of passes for factors."""
     item: int = getattr(torch, _params(member).dtype).itemsize
-    return data_set_bytes(member.one("data"), item)
+    return data_set_bytes(member.one("data"), item) + _factor_pass(member).shared
+
+
+def _factor_pass(member: Member) -> PassBytes:
+    params, count = _params(member), len(member.one("data")["inputs"])
+    batch = min(params.batch_size or count, count)
+    dtype = getattr(torch, params.dtype)
+    return factor_pass_bytes(params.rule, _problem(member), batch, dtype)
 
 
 @computes("train", member_bytes=member_bytes, data_bytes=data_bytes)

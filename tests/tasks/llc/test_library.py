@@ -45,6 +45,19 @@ STAGES = {
     "llc": {"use": "probe.llc", "weights": "fit", **SHORT, "seed": 3},
     "batches": {"use": "probe.llc", "weights": "fit", **GIVEN, "batch_size": 2},
     "wbic": {"use": "probe.wbic", "draws": "llc"},
+    "factors": {"use": "probe.factors", "weights": "fit"},
+    "chosen": {
+        "use": "probe.llc",
+        "weights": "fit",
+        "preconditioner": "factors",
+        **SHORT,
+    },
+    "metric": {
+        "use": "probe.llc",
+        "weights": "fit",
+        "preconditioner": "factors",
+        **GIVEN,
+    },
 }
 
 
@@ -138,6 +151,29 @@ def test_a_library_call_gives_the_bits_of_a_study(results):
     criterion = curvflow.wbic(net, "mse", data, **SHORT, seed=3)
     assert_same_bits(criterion.to_xarray(), results["wbic"])
     assert criterion.llc.llc_mean == fit.llc_mean
+
+
+def test_factors_give_the_bits_of_a_study(results):
+    net, data = trained(results)
+    K = curvflow.kronecker(net, "mse", data)
+    for stage, asked in (("chosen", SHORT), ("metric", GIVEN)):
+        fit = curvflow.llc(net, "mse", data, preconditioner=K, **asked)
+        assert_same_bits(fit.to_xarray(), results[stage])
+    plain = curvflow.llc(net, "mse", data, **GIVEN)
+    assert not np.array_equal(plain.loss_trace, fit.loss_trace)
+
+
+def test_factors_that_do_not_fit_are_refused(results):
+    net, data = trained(results)
+    K = curvflow.kronecker(net, "mse", data, layers=["0.*"])
+    with pytest.raises(
+        InputError, match=r"^preconditioner: expected factors of 13 par"
+    ):
+        curvflow.llc(net, "mse", data, preconditioner=K)
+    fit = curvflow.llc(net, "mse", data, preconditioner=K, layers=["0.*"], **SHORT)
+    assert "metric" in fit.variables
+    with pytest.raises(InputError, match=r"^sampling_method: expected "):
+        curvflow.llc(net, "mse", data, preconditioner=K, sampling_method="sgnht")
 
 
 def test_the_result_is_what_the_draws_say(labelled):

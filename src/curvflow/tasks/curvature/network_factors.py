@@ -19,10 +19,9 @@ from curvflow.schemas.nodes import Member
 from curvflow.tasks.curvature.network_operators import problem_of, stacked_weights
 from curvflow.tasks.networks.losses import parse_loss
 from curvflow.tasks.networks.problems import (
-    PASS_COPIES,
+    OperatorInputs,
     Problem,
     load_samples,
-    probed_bytes,
 )
 from curvflow.tasks.numerics.derivatives.batches import SampleLoss
 from curvflow.tasks.numerics.derivatives.fishers import (
@@ -39,7 +38,6 @@ from curvflow.tasks.numerics.kronecker.factors import (
     Recursion,
     factors,
 )
-from curvflow.tasks.numerics.kronecker.moments import MOST_NUMBERS
 from curvflow.tasks.numerics.kronecker.recorded import Recorded, Roots, Slopes
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine
@@ -90,21 +88,42 @@ def network_factors(
     weights_MD, statistics_MS = problem.network.split(weights_MW)
     data = [member.one("data") for member in members]
     samples = load_samples(problem, data, "", machine.device, weights_MD.dtype)
-    layout = problem.network.layout
-    of = Recorded(
+    given = OperatorInputs(
+        weights_MD=weights_MD,
+        inputs=samples.inputs,
+        targets=samples.targets,
+        fixed_MS=statistics_MS,
+        batch_size=rows_per_pass(problem, first),
+        models_per_pass=len(members),
+    )
+    of = recorded_networks(problem, params, given)
+    return factors(of, choices_of(first, chosen_names(first, problem)))
+
+
+def recorded_networks(
+    problem: Problem, params: Sequence[FactorsParams], given: OperatorInputs
+) -> Recorded:
+    """Return networks of a problem, whose uses of parameters are recorded.
+
+    Args:
+        problem: of all of them.
+        params: of each; they differ in the seed at most.
+        given: weights, samples, and how many of each a pass takes.
+    """
+    layout, loss = problem.network.layout, output_loss(problem)
+    return Recorded(
         problem.network.outputs_and_uses,
         layout.names,
         layout.shapes,
-        weights_MD,
-        statistics_MS,
-        samples.inputs,
-        samples.targets,
-        output_roots(output_loss(problem), params, samples.count),
-        rows_per_pass(problem, first),
-        len(members),
-        output_slopes(output_loss(problem)),
+        given["weights_MD"],
+        given["fixed_MS"],
+        given["inputs"],
+        given["targets"],
+        output_roots(loss, params, given["inputs"].shape[1]),
+        given["batch_size"],
+        given["models_per_pass"],
+        output_slopes(loss),
     )
-    return factors(of, choices_of(first, chosen_names(first, problem)))
 
 
 def choices_of(params: FactorsParams, names: tuple[str, ...] | None) -> Choices:
@@ -130,35 +149,6 @@ def _recursion(params: FactorsParams) -> Recursion | None:
     if params.curvature == "hessian":
         return "hessian"
     return "recursive" if params.fisher_type == "recursive" else None
-
-
-def factors_bytes(member: Member, params: FactorsParams) -> int:
-    """Return the estimated peak bytes of one member's factors.
-
-    Args:
-        member: with `weights` and `data`.
-        params: which factors.
-    """
-    problem = problem_of(member)
-    shapes = problem.network.layout.shapes
-    blocks = sum(_block_bytes(shape, params.structure) for shape in shapes)
-    rows = min(rows_per_pass(problem, params), len(member.one("data")["inputs"]))
-    roots = num_roots(problem, params)
-    # Of half the width are outputs of layers, held for each root and once as rows.
-    passes = 8 * rows * problem.network.width * (PASS_COPIES + roots)
-    if params.structure != "kron":
-        passes += 3 * 8 * MOST_NUMBERS
-    weights = 4 * 8 * problem.network.num_parameters
-    return 4 * blocks + passes + weights + 2 * probed_bytes(member)
-
-
-def _block_bytes(shape: tuple[int, ...], structure: str) -> int:
-    rows, columns = shape[0], math.prod(shape[1:]) + 1
-    if structure == "block":
-        return 8 * (rows * columns) ** 2
-    if structure == "diag":
-        return 8 * rows * columns
-    return 8 * (rows**2 + columns**2 + rows * columns)
 
 
 def rows_per_pass(problem: Problem, params: FactorsParams) -> int:

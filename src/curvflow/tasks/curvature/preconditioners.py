@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from curvflow.errors import InputError
-from curvflow.schemas.nodes import Member
+from curvflow.schemas.nodes import Member, NodeData
 from curvflow.tasks.curvature.stored_blocks import block_operator, factors_key
 from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
 from curvflow.tasks.registry import Machine
@@ -34,6 +34,25 @@ def preconditioner_of(
     if PRECONDITIONER not in members[0].inputs:
         return None
     nodes = [member.one(PRECONDITIONER) for member in members]
+    return given_factors(nodes, machine, size)
+
+
+def given_factors(
+    nodes: Sequence[NodeData], machine: Machine, size: int
+) -> BlockOperator:
+    """Return factors beside an operator.
+
+    Args:
+        nodes: of each model, of one `factors_key`.
+        machine: the device to compute on.
+        size: parameters that the operator beside them is of, D.
+
+    Returns:
+        The factors in double precision, (M, D, D).
+
+    Raises:
+        InputError: the factors are of other parameters.
+    """
     blocks = block_operator(nodes, machine.device, torch.float64)
     if blocks.shape[1] != size:
         raise InputError(

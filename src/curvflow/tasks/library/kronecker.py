@@ -5,20 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from curvflow.errors import InputError
+from curvflow.schemas.keys import array_digest, sha256
 from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
 from curvflow.schemas.kinds.shared.operators import OperatorName
+from curvflow.schemas.nodes import Factors as FactorsNode
 from curvflow.tasks.curvature.network_factors import (
     OutputLoss,
     choices_of,
     output_roots,
     output_slopes,
 )
+from curvflow.tasks.curvature.stored_blocks import stored_blocks
 from curvflow.tasks.library.operators import SymmetricOperator
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
 from curvflow.tasks.numerics.derivatives.output_laws import LAWS
@@ -47,6 +52,19 @@ class KroneckerFactors:
     operator: SymmetricOperator
     blocks: BlockOperator
     spreads: Mapping[str, Spread]
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Entries of each parameter by name, in their order."""
+        return self.operator.sizes
+
+    @cached_property
+    def node(self) -> FactorsNode:
+        """The factors as a stage would be given them, known by their content."""
+        (arrays,) = stored_blocks(self.blocks)
+        arrays["size"] = np.array(self.blocks.shape[1], dtype=np.int64)
+        digest = sha256({name: array_digest(array) for name, array in arrays.items()})
+        return FactorsNode("preconditioner", "probe.factors", {}, arrays, digest)
 
     def __matmul__(self, vectors: Tensor) -> Tensor:
         """Return the products with a vector (D,) or columns (D, S)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -32,6 +32,7 @@ from curvflow.schemas.kinds.shared.operators import (
 from curvflow.schemas.nodes import Array, Matrix, Member
 from curvflow.tasks.curvature.operators import MATRIX, OperatorNode
 from curvflow.tasks.library.arguments import checked, precisions
+from curvflow.tasks.library.preconditioners import Preconditioner, factors_beside
 from curvflow.tasks.library.results import (
     SOLUTION,
     Density,
@@ -75,11 +76,13 @@ class Probe:
         kind: its declaration.
         params: its parameters.
         compute: makes the variables of its result.
+        given: digests of what is given beside the operator, by the names of inputs.
     """
 
     kind: Kind
     params: OperatorParams
     compute: Compute
+    given: Mapping[str, str] = field(default_factory=dict)
 
 
 # Where results are kept, and returned from when they are there.
@@ -164,6 +167,7 @@ class SymmetricOperator(Curvature):
         tol: float = 1e-6,
         max_iterations: int = 500,
         vectors: bool = False,
+        preconditioner: Preconditioner | None = None,
         seed: int = 0,
     ) -> Eigenvalues:
         """Find extreme eigenvalues, as `probe.eigenvalues` does.
@@ -178,6 +182,8 @@ class SymmetricOperator(Curvature):
             tol: residual allowed, relative to the eigenvalue.
             max_iterations: products with the block at most.
             vectors: whether to return the eigenvectors, too.
+            preconditioner: factors of the same module by `curvflow.kronecker`, which
+                save lobpcg products.
             seed: of the first block.
 
         Returns:
@@ -195,6 +201,7 @@ class SymmetricOperator(Curvature):
         arrays = self._measured(
             EIGENVALUES,
             eigenvalues,
+            preconditioner,
             k=k,
             which=which,
             method=method,
@@ -217,6 +224,7 @@ class SymmetricOperator(Curvature):
         probes_per: Literal["data", "batch"] = "data",
         batch_size: int = 64,
         distribution: Law = "rademacher",
+        preconditioner: Preconditioner | None = None,
         seed: int = 0,
     ) -> Trace:
         """Estimate the trace, whole and by parameter tensor, as `probe.trace` does.
@@ -233,6 +241,8 @@ class SymmetricOperator(Curvature):
                 batch of the data, of which few may do.
             batch_size: samples per batch.
             distribution: law of the entries of the vectors.
+            preconditioner: factors of the same module by `curvflow.kronecker`, whose
+                exact trace takes variance off draws of hutchinson over all data.
             seed: of the vectors and batches.
 
         Returns:
@@ -246,10 +256,20 @@ class SymmetricOperator(Curvature):
             >>> H = curvflow.from_matrix(torch.diag(torch.arange(6.0).double()))
             >>> H.trace(num_probes=32)  # signs see a diagonal matrix exactly
             Trace(15 ± 0, 32 products)
+
+            Factors that are the matrix leave nothing:
+
+            >>> net = torch.nn.Linear(2, 1, bias=False).double()
+            >>> x = torch.tensor([[1.0, 2.0], [0.0, 1.0]]).double()
+            >>> of = net, "sse", (x, x[:, :1])
+            >>> G, K = curvflow.ggn(*of), curvflow.kronecker(*of)
+            >>> G.trace(8, preconditioner=K).sem < 1e-6 < G.trace(8).sem
+            True
         """
         arrays = self._measured(
             TRACE,
             trace,
+            preconditioner,
             num_probes=num_probes,
             rel_sem=rel_sem,
             max_probes=max_probes,
@@ -505,6 +525,7 @@ class SymmetricOperator(Curvature):
         damping: float = 0.0,
         num_runs: int = 10,
         num_steps: int = 100,
+        preconditioner: Preconditioner | str | None = None,
         seed: int = 0,
         **settings: Any,
     ) -> LogDet:
@@ -517,6 +538,8 @@ class SymmetricOperator(Curvature):
             damping: added to every eigenvalue first.
             num_runs: Lanczos runs.
             num_steps: products per run.
+            preconditioner: factors of the same module by `curvflow.kronecker`, whose
+                determinant is exact; or auto, cholesky or nystrom.
             seed: of the first vectors.
             **settings: further parameters of `probe.logdet`, such as `floor` or `rank`.
 
@@ -533,9 +556,14 @@ class SymmetricOperator(Curvature):
             >>> H.logdet(method="slq", num_runs=8)  # ln 24
             LogDet(3.1781 ± 0.52, 32 products)
         """
+        by_name = isinstance(preconditioner, str)
+        if by_name:
+            settings["preconditioner"] = preconditioner
+        given: Any = None if by_name else preconditioner
         arrays = self._measured(
             LOGDET,
             logdet,
+            given,
             method=method,
             damping=damping,
             num_runs=num_runs,
@@ -659,7 +687,12 @@ class SymmetricOperator(Curvature):
         return _solution(found, b, method=solver, work=work)
 
     def _measured(
-        self, kind: Kind, probe: TileFunction, **fields: Any
+        self,
+        kind: Kind,
+        probe: TileFunction,
+        preconditioner: Preconditioner | None = None,
+        /,
+        **fields: Any,
     ) -> Mapping[str, Array]:
         dtype = str(self.dtype).removeprefix("torch.")
         name = "hessian" if self.entries is not None else self.name
@@ -670,14 +703,17 @@ class SymmetricOperator(Curvature):
             )
         params = checked(kind.params, operator=name, dtype=dtype, **fields)
         assert isinstance(params, OperatorParams)
+        beside = factors_beside(kind, params, preconditioner, self.sizes)
 
         def compute() -> Mapping[str, Array]:
-            member = Member(params, {MATRIX: [self.entries or self._node()]})
+            matrix = {MATRIX: [self.entries or self._node()]}
+            member = Member(params, {**matrix, **beside})
             # As in a study, for equal bits: see decision 0003.
             outcome, _ = probe([member, member], Machine(str(self.device)))
             return outcome.arrays
 
-        return self._memory(Probe(kind, params, compute))
+        digests = {name: node.digest for name, (node,) in beside.items()}
+        return self._memory(Probe(kind, params, compute, digests))
 
     def _node(self) -> OperatorNode:
         arrays = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -15,8 +15,10 @@ from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds.probes.learning_coefficients import llc as llc_kind
 from curvflow.schemas.kinds.probes.learning_coefficients import wbic as wbic_kind
 from curvflow.schemas.kinds.shared.sampling import LlcParams, Method
-from curvflow.schemas.nodes import Array
+from curvflow.schemas.nodes import Array, Factors
+from curvflow.tasks.curvature.preconditioners import PRECONDITIONER, given_factors
 from curvflow.tasks.library.arguments import checked
+from curvflow.tasks.library.preconditioners import Preconditioner, factors_beside
 from curvflow.tasks.llc.arviz import to_arviz
 from curvflow.tasks.llc.draws import wbic_arrays
 from curvflow.tasks.llc.modules import module_targets
@@ -24,10 +26,13 @@ from curvflow.tasks.llc.targets import options_of
 from curvflow.tasks.numerics.derivatives.batches import Batch
 from curvflow.tasks.numerics.derivatives.guards import Cause
 from curvflow.tasks.numerics.derivatives.subjects import Loss, Settings
+from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
+from curvflow.tasks.numerics.sampling.chain_targets import ChainTargets
 from curvflow.tasks.numerics.sampling.coefficient import (
     estimate_coefficients,
     variables,
 )
+from curvflow.tasks.registry import Machine
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -143,6 +148,7 @@ def llc(
     damping: float = 0.1,
     max_hold: float = 0.1,
     keep_draws: bool = False,
+    preconditioner: Preconditioner | None = None,
     seed: int = 0,
     dtype: Literal["float32", "float64"] | None = None,
     forward: Callable[[nn.Module, Batch], Tensor] | None = None,
@@ -183,6 +189,8 @@ def llc(
         max_hold: share of the coefficient that the localization may take; calibration
             lowers it, and above that the verdict is `held`.
         keep_draws: whether the weights of draws are kept.
+        preconditioner: factors of the same module and data by `curvflow.kronecker`, in
+            whose metric mala and sgld may move, see docs/llc.md.
         seed: of all that is drawn.
         dtype: precision; None for that of the module.
         forward: from the module and a batch to outputs; by default the module of the
@@ -220,8 +228,19 @@ def llc(
         dtype=None if dtype is None else getattr(torch, dtype),
         settings=Settings(forward=forward, allow=allow, seed=seed),
     )
+    beside = factors_beside(llc_kind.KIND, params, preconditioner)
+    targets = replace(targets, factors=_factors(beside, targets))
     (estimate,) = estimate_coefficients(targets, [options_of(params)])
     return _result(variables(estimate))
+
+
+def _factors(
+    beside: Mapping[str, Sequence[Factors]], targets: ChainTargets
+) -> BlockOperator | None:
+    if not beside:
+        return None
+    size, machine = targets.num_free, Machine(str(targets.weights.device))
+    return given_factors(beside[PRECONDITIONER], machine, size)
 
 
 def _params(arguments: Mapping[str, Any]) -> LlcParams:

@@ -112,5 +112,5 @@ def test_recursive_factors_are_exact_where_nothing_depends(
 
 @pytest.mark.parametrize("name", ["transformer", "vgg", "conv1d_xord"])
 def test_what_is_no_chain_is_refused_by_name(name):
-    with pytest.raises(InputError, match=r"^fisher_type: expected dense layers"):
-        factors(case(name), Choices(recursion="recursive"))
+    with pytest.raises(InputError, match=r"^fisher_type: expected dense layers one"):
+        factors(case(name), Choices(recursion="hessian"))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
-from curvflow.tasks.numerics.kronecker.forms import Product
+from curvflow.tasks.numerics.kronecker.forms import Product, decomposed
 
 MODELS, GROUPS, ROWS, COLUMNS = 2, 2, 3, 4
 SIZE = GROUPS * ROWS * COLUMNS
@@ -103,3 +103,27 @@ def test_models_are_selected_before_and_after_eigenpairs_are_found():
     after = block.select(one)
     torch.testing.assert_close(after.eigenpairs.values, known.values[1:])
     torch.testing.assert_close(before.eigenpairs.values, known.values[1:])
+
+
+def test_single_precision_that_does_not_converge_falls_back_for_that_matrix(
+    monkeypatch,
+):
+    torch.manual_seed(0)
+    roots = torch.randn(3, 4, 4)
+    matrices = roots @ roots.mT
+    plain, eigh = decomposed(matrices), torch.linalg.eigh
+    second = (matrices[1] + matrices[1].mT) / 2
+
+    def failing(given):
+        each = given.reshape(-1, 4, 4)
+        if given.dtype == torch.float32 and any(torch.equal(m, second) for m in each):
+            raise torch.linalg.LinAlgError("no convergence")
+        return eigh(given)
+
+    monkeypatch.setattr(torch.linalg, "eigh", failing)
+    values, vectors = decomposed(matrices)
+    for found, before in zip((values, vectors), plain, strict=True):
+        assert torch.equal(found[[0, 2]], before[[0, 2]])
+        assert found.dtype == torch.float32
+    again = vectors[1] * values[1] @ vectors[1].mT
+    torch.testing.assert_close(again, second, rtol=1e-4, atol=1e-4)

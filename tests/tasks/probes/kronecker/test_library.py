@@ -78,7 +78,7 @@ def test_the_factored_inverse_is_of_both_damped_factors():
     [
         ({"structure": "low-rank"}, r"^structure: "),
         ({"layers": ["dense.*"]}, r"^params: expected names of parameters"),
-        ({"fisher_type": "recursive"}, r"^fisher_type: expected dense layers"),
+        ({"curvature": "hessian"}, r"^fisher_type: expected dense layers"),
         ({"damping": 1.0}, r"^damping: expected one of"),
     ],
     ids=["structure", "layers", "chain", "unknown"],

@@ -126,14 +126,11 @@ class QuadraticRule(Rule):
     def scratch(
         self, shapes: Sequence[tuple[int, ...]], batch_size: int, outputs: int
     ) -> int:
-        """Return what factors and inverses hold, and what comes back for each root."""
+        """Return what factors and inverses hold; passes are counted by themselves."""
         sizes = [(shape[0], prod(shape[1:]) + 1) for shape in shapes if len(shape) > 1]
         factors = sum(rows**2 + columns**2 for rows, columns in sizes)
-        several = {"mc": self.mc_samples, "type-2": outputs}
-        roots = several.get(self.fisher_type, 1)
-        rows = batch_size * sum(rows + columns for rows, columns in sizes)
         # Averages, those of the batch, inverses, and what they are made of.
-        return 6 * factors + roots * rows + 6 * sum(map(prod, shapes))
+        return 6 * factors + 6 * sum(map(prod, shapes))
 
     @model_validator(mode="after")
     def _has_bounds_in_order(self) -> Self:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
-from curvflow.tasks.numerics.kronecker.chains import hessian_blocks, recursive_blocks
+from curvflow.tasks.numerics.kronecker.chains import hessian_blocks
 from curvflow.tasks.numerics.kronecker.forms import (
     Block,
     Product,
@@ -46,6 +46,7 @@ from curvflow.tasks.numerics.kronecker.moments import (
 )
 from curvflow.tasks.numerics.kronecker.others import other_blocks
 from curvflow.tasks.numerics.kronecker.recorded import Recorded, accounted
+from curvflow.tasks.numerics.kronecker.recursions import recursive_blocks
 from curvflow.tasks.numerics.kronecker.uses import AnyUse
 
 Structure = Literal["kron", "ekfac", "kfoc", "block", "diag"]
@@ -196,9 +197,11 @@ class _Sweep:
         }
 
     def recursion(self, how: Recursion, *, is_dense: bool) -> list[Block]:
-        """Return blocks by a recursion over the layers of a chain."""
+        """Return blocks by a recursion over the layers."""
         if how == "recursive":
-            return recursive_blocks(self._of, self._pieces)
+            approx = self._choices.kfac_approx
+            blocks, self.num_backward = recursive_blocks(self._of, self._pieces, approx)
+            return blocks
         return hessian_blocks(self._of, self._pieces, is_dense=is_dense)
 
     def corrected(self, blocks: Sequence[Product]) -> list[Block]:
@@ -256,10 +259,12 @@ class _Sweep:
             now = {name: _norm(left[name]) * _norm(right[name]) for name in left}
             changed = [(now[n] - before[n]).abs() > eps * now[n] for n in now]
             going_M = going_M & torch.stack(changed).any(0)
-            if not going_M.any():
+            # Where memory is counted iterations are alike, and none has an end.
+            if going_M.is_meta or not going_M.any():
                 break
             before = now
-        self.converged = ~going_M.cpu() | (not blocks)
+        if not going_M.is_meta:
+            self.converged = ~going_M.cpu() | (not blocks)
         return [Product(b.name, b.columns, left[b.name], right[b.name]) for b in blocks]
 
     def _beside(

@@ -12,6 +12,7 @@ group of a weight, P = G O I, S columns.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -320,10 +321,31 @@ def decomposed(matrices: Tensor) -> tuple[Tensor, Tensor]:
         vectors as columns; of a matrix that is not finite NaN.
     """
     is_finite = torch.isfinite(matrices).flatten(-2).all(-1)[..., None, None]
-    safe = torch.where(is_finite, matrices, 0.0)
-    values, vectors = torch.linalg.eigh((safe + safe.mT) / 2)
+    symmetric = torch.where(is_finite, matrices, 0.0)
+    symmetric = (symmetric + symmetric.mT).div_(2)
+    # Where memory is counted, that of LAPACK, which is in no tensor, for each model.
+    size = 2 * len(matrices) * matrices.shape[-1] ** 2
+    work = matrices.new_empty(size) if matrices.is_meta else None
+    values, vectors = _eigh(symmetric)
+    del work
     values = values.masked_fill(~is_finite.squeeze(-1), torch.nan)
     return values, vectors
+
+
+def _eigh(symmetric: Tensor) -> tuple[Tensor, Tensor]:
+    """Return eigenpairs; in double precision of a matrix for which single does not do.
+
+    LAPACK may not converge in single precision. Each matrix is tried by itself then, so
+    that what it gets does not depend on its siblings.
+    """
+    with suppress(torch.linalg.LinAlgError):  # type: ignore[attr-defined] # not listed
+        values, vectors = torch.linalg.eigh(symmetric)
+        return values, vectors
+    if symmetric.ndim == 2:
+        values, vectors = torch.linalg.eigh(symmetric.double())
+        return values.to(symmetric), vectors.to(symmetric)
+    each = [_eigh(matrix) for matrix in symmetric]
+    return torch.stack([v for v, _ in each]), torch.stack([u for _, u in each])
 
 
 def dense_block(name: str, columns: Tensor, matrices_MPP: Tensor) -> Eigenpairs:

@@ -12,7 +12,7 @@ from curvflow.tasks.numerics.derivatives.passes import Part
 from curvflow.tasks.numerics.derivatives.precision import differentiable
 from curvflow.tasks.numerics.kronecker.forms import Block, dense_block, diagonal_block
 from curvflow.tasks.numerics.kronecker.layers import Places, Read
-from curvflow.tasks.numerics.kronecker.moments import add_to
+from curvflow.tasks.numerics.kronecker.moments import add_to, spanned
 from curvflow.tasks.numerics.kronecker.recorded import Recorded
 from curvflow.tasks.numerics.kronecker.uses import Scaling
 
@@ -53,9 +53,10 @@ def other_blocks(
         for part, rows in _rest(of, found.rest, places):
             add(name, part, rows)
     make = dense_block if is_dense else diagonal_block
+    # A block may be the largest of all, so that its sums go before it is decomposed.
     return [
-        make(name, columns[name], torch.cat(parts) / of.num_samples)
-        for name, parts in sums.items()
+        make(name, columns[name], spanned(sums.pop(name)) / of.num_samples)
+        for name in tuple(sums)
     ]
 
 

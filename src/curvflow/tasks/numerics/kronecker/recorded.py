@@ -103,30 +103,43 @@ class Recorded:
 
 
 def backward(
-    outputs: Tensor, record: Sequence[AnyUse], roots: Tensor
+    ends: Tensor | Sequence[Tensor],
+    record: Sequence[AnyUse],
+    roots: Tensor,
+    *,
+    keeps_graph: bool = False,
 ) -> list[list[Tensor]]:
     """Return what comes back through the outputs of each use.
 
     Args:
-        outputs: of the networks, (M, N, ...).
-        record: of the pass.
+        ends: where roots go in: outputs of the networks, (M, N, ...), or those of a
+            use, of which there may be a tensor of each model.
+        record: of the pass, or some of its uses.
         roots: what goes in at the end, (M, N, R, ...).
+        keeps_graph: more roots will go back.
 
     Returns:
         Of each use R tensors of the shape of its outputs, with the models first.
     """
+    ends = (ends,) if isinstance(ends, Tensor) else tuple(ends)
     number = roots.shape[2] if record else 0
+    # Where memory alone is counted, what one root leaves is as large as any other's.
+    derived = min(number, 1) if roots.is_meta else number
     deltas: list[list[Tensor]] = [[] for _ in record]
-    for draw in range(number):
+    for draw in range(derived):
+        given = roots[:, :, draw]
+        several = given.unbind(0) if len(ends) > 1 else (given,)
         found = torch.autograd.grad(
-            outputs,
+            ends,
             _tensors(record),
-            roots[:, :, draw],
-            retain_graph=draw + 1 < number,
+            [one.reshape(end.shape) for one, end in zip(several, ends, strict=True)],
+            retain_graph=keeps_graph or draw + 1 < number,
             allow_unused=True,
         )
         for use, delta in enumerate(_by_use(record, found)):
             deltas[use].append(delta)
+    for each in deltas:
+        each += [torch.empty_like(each[0]) for _ in range(number - derived)]
     return deltas
 
 
@@ -148,6 +161,8 @@ def accounted(of: Recorded, places: Places) -> tuple[Read, list[AnyUse]]:
     """
     outputs, record, weights = of.forward(next(of.parts()).first(2))
     found = read(record, places)
+    if outputs.is_meta:  # memory is counted, and there are no numbers to compare
+        return found, record
     root = torch.zeros_like(outputs)
     root[:, -1] = _probe(outputs[:, -1])
     gradient, *back = torch.autograd.grad(

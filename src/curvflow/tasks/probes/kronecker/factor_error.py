@@ -68,7 +68,9 @@ def member_bytes(member: Member) -> int:
     products = network_operators.product_bytes(
         member, operator, COLUMNS, _names(member)
     )
-    bases = 8 * int(node["size"]) * params.num_runs * (params.num_steps + 4)
+    # A basis of all runs, and vectors beside those that products count.
+    vectors = params.num_runs * (params.num_steps + 4) + COLUMNS
+    bases = 8 * int(node["size"]) * vectors
     return products + bases + 3 * sum(array.nbytes for array in node.arrays.values())
 
 

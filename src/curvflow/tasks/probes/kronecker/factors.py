@@ -11,13 +11,11 @@ import torch
 
 from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks.curvature.network_factors import (
-    factors_bytes,
-    network_factors,
-)
+from curvflow.tasks.curvature.factor_memory import factors_bytes, sampled_bytes
+from curvflow.tasks.curvature.network_factors import network_factors
 from curvflow.tasks.curvature.network_operators import problem_key
 from curvflow.tasks.curvature.stored_blocks import stored_blocks
-from curvflow.tasks.networks.problems import grouped, probed_bytes
+from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.kronecker.factors import Factors
 from curvflow.tasks.registry import Machine, computes
 
@@ -31,7 +29,12 @@ def member_bytes(member: Member) -> int:
     return factors_bytes(member, _params(member))
 
 
-@computes("probe.factors", member_bytes=member_bytes, data_bytes=probed_bytes)
+def data_bytes(member: Member) -> int:
+    """Return the bytes of the data, which members with one data set share."""
+    return sampled_bytes(member, _params(member))
+
+
+@computes("probe.factors", member_bytes=member_bytes, data_bytes=data_bytes)
 def kronecker_factors(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     """Find the factors of all members in one sweep over the data.
 

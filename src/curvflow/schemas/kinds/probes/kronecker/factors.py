@@ -194,7 +194,8 @@ KIND = Kind(
         ),
         Variable(
             "num_backward",
-            "work: derivatives back of each sample, in all sweeps; none of a recursion",
+            "work: derivatives back of each sample, in all sweeps; none of a recursion "
+            "over dense layers one after another",
             dtype="int64",
         ),
         Variable("num_matvecs", "products with the network: none", dtype="int64"),
