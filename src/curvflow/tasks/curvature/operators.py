@@ -73,6 +73,9 @@ BLOCK = 16
 # Bytes that these may take: products hold some eight times as much.
 BLOCK_BYTES = 1 << 27
 
+# Those of the vectors of a matrix or graph, of which few blocks are held.
+DATA_BLOCK_BYTES = 3 << 27
+
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorNode(Matrix):
@@ -222,10 +225,12 @@ def block_of(member: Member, most: int) -> int:
         most: vectors that there are.
 
     Returns:
-        At most `BLOCK`, and fewer where a network has many parameters.
+        At most `BLOCK`, and fewer where a network has many parameters, or a graph
+        many nodes: of these two or more, of which pairs can be made.
     """
     if as_data(member) is not None:
-        return min(BLOCK, most)
+        fitting = DATA_BLOCK_BYTES // (8 * size_of(member))
+        return min(BLOCK, most, max(2, fitting))
     size = network_operators.problem_of(member).network.num_parameters
     return max(1, min(BLOCK, most, BLOCK_BYTES // (8 * size)))
 

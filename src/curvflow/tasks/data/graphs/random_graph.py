@@ -12,6 +12,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.data.graphs.random_graph import Cluster, RandomGraphParams
 from curvflow.schemas.kinds.shared.graphs import graph
 from curvflow.schemas.nodes import Array, Member, Outcome
+from curvflow.tasks.networks.problems import Apart, grouped
 from curvflow.tasks.numerics.graphs import clusters, degrees, known, random
 from curvflow.tasks.numerics.graphs.clusters import Law
 from curvflow.tasks.numerics.graphs.pairs import Edges
@@ -49,10 +50,11 @@ def random_graph(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     Raises:
         InputError: no graph of the degrees given was found.
     """
-    return [_drawn(cast("RandomGraphParams", member.params)) for member in members]
+    return grouped(members, lambda member: Apart(id(member)), _drawn)
 
 
-def _drawn(params: RandomGraphParams) -> Outcome:
+def _drawn(members: Sequence[Member]) -> list[Outcome]:
+    params = cast("RandomGraphParams", members[0].params)
     generator = stream(params.seed, f"data.random_graph:{params.model}")
     labels: dict[str, Array] = {}
     if params.model in KNOWN:
@@ -65,7 +67,7 @@ def _drawn(params: RandomGraphParams) -> Outcome:
         size = params.rows or 0
         edges = LAWS[params.model](params)(size, generator)
     rows = symmetric_rows(size, edges.sources, edges.targets)
-    return Outcome({**graph(rows.indptr, rows.indices), **labels})
+    return [Outcome({**graph(rows.indptr, rows.indices), **labels})]
 
 
 def _configuration(params: RandomGraphParams) -> Law:

@@ -5,7 +5,7 @@ Further letters: S starts, K steps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,12 +14,15 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.operators.base import (
+    PART,
     AnyOperator,
     as_batched,
     as_columns,
+    check_finite,
     inner,
     lengths,
     measured_product,
+    recur_into,
 )
 
 # A vector that is left with less than this part of its length, once the basis is taken
@@ -29,8 +32,8 @@ SHRUNK = 0.1
 # Whether rounding of the whole basis is taken off each vector.
 Reorthogonalize = Literal["full", "none"]
 
-# Rows held without that: a vector, the one before, and the next.
-ROWS = 3
+# Rows held without that: a vector, and the one before, which the next replaces.
+ROWS = 2
 
 
 @dataclass(frozen=True)
@@ -159,8 +162,10 @@ class LanczosRuns:
         models, size, starts = start_MDS.shape
         self.size, self._made = size, 0
         # Rows of bases, and the rest of the last step.
-        rows = 1 if self._is_orthogonal else ROWS
-        self._room_MSKD = self._empty(models, starts, rows, size)
+        if self._is_orthogonal:
+            self._room_MSKD = self._empty(models, starts, 1, size)
+        else:  # side by side, as products with sparse rows are fastest
+            self._room_MSKD = self._empty(models, ROWS, size, starts).movedim(3, 1)
         start_MSD = start_MDS.to(self._operator.device).mT
         _normalise(start_MSD, into=self._room_MSKD[:, :, 0])
         none_MSK = self._room_MSKD.new_zeros(models, starts, 0, dtype=torch.float64)
@@ -236,25 +241,107 @@ class LanczosRuns:
         step = self._made
         v_MSD, rest_MSD = self._row(step), self._row(step + 1)
         if step > 0:
-            _go_on(v_MSD, self._beta_MSK[:, :, step - 1], self._going_MS)
+            beta_MS = self._beta_MSK[:, :, step - 1]
+            if self._is_orthogonal:
+                _go_on(v_MSD, beta_MS, self._going_MS)
+            else:
+                factor_MS = beta_MS.reciprocal().masked_fill(~self._going_MS, 0.0)
+                _scale(v_MSD.mT, factor_MS)
+        advance = self._orthogonal if self._is_orthogonal else self._plain
+        norms_MS, beta_MS = advance(step, v_MSD, rest_MSD)
+        self._steps_MS += self._going_MS
+        self._scale_MS = torch.maximum(self._scale_MS, norms_MS)
+        self._beta_MSK[:, :, step] = beta_MS
+        tolerance = breakdown_tolerance(self._operator.dtype)
+        self._going_MS = beta_MS > tolerance * self._scale_MS
+        self._made += 1
+
+    def _orthogonal(
+        self, step: int, v_MSD: Tensor, rest_MSD: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Make the rest of a step; return the lengths of the products and of it."""
         image_MDS, norms_MS = measured_product(
             self._operator, v_MSD.mT, out_MDS=rest_MSD.mT
         )
-        self._steps_MS += self._going_MS
-        self._scale_MS = torch.maximum(self._scale_MS, norms_MS)
         alpha_MS = self._alpha_MSK[:, :, step] = inner(image_MDS.mT, v_MSD, dim=2)
         _less(image_MDS.mT, alpha_MS, v_MSD, into=rest_MSD)
         if step > 0:
             beta_MS = self._beta_MSK[:, :, step - 1]
             _less(rest_MSD, beta_MS, self._row(step - 1), into=rest_MSD)
-        if self._is_orthogonal:
-            beta_MS = _orthogonalise(rest_MSD, self._room_MSKD[:, :, : step + 1])
+        left_MS = _orthogonalise(rest_MSD, self._room_MSKD[:, :, : step + 1])
+        return norms_MS, left_MS
+
+    def _plain(
+        self, step: int, v_MSD: Tensor, rest_MSD: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Do the same without a basis, on vectors side by side.
+
+        The vector before is what the rest takes the place of.
+        """
+        v_MDS, rest_MDS, beta_MS = v_MSD.mT, rest_MSD.mT, 0 * self._scale_MS
+        if step > 0:
+            beta_MS = self._beta_MSK[:, :, step - 1]
+            _scale(rest_MDS, beta_MS)
         else:
-            beta_MS = lengths(rest_MSD, dim=2)
-        self._beta_MSK[:, :, step] = beta_MS
-        tolerance = breakdown_tolerance(self._operator.dtype)
-        self._going_MS = beta_MS > tolerance * self._scale_MS
-        self._made += 1
+            rest_MDS.zero_()
+        ones_M = torch.ones_like(beta_MS[:, 0])
+        recur_into(self._operator, v_MDS, rest_MDS, ones_M, 0 * ones_M)
+        alpha_MS = self._alpha_MSK[:, :, step] = _inner_columns(rest_MDS, v_MDS)
+        check_finite(alpha_MS)
+        _take_multiples(rest_MDS, alpha_MS, v_MDS)
+        squares_MS = _inner_columns(rest_MDS, rest_MDS)
+        check_finite(squares_MS)
+        # A product is the sum of three vectors at right angles.
+        norms_MS = (alpha_MS.square() + beta_MS.square() + squares_MS).sqrt()
+        return norms_MS, squares_MS.sqrt()
+
+
+# Rows that are looked at as one, since loops over the few columns of one are slow.
+WIDE = 64
+
+
+def _wide(block_MDS: Tensor, factor_MS: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Yield most rows, and the others, with the factors of `WIDE` rows or of one."""
+    size = block_MDS.shape[1]
+    whole = size - size % WIDE
+    factor_M1S = factor_MS.unsqueeze(1).to(block_MDS)
+    yield slice(whole), factor_M1S.repeat(1, 1, WIDE)
+    yield slice(whole, size), factor_M1S
+
+
+def _scale(columns_MDS: Tensor, factor_MS: Tensor) -> None:
+    """Multiply columns, in place."""
+    for rows, factor_M1W in _wide(columns_MDS, factor_MS):
+        columns_MDS[:, rows].view(len(columns_MDS), -1, factor_M1W.shape[2]).mul_(
+            factor_M1W
+        )
+
+
+def _take_multiples(rest_MDS: Tensor, factor_MS: Tensor, of_MDS: Tensor) -> None:
+    """Take multiples of other columns off, in place."""
+    for rows, factor_M1W in _wide(rest_MDS, factor_MS):
+        shape = (len(rest_MDS), -1, factor_M1W.shape[2])
+        part, other = rest_MDS[:, rows].view(shape), of_MDS[:, rows].view(shape)
+        part.addcmul_(factor_M1W, other, value=-1)
+
+
+def _inner_columns(a_MDS: Tensor, b_MDS: Tensor) -> Tensor:
+    """Return the inner products of columns, (M, S), added up in float64."""
+    # All pairs of a few columns take less time than sums along the rows.
+    if a_MDS.dtype == torch.float64:
+        parts = [(a_MDS, b_MDS)]
+    else:
+        sides = (torch.split(side, PART, dim=1) for side in (a_MDS, b_MDS))
+        parts = list(zip(*sides, strict=True))
+    total_MS = torch.zeros((), dtype=torch.float64, device=a_MDS.device)
+    for a, b in parts:
+        first, second = a.double(), b.double()
+        if len(first) == 1:
+            pairs = (first[0].T @ second[0]).unsqueeze(0)
+        else:
+            pairs = first.mT @ second
+        total_MS = total_MS + pairs.diagonal(dim1=1, dim2=2)
+    return total_MS
 
 
 def breakdown_tolerance(dtype: torch.dtype) -> float:
