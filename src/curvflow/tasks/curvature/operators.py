@@ -143,7 +143,7 @@ def is_semidefinite(member: Member) -> bool:
 
 def batch_key(member: Member) -> object:
     """Return the key that members of one batched operator share; `Apart` of none."""
-    is_large = GRAPH in member.inputs and size_of(member) >= APART_FROM
+    is_large = _is_graph(member) and size_of(member) >= APART_FROM
     if is_large or _deflate(member):  # what is left differs from graph to graph
         return Apart(id(member))
     if FACTORS in member.inputs:
@@ -151,6 +151,14 @@ def batch_key(member: Member) -> object:
     if as_data(member) is not None:
         return size_of(member)
     return network_operators.problem_key(member)
+
+
+def _is_graph(member: Member) -> bool:
+    """Return whether a member's operator is of a graph, in a study or in memory."""
+    if GRAPH in member.inputs:
+        return True
+    given = member.one(MATRIX) if MATRIX in member.inputs else None
+    return isinstance(given, OperatorNode) and set(given.sizes) == {GRAPH}
 
 
 def block_sizes(member: Member) -> dict[str, int]:

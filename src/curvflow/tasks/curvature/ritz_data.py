@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.schemas.kinds.probes.logdet import LogdetParams
 from curvflow.schemas.kinds.probes.spectrum import SpectrumParams
 from curvflow.schemas.kinds.shared.operators import (
     DOUBLINGS,
@@ -91,7 +92,7 @@ def data_bytes(member: Member) -> int:
 
 def _reorthogonalize(member: Member) -> Reorthogonalize:
     params = member.params
-    if isinstance(params, SpectrumParams):
+    if isinstance(params, SpectrumParams | LogdetParams):
         return params.reorthogonalize
     return "full"
 

@@ -19,6 +19,7 @@ from curvflow.tasks.numerics.operators.base import (
     as_batched,
     as_columns,
     check_finite,
+    common_shift,
     inner,
     lengths,
     measured_product,
@@ -284,11 +285,13 @@ class LanczosRuns:
             _scale(rest_MDS, beta_MS)
         else:
             rest_MDS.zero_()
-        ones_M = torch.ones_like(beta_MS[:, 0])
-        recur_into(self._operator, v_MDS, rest_MDS, ones_M, 0 * ones_M)
-        alpha_MS = self._alpha_MSK[:, :, step] = _inner_columns(rest_MDS, v_MDS)
+        # A multiple of the identity would be taken off again with alpha.
+        shift, ones_M = common_shift(self._operator), torch.ones_like(beta_MS[:, 0])
+        recur_into(self._operator, v_MDS, rest_MDS, ones_M, -shift * ones_M)
+        less_MS = _inner_columns(rest_MDS, v_MDS)
+        alpha_MS = self._alpha_MSK[:, :, step] = less_MS + shift
         check_finite(alpha_MS)
-        _take_multiples(rest_MDS, alpha_MS, v_MDS)
+        _take_multiples(rest_MDS, less_MS, v_MDS)
         squares_MS = _inner_columns(rest_MDS, rest_MDS)
         check_finite(squares_MS)
         # A product is the sum of three vectors at right angles.

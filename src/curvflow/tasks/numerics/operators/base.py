@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast, runtime_checkable
 
 import torch
@@ -177,6 +178,21 @@ class BatchedDense:
         return BatchedDense(self.matrices_MDD[models])
 
 
+@dataclass(frozen=True)
+class Affine:
+    """The map c A + s I of one model.
+
+    Attributes:
+        operator: A.
+        factor: c.
+        shift: s.
+    """
+
+    operator: WritingOne
+    factor: float = 1.0
+    shift: float = 0.0
+
+
 class Repeated:
     """A batched operator of few maps, each that of one model or more.
 
@@ -206,16 +222,16 @@ class Repeated:
     def multiply_into(self, columns: Tensor, into: Tensor) -> None:
         """Write the products with columns (M, D, S) into memory like them."""
         if single := self.single:
-            single.multiply_into(columns[0], into[0])
+            single.operator.multiply_into(columns[0], into[0])
         else:
             into.copy_(self @ columns)
 
     @property
-    def single(self) -> WritingOne | None:
+    def single(self) -> Affine | None:
         """The map of the only model, if it can write into memory at hand."""
         first = self._operators[self._which[0]]
         is_single = len(self._which) == 1 and hasattr(first, "recur_into")
-        return cast("WritingOne", first) if is_single else None
+        return Affine(cast("WritingOne", first)) if is_single else None
 
     def select(self, models: Tensor) -> Repeated:
         """Return the operator of some of the models, by their indices (m,)."""
@@ -269,7 +285,15 @@ PART = 1 << 17
 
 
 class WritingOne(Protocol):
-    """An operator of one model whose products can be written into memory at hand."""
+    """An operator of one model whose products can be written into memory at hand.
+
+    Attributes:
+        common: multiple of the identity in it, which a product adds in a pass of its
+            own.
+    """
+
+    @property
+    def common(self) -> float: ...  # noqa: D102 -- see Attributes
 
     def multiply_into(self, columns: Tensor, into: Tensor) -> None:
         """Write the product with columns (D, S) into memory like them."""
@@ -374,15 +398,32 @@ def recur_into(
         factor_M: of each model, (M,).
         shift_M: of each model, (M,).
     """
-    single = operator.single if isinstance(operator, Repeated) else None
+    single: Affine | None = getattr(operator, "single", None)
     same = columns_MDS.dtype == into_MDS.dtype == operator.dtype
     if single is not None and same:
-        scalars = float(factor_M[0]), float(shift_M[0])
-        single.recur_into(columns_MDS[0], into_MDS[0], *scalars)
+        factor, shift = float(factor_M[0]), float(shift_M[0])
+        single.operator.recur_into(
+            columns_MDS[0],
+            into_MDS[0],
+            factor * single.factor,
+            factor * single.shift + shift,
+        )
         return
     images_MDS = _image(operator, columns_MDS, None)
     factor_M11, shift_M11 = (x.to(into_MDS)[:, None, None] for x in (factor_M, shift_M))
     into_MDS.neg_().addcmul_(images_MDS, factor_M11).addcmul_(columns_MDS, shift_M11)
+
+
+def common_shift(operator: BatchedOperator) -> float:
+    """Return a multiple of the identity that `recur_into` is faster without, or 0.
+
+    Args:
+        operator: maps of M models.
+    """
+    single: Affine | None = getattr(operator, "single", None)
+    if single is None:
+        return 0.0
+    return single.factor * single.operator.common + single.shift
 
 
 def _image(

@@ -229,6 +229,11 @@ class GraphOperator:
         return _Parts(_with_diagonal(matrix, a_D), 0.0, rows[:0], a_D[:0])
 
     @property
+    def common(self) -> float:
+        """What is added to all of the diagonal in a pass of its own."""
+        return self._parts.common
+
+    @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
         return len(self.diagonal_part), len(self.diagonal_part)
