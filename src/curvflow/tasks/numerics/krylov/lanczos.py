@@ -174,14 +174,21 @@ class LanczosRuns:
         self._scale_MS = none_MSK.new_zeros(models, starts)
         self._steps_MS = torch.zeros_like(self._scale_MS, dtype=torch.int64)
         self._going_MS = torch.ones_like(self._scale_MS, dtype=torch.bool)
+        # Of the vectors, where these are not brought to length one.
+        self._length_MS = self._before_MS = torch.ones_like(self._scale_MS)
 
     def select(self, models: Tensor) -> None:
         """Keep some of the models, by their indices (m,)."""
         models = models.to(self._operator.device)
         self._operator = self._operator.select(models)
-        for name in ("room_MSKD", "alpha_MSK", "beta_MSK", "scale_MS", "steps_MS"):
+        for name in ("alpha_MSK", "beta_MSK", "scale_MS", "steps_MS", "going_MS"):
             setattr(self, f"_{name}", getattr(self, f"_{name}")[models])
-        self._going_MS = self._going_MS[models]
+        self._length_MS = self._length_MS[models]
+        self._before_MS = self._before_MS[models]
+        if self._is_orthogonal:
+            self._room_MSKD = self._room_MSKD[models]
+        else:  # in the order in which entries lie in memory
+            self._room_MSKD = self._room_MSKD.movedim(1, 3)[models].movedim(3, 1)
 
     def extended(self, num_steps: int, *, vectors: bool = False) -> RitzData:
         """Go on until there are so many steps.
@@ -214,7 +221,10 @@ class LanczosRuns:
             vectors=vectors,
         )
         ritz = replace(ritz, has_copies=not self._is_orthogonal)
-        return _with_rounding(ritz, float(torch.finfo(self._operator.dtype).eps))
+        rounding = float(torch.finfo(self._operator.dtype).eps)
+        if not self._is_orthogonal:  # that of all steps, which nothing takes off again
+            rounding *= max(1, self._made) ** 0.5
+        return _with_rounding(ritz, rounding)
 
     def _empty(self, *shape: int) -> Tensor:
         # Memory that is new costs as much as arithmetic where D is large: what can be
@@ -241,13 +251,8 @@ class LanczosRuns:
     def _step(self) -> None:
         step = self._made
         v_MSD, rest_MSD = self._row(step), self._row(step + 1)
-        if step > 0:
-            beta_MS = self._beta_MSK[:, :, step - 1]
-            if self._is_orthogonal:
-                _go_on(v_MSD, beta_MS, self._going_MS)
-            else:
-                factor_MS = beta_MS.reciprocal().masked_fill(~self._going_MS, 0.0)
-                _scale(v_MSD.mT, factor_MS)
+        if step > 0 and self._is_orthogonal:
+            _go_on(v_MSD, self._beta_MSK[:, :, step - 1], self._going_MS)
         advance = self._orthogonal if self._is_orthogonal else self._plain
         norms_MS, beta_MS = advance(step, v_MSD, rest_MSD)
         self._steps_MS += self._going_MS
@@ -275,29 +280,48 @@ class LanczosRuns:
     def _plain(
         self, step: int, v_MSD: Tensor, rest_MSD: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Do the same without a basis, on vectors side by side.
+        """Do the same without a basis, in place of the vector before.
 
-        The vector before is what the rest takes the place of.
+        Vectors keep the lengths that they come with, as long as these are moderate, for
+        each pass over them takes as long as a fourth of a product.
+
+        Returns:
+            The lengths of the products, and of the rest, of unit vectors.
         """
-        v_MDS, rest_MDS, beta_MS = v_MSD.mT, rest_MSD.mT, 0 * self._scale_MS
-        if step > 0:
-            beta_MS = self._beta_MSK[:, :, step - 1]
-            _scale(rest_MDS, beta_MS)
-        else:
+        w_MDS, rest_MDS, beta_MS = v_MSD.mT, rest_MSD.mT, 0 * self._scale_MS
+        if step == 0:
             rest_MDS.zero_()
+        else:
+            beta_MS = self._beta_MSK[:, :, step - 1]
+            self._settle(w_MDS)
+            _scale(rest_MDS, beta_MS * self._length_MS / self._before_MS)
         # A multiple of the identity would be taken off again with alpha.
-        shift, ones_M = common_shift(self._operator), torch.ones_like(beta_MS[:, 0])
-        recur_into(self._operator, v_MDS, rest_MDS, ones_M, -shift * ones_M)
-        less_MS = _inner_columns(rest_MDS, v_MDS)
-        alpha_MS = self._alpha_MSK[:, :, step] = less_MS + shift
+        ones_M, squared_MS = torch.ones_like(beta_MS[:, 0]), self._length_MS.square()
+        recur_into(self._operator, w_MDS, rest_MDS, ones_M, None)
+        less_MS = _inner_columns(rest_MDS, w_MDS) / squared_MS
+        alpha_MS = less_MS + common_shift(self._operator)
+        self._alpha_MSK[:, :, step] = alpha_MS
         check_finite(alpha_MS)
-        _take_multiples(rest_MDS, less_MS, v_MDS)
-        squares_MS = _inner_columns(rest_MDS, rest_MDS)
+        _take_multiples(rest_MDS, less_MS, w_MDS)
+        squares_MS = _inner_columns(rest_MDS, rest_MDS) / squared_MS
         check_finite(squares_MS)
+        self._before_MS, left_MS = self._length_MS, squares_MS.sqrt()
+        self._length_MS = left_MS * self._length_MS
         # A product is the sum of three vectors at right angles.
         norms_MS = (alpha_MS.square() + beta_MS.square() + squares_MS).sqrt()
-        return norms_MS, squares_MS.sqrt()
+        return norms_MS, left_MS
 
+    def _settle(self, w_MDS: Tensor) -> None:
+        """Bring vectors to length one where they are too long or short, or are over."""
+        length_MS, going_MS = self._length_MS, self._going_MS
+        is_moderate = (length_MS < MODERATE) & (length_MS > 1 / MODERATE)
+        if not (is_moderate & going_MS).all():
+            _scale(w_MDS, length_MS.reciprocal().masked_fill(~going_MS, 0.0))
+            self._length_MS = torch.ones_like(length_MS)
+
+
+# Lengths up to this, and down to its reciprocal, are left as they are.
+MODERATE = 1e12
 
 # Rows that are looked at as one, since loops over the few columns of one are slow.
 WIDE = 64

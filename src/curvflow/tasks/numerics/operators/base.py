@@ -387,7 +387,7 @@ def recur_into(
     columns_MDS: Tensor,
     into_MDS: Tensor,
     factor_M: Tensor,
-    shift_M: Tensor,
+    shift_M: Tensor | None,
 ) -> None:
     """Make a step of a recurrence of three terms, in place of the first of them.
 
@@ -396,19 +396,22 @@ def recur_into(
         columns_MDS: what to multiply, (M, D, S).
         into_MDS: replaced by factor A columns + shift columns - itself, (M, D, S).
         factor_M: of each model, (M,).
-        shift_M: of each model, (M,).
+        shift_M: of each model, (M,); None leaves out factor times what `common_shift`
+            returns.
     """
     single: Affine | None = getattr(operator, "single", None)
     same = columns_MDS.dtype == into_MDS.dtype == operator.dtype
     if single is not None and same:
-        factor, shift = float(factor_M[0]), float(shift_M[0])
-        single.operator.recur_into(
-            columns_MDS[0],
-            into_MDS[0],
-            factor * single.factor,
-            factor * single.shift + shift,
-        )
+        factor = float(factor_M[0])
+        shift, factor = factor * single.shift, factor * single.factor
+        if shift_M is None:
+            shift = -(factor * single.operator.common)
+        else:
+            shift += float(shift_M[0])
+        single.operator.recur_into(columns_MDS[0], into_MDS[0], factor, shift)
         return
+    if shift_M is None:
+        shift_M = -common_shift(operator) * factor_M
     images_MDS = _image(operator, columns_MDS, None)
     factor_M11, shift_M11 = (x.to(into_MDS)[:, None, None] for x in (factor_M, shift_M))
     into_MDS.neg_().addcmul_(images_MDS, factor_M11).addcmul_(columns_MDS, shift_M11)
