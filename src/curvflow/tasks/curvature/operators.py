@@ -38,6 +38,7 @@ from curvflow.tasks.numerics.operators.deflation import (
     deflated,
 )
 from curvflow.tasks.numerics.operators.graphs import (
+    CHUNK,
     Adjacency,
     GraphOperator,
     graph_operator,
@@ -261,18 +262,33 @@ def _data_bytes(member: Member) -> int:
     """Return the estimated bytes of a matrix or graph, and of what multiplies by it."""
     if GRAPH in member.inputs:
         graph = member.one(GRAPH)
+        entries, nodes = len(graph["indices"]), len(graph["indptr"])
         # Twins and components are found by hashes of all entries.
-        found = 40 * len(graph["indices"]) + 200 * len(graph["indptr"])
-        return adjacency_bytes(graph) + (found if _deflate(member) else 0)
+        found = 40 * entries + 200 * nodes if _deflate(member) else 0
+        if operator_name(member) in ON_DIAGONAL:  # rows once more, with a diagonal
+            found += 16 * (entries + nodes)
+        return adjacency_bytes(graph) + found
     given = as_data(member)
     return 0 if given is None else 2 * _stored_bytes(given)
 
 
+# Operators of a graph whose diagonal is held with the entries.
+ON_DIAGONAL = ("laplacian", "signless_laplacian", "bethe_hessian")
+
+
 def adjacency_bytes(graph: NodeData) -> int:
-    """Return the estimated bytes of a graph and of its adjacency."""
-    # Rows once more, with a value for each entry; while these are made, its row.
-    made = 20 * len(graph["indices"]) + 64 * len(graph["indptr"])
-    return _stored_bytes(graph) + made
+    """Return the estimated bytes of a graph, and of what multiplies by its adjacency.
+
+    Neighbours are used as they are stored.
+    """
+    entries, nodes = len(graph["indices"]), len(graph["indptr"])
+    return _stored_bytes(graph) + 8 * entries + 40 * nodes + 40 * min(entries, CHUNK)
+
+
+def is_plain_graph(member: Member) -> bool:
+    """Return whether products are made in place, of a graph as it is."""
+    is_double = _params(member).dtype == "float64"
+    return GRAPH in member.inputs and is_double and not _deflate(member)
 
 
 def _stored_bytes(given: NodeData) -> int:

@@ -25,7 +25,7 @@ class Rows:
 
 
 # Entries that are looked at together, which bounds memory.
-CHUNK = 1 << 22
+CHUNK = 1 << 18
 
 
 def symmetric_rows(size: int, sources: Array, targets: Array) -> Rows:

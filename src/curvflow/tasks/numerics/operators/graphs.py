@@ -41,7 +41,7 @@ def rows_tensor(
 
 
 # Entries that are looked at together, which bounds memory.
-CHUNK = 1 << 22
+CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
