@@ -282,7 +282,7 @@ def adjacency_bytes(graph: NodeData) -> int:
     Neighbours are used as they are stored.
     """
     entries, nodes = len(graph["indices"]), len(graph["indptr"])
-    return _stored_bytes(graph) + 8 * entries + 40 * nodes + 40 * min(entries, CHUNK)
+    return _stored_bytes(graph) + 8 * entries + 40 * nodes + 8 * min(entries, CHUNK)
 
 
 def is_plain_graph(member: Member) -> bool:
