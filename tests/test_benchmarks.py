@@ -14,6 +14,7 @@ from scipy import sparse
 import curvflow
 from benchmarks import (
     denormals,
+    graph_scale,
     intervals,
     kfac_step,
     known_answers,
@@ -426,6 +427,38 @@ def test_graphs_are_asked_about_and_answers_held_to_the_truth(monkeypatch, capsy
     cells = [[cell.strip() for cell in row.split("|")] for row in rows]
     assert [row[4] for row in cells] == ["networkx", "scipy", "networkx"]
     assert all(float(row[column]) < 0.03 for row in cells for column in (3, 6))
+
+
+def test_stages_of_large_graphs_are_measured_above_those_of_small_ones(
+    monkeypatch, capsys
+):
+    runs = []
+
+    def ran(stages, folder, threads):
+        runs.append((list(stages), folder))
+        return graph_scale.Run(2.0, 1.0, (3 if len(runs) % 2 else 5) << 30)
+
+    monkeypatch.setattr(graph_scale, "run", ran)
+    monkeypatch.setattr("sys.argv", ["graph_scale", "--small"])
+    graph_scale.main()
+    _, _, *rows = capsys.readouterr().out.splitlines()
+    cells = [[cell.strip() for cell in row.split("|")] for row in rows]
+    cases = {name: make(3000) for name, (make, _) in graph_scale.CASES.items()}
+    told = [f"{case}: {name}" for case, stages in cases.items() for name in stages]
+    assert [row[1] for row in cells] == told
+    assert {tuple(row[4:6]) for row in cells} == {("5.00 GiB", "2.00 GiB")}
+    assert runs[0][0] == runs[1][0] == ["graph"]
+    assert runs[0][1] != runs[1][1] == runs[3][1]  # earlier stages are stored
+    for case, stages in cases.items():
+        made = graph_scale.CASES[case][0](300_000)
+        for name in stages:
+            small, large = (graph_scale.estimate(of, name) for of in (stages, made))
+            assert 0 < small < large / 10, name
+
+
+def test_a_run_that_fails_is_told(tmp_path):
+    with pytest.raises(RuntimeError, match="graph: failed with 2"):
+        graph_scale.run({"graph": {"use": "data.random_graph"}}, tmp_path, 1)
 
 
 def test_a_system_that_is_off_is_marked_and_one_that_is_missing_listed():

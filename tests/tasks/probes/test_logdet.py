@@ -6,7 +6,7 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.logdet import LogdetParams
-from curvflow.schemas.nodes import Ritz
+from curvflow.schemas.nodes import Graph, Ritz
 from tests.tasks.matrices import as_matrix, matrix_of
 from tests.tasks.probes.checks import probes
 from tests.tasks.toys import (
@@ -266,3 +266,68 @@ def test_steps_are_taken_until_the_rule_is_as_accurate_as_wanted():
 def test_what_is_no_rule_is_not_refined():
     with pytest.raises(ValueError, match="rel_error cannot be combined with method me"):
         LogdetParams(method="meme", rel_error=0.01)
+
+
+def waves(count, length):
+    """Return 2 - 2 cos of so many angles of a circle of this length."""
+    return 2 - 2 * np.cos(2 * np.pi * np.arange(count) / length)
+
+
+# Graphs, and the eigenvalues of their Laplacians.
+KNOWN = {
+    "complete": ({"n": 60}, [0, *[60] * 59]),
+    "cycle": ({"n": 3000}, waves(3000, 3000)),
+    "path": ({"n": 2500}, waves(2500, 5000)),
+    "hypercube": ({"d": 11}, [2 * bin(node).count("1") for node in range(2**11)]),
+}
+
+
+@pytest.mark.parametrize("model", KNOWN)
+def test_graphs_of_known_spectra_need_no_basis(model):
+    settings, eigenvalues = KNOWN[model]
+    (made,) = compute("data.random_graph", [member_of_graph(model, **settings)])
+    node = Graph("graph", "data.random_graph", {}, made.arrays, "of " + model)
+    exact = np.log(np.array(eigenvalues) + 0.3).sum()
+    of = {"operator": "laplacian", "damping": 0.3, "num_runs": 12, "num_steps": 40}
+    for seed in range(3):
+        full, none = (
+            compute(
+                KIND,
+                [
+                    member(
+                        KIND, {**of, "reorthogonalize": mode, "seed": seed}, graph=node
+                    )
+                ],
+            )[0].arrays
+            for mode in ("full", "none")
+        )
+        error = abs(none["logdet"] - exact)
+        assert error <= 5 * none["logdet_sem"] + 1e-9 * exact
+        for name in ("logdet", "logdet_sem", "logdet_low", "num_matvecs"):
+            assert none[name] == pytest.approx(full[name], rel=1e-8), name
+
+
+def member_of_graph(model, **settings):
+    return member("data.random_graph", {"model": model, **settings})
+
+
+def test_runs_without_a_basis_go_on_until_they_are_resolved():
+    node = matrix_of(
+        "data.random_matrix", {"ensemble": "marchenko_pastur", "size": 300}
+    )
+    of = {"damping": 1e-3, "num_steps": 5, "rel_error": 1e-4, "num_runs": 6}
+    full, none = (
+        run(node, (0, 1), method="slq", reorthogonalize=mode, **of)
+        for mode in ("full", "none")
+    )
+    for held, plain in zip(full, none, strict=True):
+        assert plain["converged"]
+        assert plain["logdet"] == pytest.approx(held["logdet"], rel=1e-6)
+        assert plain["num_matvecs"] > 6 * 5
+
+
+def test_without_a_basis_auto_is_quadrature():
+    (found,) = run(kernel(), floor=1e-4, reorthogonalize="none", num_steps=60)
+    assert found["rank"] == 0
+    with pytest.raises(ValueError, match="reorthogonalize none cannot be combined"):
+        LogdetParams(reorthogonalize="none", method="dense")

@@ -318,6 +318,8 @@ def _write_payloads(
 def _stacked(store: Store, arrays: Sequence[Array]) -> Array:
     if store.keeps_rows and is_on_disk(arrays[0]):
         return arrays[0]
+    if len(arrays) == 1:  # a large one is not copied
+        return np.asarray(arrays[0])[None]
     return np.stack(arrays)
 
 

@@ -38,6 +38,7 @@ from curvflow.tasks.numerics.operators.deflation import (
     deflated,
 )
 from curvflow.tasks.numerics.operators.graphs import (
+    CHUNK,
     Adjacency,
     GraphOperator,
     graph_operator,
@@ -72,6 +73,9 @@ BLOCK = 16
 
 # Bytes that these may take: products hold some eight times as much.
 BLOCK_BYTES = 1 << 27
+
+# Those of the vectors of a matrix or graph, of which few blocks are held.
+DATA_BLOCK_BYTES = 3 << 27
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +144,7 @@ def is_semidefinite(member: Member) -> bool:
 
 def batch_key(member: Member) -> object:
     """Return the key that members of one batched operator share; `Apart` of none."""
-    is_large = GRAPH in member.inputs and size_of(member) >= APART_FROM
+    is_large = _is_graph(member) and size_of(member) >= APART_FROM
     if is_large or _deflate(member):  # what is left differs from graph to graph
         return Apart(id(member))
     if FACTORS in member.inputs:
@@ -148,6 +152,14 @@ def batch_key(member: Member) -> object:
     if as_data(member) is not None:
         return size_of(member)
     return network_operators.problem_key(member)
+
+
+def _is_graph(member: Member) -> bool:
+    """Return whether a member's operator is of a graph, in a study or in memory."""
+    if GRAPH in member.inputs:
+        return True
+    given = member.one(MATRIX) if MATRIX in member.inputs else None
+    return isinstance(given, OperatorNode) and set(given.sizes) == {GRAPH}
 
 
 def block_sizes(member: Member) -> dict[str, int]:
@@ -222,10 +234,12 @@ def block_of(member: Member, most: int) -> int:
         most: vectors that there are.
 
     Returns:
-        At most `BLOCK`, and fewer where a network has many parameters.
+        At most `BLOCK`, and fewer where a network has many parameters, or a graph
+        many nodes: of these two or more, of which pairs can be made.
     """
     if as_data(member) is not None:
-        return min(BLOCK, most)
+        fitting = DATA_BLOCK_BYTES // (8 * size_of(member))
+        return min(BLOCK, most, max(2, fitting))
     size = network_operators.problem_of(member).network.num_parameters
     return max(1, min(BLOCK, most, BLOCK_BYTES // (8 * size)))
 
@@ -248,18 +262,33 @@ def _data_bytes(member: Member) -> int:
     """Return the estimated bytes of a matrix or graph, and of what multiplies by it."""
     if GRAPH in member.inputs:
         graph = member.one(GRAPH)
+        entries, nodes = len(graph["indices"]), len(graph["indptr"])
         # Twins and components are found by hashes of all entries.
-        found = 40 * len(graph["indices"]) + 200 * len(graph["indptr"])
-        return adjacency_bytes(graph) + (found if _deflate(member) else 0)
+        found = 40 * entries + 200 * nodes if _deflate(member) else 0
+        if operator_name(member) in ON_DIAGONAL:  # rows once more, with a diagonal
+            found += 16 * (entries + nodes)
+        return adjacency_bytes(graph) + found
     given = as_data(member)
     return 0 if given is None else 2 * _stored_bytes(given)
 
 
+# Operators of a graph whose diagonal is held with the entries.
+ON_DIAGONAL = ("laplacian", "signless_laplacian", "bethe_hessian")
+
+
 def adjacency_bytes(graph: NodeData) -> int:
-    """Return the estimated bytes of a graph and of its adjacency."""
-    # Rows once more, with a value for each entry; while these are made, its row.
-    made = 20 * len(graph["indices"]) + 64 * len(graph["indptr"])
-    return _stored_bytes(graph) + made
+    """Return the estimated bytes of a graph, and of what multiplies by its adjacency.
+
+    Neighbours are used as they are stored.
+    """
+    entries, nodes = len(graph["indices"]), len(graph["indptr"])
+    return _stored_bytes(graph) + 8 * entries + 40 * nodes + 8 * min(entries, CHUNK)
+
+
+def is_plain_graph(member: Member) -> bool:
+    """Return whether products are made in place, of a graph as it is."""
+    is_double = _params(member).dtype == "float64"
+    return GRAPH in member.inputs and is_double and not _deflate(member)
 
 
 def _stored_bytes(given: NodeData) -> int:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.schemas.kinds.probes.logdet import LogdetParams
 from curvflow.schemas.kinds.probes.spectrum import SpectrumParams
 from curvflow.schemas.kinds.shared.operators import (
     DOUBLINGS,
@@ -74,12 +75,15 @@ def member_bytes(member: Member) -> int:
     peaks = []
     for steps in {params.num_steps, params.num_steps << doubled}:
         runs = _runs_at_once(member, steps)
+        small = SMALL * 8 * params.num_runs * min(size, steps) ** 2
+        if _is_in_place(member):
+            peaks.append(data_bytes(member) + max(ROWS * 8 * size * runs, small))
+            continue
         # The start vectors stay in memory with the basis and its next row; those of
         # runs that are continued with the basis before.
         bases = runs * (_basis_bytes(member, steps) + 2 * 8 * size)
         bases = 2 * bases if doubled else bases
         products = operators.product_bytes(member, runs)
-        small = SMALL * 8 * params.num_runs * min(size, steps) ** 2
         peaks.append(bases + max(products, data_bytes(member) + small))
     return max(peaks)
 
@@ -91,9 +95,14 @@ def data_bytes(member: Member) -> int:
 
 def _reorthogonalize(member: Member) -> Reorthogonalize:
     params = member.params
-    if isinstance(params, SpectrumParams):
+    if isinstance(params, SpectrumParams | LogdetParams):
         return params.reorthogonalize
     return "full"
+
+
+def _is_in_place(member: Member) -> bool:
+    """Return whether runs hold their vectors and no more."""
+    return _reorthogonalize(member) == "none" and operators.is_plain_graph(member)
 
 
 def _basis_bytes(member: Member, num_steps: int) -> int:
@@ -119,6 +128,8 @@ def _item(member: Member) -> int:
 
 
 def _runs_at_once(member: Member, num_steps: int) -> int:
+    if _is_in_place(member):
+        return operators.block_of(member, min(MOST_RUNS, _params(member).num_runs))
     most = max(1, BASIS_BYTES // _basis_bytes(member, num_steps))
     return min(most, MOST_RUNS, _params(member).num_runs)
 

@@ -63,6 +63,8 @@ def method(member: Member) -> str:
     requested = _params(member).method
     if requested != "auto":
         return requested
+    if _params(member).reorthogonalize == "none":
+        return "slq"
     if PRECONDITIONER in member.inputs:
         return "preconditioned_slq"
     has_entries = MATRIX in member.inputs and (

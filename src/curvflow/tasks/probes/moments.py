@@ -16,9 +16,12 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.moments import MomentsParams
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.operators import (
+    as_data,
     atom_arrays,
     atoms_of,
     batch_key,
+    block_of,
+    is_plain_graph,
     is_semidefinite,
     product_bytes,
     shared_bytes,
@@ -59,11 +62,21 @@ def member_bytes(member: Member) -> int:
     params = _params(member)
     if has_stored(member):
         return 64 * int(stored_node(member)["ritz_values"].nbytes)
-    columns = min(BLOCK, params.num_probes)
+    columns = _columns(member)
     # A basis is of the precision of the products.
     dtype: torch.dtype = getattr(torch, params.dtype)
-    vectors = size_of(member) * (64 * columns + dtype.itemsize * params.support_steps)
+    steps = params.support_steps if params.support is None else 0
+    if is_plain_graph(member):
+        rows = max(2 * columns, steps + 3 if steps else 0)
+        return shared_bytes(member) + 8 * size_of(member) * rows
+    vectors = size_of(member) * (64 * columns + dtype.itemsize * steps)
     return product_bytes(member, columns) + vectors
+
+
+def _columns(member: Member) -> int:
+    """Return how many vectors are multiplied at once."""
+    most = _params(member).num_probes
+    return min(BLOCK, most) if as_data(member) is None else block_of(member, most)
 
 
 def data_bytes(member: Member) -> int:
@@ -94,7 +107,7 @@ def moments(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params = _params(members[0])
-    columns = min(BLOCK, params.num_probes)
+    columns = _columns(members[0])
     tile = tile_operator(members, machine, columns=columns)
     seeds = [_params(member).seed for member in members]
     support_M2, steps = _support(tile.operator, seeds, params)

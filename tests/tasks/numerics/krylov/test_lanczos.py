@@ -331,3 +331,35 @@ def test_as_many_steps_as_rows_are_not_exact_without_a_basis_and_not_made():
     assert runs.extended(99).steps.tolist() == [[11]]
     with pytest.raises(InputError, match="vectors: cannot be combined with"):
         runs.extended(99, vectors=True)
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+def test_vectors_without_a_basis_may_become_long_or_short(size):
+    A = BatchedDense(size * random_symmetric(400, seed=1)[None])
+    start = starts(1, 400, 3)
+    whole = lanczos(A, start, num_steps=12)
+    plain = lanczos(A, start, num_steps=12, reorthogonalize="none")
+    for name in ("values", "weights"):
+        torch.testing.assert_close(getattr(plain, name), getattr(whole, name))
+
+
+def test_runs_without_a_basis_end_and_are_left_like_others():
+    # Of three eigenvalues, two, and many; starts of the first end one by one.
+    few = torch.tensor([1.0, 2.0, 4.0]).repeat(30)
+    two = torch.tensor([3.0, -3.0]).repeat(45)
+    A = torch.stack([few, two, torch.linspace(-1, 1, 90)]).double().diag_embed()
+    start = starts(3, 90, 2)
+    start[0, 30:, 1] = 0
+    start[0, ::3, 1] = 1
+    runs = LanczosRuns(BatchedDense(A), start, reorthogonalize="none")
+    runs.extended(3)
+    ended = runs.extended(6)
+    assert ended.steps.tolist() == [[3, 3], [2, 2], [6, 6]]
+    runs.select(torch.tensor([2, 0]))
+    rest = runs.extended(9)
+    whole = lanczos(BatchedDense(A[[2, 0]]), start[[2, 0]], num_steps=9)
+    assert torch.equal(rest.steps, whole.steps)
+    for name in ("values", "weights"):
+        torch.testing.assert_close(
+            getattr(rest, name), getattr(whole, name), equal_nan=True
+        )

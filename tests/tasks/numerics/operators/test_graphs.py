@@ -10,6 +10,13 @@ from scipy import sparse
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.operators import GraphOperatorName
+from curvflow.tasks.numerics.operators import graphs
+from curvflow.tasks.numerics.operators.algebra import added, scaled, shifted
+from curvflow.tasks.numerics.operators.base import (
+    as_batched,
+    common_shift,
+    recur_into,
+)
 from curvflow.tasks.numerics.operators.graphs import Adjacency, graph_operator
 from curvflow.tasks.numerics.operators.matrices import gershgorin_bounds
 
@@ -181,3 +188,50 @@ def test_single_precision_is_kept():
     assert image.dtype == torch.float32
     expected = twin(W, "normalized_laplacian").sum(1)
     np.testing.assert_allclose(image[:, 0], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("isolated", [0, 2, 11])
+def test_steps_of_a_recurrence_are_made_in_place(monkeypatch, name, isolated):
+    monkeypatch.setattr(graphs, "CHUNK", 7)  # rows in several blocks
+    W = drawn(3, weighted=False, loops=False, size=40, isolated=isolated)
+    operator, dense = graph_operator(adjacency(W), name), twin(W, name)
+    generator = torch.Generator().manual_seed(0)
+    columns, before = (
+        torch.randn(40, 3, generator=generator, dtype=torch.float64) for _ in range(2)
+    )
+    for vectors in (columns, columns.T.contiguous().T, columns[:, :1]):
+        into = torch.full_like(vectors, torch.nan)  # memory may hold anything
+        operator.multiply_into(vectors, into)
+        np.testing.assert_allclose(into, dense @ vectors.numpy(), rtol=0, atol=1e-12)
+        into = before[:, : vectors.shape[1]].clone()
+        expected = 0.7 * dense @ vectors.numpy() - 0.3 * vectors.numpy() - into.numpy()
+        operator.recur_into(vectors, into, 0.7, -0.3)
+        np.testing.assert_allclose(into, expected, rtol=0, atol=1e-12)
+
+
+def test_a_multiple_and_a_shift_make_the_same_steps():
+    W = drawn(3, weighted=True, loops=True, size=30)
+    whole = shifted(scaled(as_batched(graph_operator(adjacency(W), "laplacian")), 2), 1)
+    dense = 2 * twin(W, "laplacian") + np.eye(30)
+    columns = torch.randn(1, 30, 2, generator=torch.Generator().manual_seed(0)).double()
+    ones = torch.ones(1).double()
+    into = torch.zeros_like(columns)
+    recur_into(whole, columns, into, 3 * ones, 4 * ones)
+    expected = 3 * dense @ columns[0].numpy() + 4 * columns[0].numpy()
+    np.testing.assert_allclose(into[0], expected, rtol=0, atol=1e-12)
+    recur_into(whole, columns, into.zero_(), ones, None)
+    rest = dense - common_shift(whole) * np.eye(30)
+    np.testing.assert_allclose(into[0], rest @ columns[0].numpy(), rtol=0, atol=1e-12)
+    assert added(whole, whole).single is None
+
+
+def test_neighbours_are_used_as_they_are_stored():
+    W = drawn(3, weighted=False, loops=False)
+    rows = sparse.csr_array(W)
+    indptr, indices = torch.as_tensor(rows.indptr), torch.as_tensor(rows.indices)
+    taken = Adjacency.of(indptr, indices, None, dtype=torch.float64)
+    assert taken.columns.data_ptr() == indices.data_ptr()
+    assert taken.matrix().col_indices().data_ptr() == indices.data_ptr()
+    ones = Adjacency.of(indptr, indices, torch.ones(len(indices)), dtype=torch.float64)
+    assert ones.weights is None

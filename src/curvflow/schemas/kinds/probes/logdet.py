@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -13,6 +13,7 @@ from curvflow.schemas.kind import Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.shared.operators import RefinedParams, ritz_inputs
 from curvflow.schemas.kinds.shared.preconditioners import preconditioner_input
 from curvflow.schemas.nodes import Array, Numbers
+from curvflow.schemas.params import Neutral
 
 Method = Literal[
     "auto",
@@ -34,6 +35,11 @@ class LogdetParams(RefinedParams):
         "meme: density of largest entropy; preconditioned_slq, preconditioned_meme: "
         "the same after division by the leading part; dense: Cholesky of the whole "
         "matrix; auto: preconditioned_meme for dense and kernel matrices, else slq",
+    )
+    reorthogonalize: Annotated[Literal["full", "none"], Neutral("full")] = Field(
+        "full",
+        description="full holds all vectors of a run, and keeps them orthogonal; none "
+        "holds three, in less time, as a rule needs no more; auto is then slq",
     )
     damping: float = Field(0.0, ge=0, description="added to every eigenvalue first")
     floor: float | None = Field(
@@ -90,6 +96,16 @@ class LogdetParams(RefinedParams):
         return self
 
     @model_validator(mode="after")
+    def _holds_vectors(self) -> LogdetParams:
+        takes_rules = self.method in ("auto", "slq", "chebyshev", "meme")
+        if self.reorthogonalize == "none" and not takes_rules:
+            raise ValueError(
+                f"reorthogonalize none cannot be combined with method {self.method}. "
+                "Take slq, or remove it."
+            )
+        return self
+
+    @model_validator(mode="after")
     def _has_moments(self) -> LogdetParams:
         if self.num_moments and self.num_moments > 2 * self.num_steps - 1:
             raise ValueError(
@@ -110,6 +126,9 @@ def _of_factors(params: Any, name: str, _: Any) -> Iterator[ParamProblem]:
     if params.damping == 0:
         message = f"expected damping above 0 with factors '{name}', got 0"
         yield ("damping",), message, "Factors may be singular: set damping."
+    if params.reorthogonalize == "none":
+        message = f"expected reorthogonalize full with factors '{name}', got none"
+        yield ("reorthogonalize",), message, "Remove it."
     if not params.method.startswith(("auto", "preconditioned")):
         message = (
             f"expected preconditioned_slq or preconditioned_meme with factors '{name}'"
@@ -201,6 +220,7 @@ KIND = Kind(
             "num_steps",
             "distribution",
             "rel_error",
+            "reorthogonalize",
             "preconditioner",
             "rank",
             "num_blocks",

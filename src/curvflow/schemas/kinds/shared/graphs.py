@@ -35,12 +35,28 @@ def graph(
         Those of the smallest types that hold them.
     """
     size = len(indptr) - 1
-    rows = np.repeat(np.arange(size, dtype=indices.dtype), np.diff(indptr))
-    loops = int((rows == indices).sum())
+    loops = sum(
+        int(np.count_nonzero(_rows(indptr, start) == indices[_entries(indptr, start)]))
+        for start in range(0, size, ROWS)
+    )
     return {
-        "indptr": indptr.astype(np.int64),
-        "indices": indices.astype(np.int32),
+        "indptr": indptr.astype(np.int64, copy=False),
+        "indices": indices.astype(np.int32, copy=False),
         "weights": np.zeros(0) if weights is None else weights.astype(np.float64),
         "size": np.array(size, dtype=np.int64),
         "num_edges": np.array((len(indices) + loops) // 2, dtype=np.int64),
     }
+
+
+ROWS = 1 << 18  # looked at together, which bounds memory
+
+
+def _rows(indptr: Array, start: int) -> Array:
+    """Return the row of each entry of some rows, from `start` on."""
+    counts = np.diff(indptr[start : start + ROWS + 1])
+    return np.repeat(np.arange(start, start + len(counts), dtype=np.int32), counts)
+
+
+def _entries(indptr: Array, start: int) -> slice:
+    """Return the entries of the same rows."""
+    return slice(indptr[start], indptr[min(start + ROWS, len(indptr) - 1)])

@@ -12,27 +12,44 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.data.graphs.random_graph import Cluster, RandomGraphParams
 from curvflow.schemas.kinds.shared.graphs import graph
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks.numerics.graphs import clusters, degrees, known, random
+from curvflow.tasks.networks.problems import Apart, grouped
+from curvflow.tasks.numerics.graphs import (
+    clusters,
+    degrees,
+    known,
+    pairs,
+    random,
+    rows,
+)
 from curvflow.tasks.numerics.graphs.clusters import Law
 from curvflow.tasks.numerics.graphs.pairs import Edges
-from curvflow.tasks.numerics.graphs.rows import symmetric_rows
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes
 
-# At the peak: while rows are made of edges, or the edges of a ring are led elsewhere.
-BYTES_PER_EDGE = 50
+# At the peak: while rows are sorted out of edges, and before, while these are drawn.
+ROW_BYTES_PER_EDGE, BYTES_PER_NODE, BYTES_IN_WORK = 24, 8, 36
+BYTES_PER_DRAWN_EDGE = {
+    "gnm": 33,
+    "random_regular": 50,
+    "configuration": 50,
+    **dict.fromkeys(("grid", "hypercube", "complete", "ring_of_cliques"), 36),
+}
 BYTES_PER_RING_EDGE, BYTES_PER_LED_EDGE = 22, 72
-BYTES_PER_NODE = 12
 
 
 def member_bytes(member: Member) -> int:
     """Return the peak working memory of one graph."""
     params = cast("RandomGraphParams", member.params)
-    each = BYTES_PER_EDGE
+    count = params.mean_edges
+    made = ROW_BYTES_PER_EDGE * count + BYTES_PER_NODE * params.mean_nodes
+    made += BYTES_IN_WORK * min(count, rows.CHUNK)
+    drawn = BYTES_PER_DRAWN_EDGE.get(params.model, 0) * count
     if params.model == "watts_strogatz":
         led = BYTES_PER_LED_EDGE * cast("float", params.p)
-        each = max(each, round(BYTES_PER_RING_EDGE + led))
-    return int(each * params.mean_edges + BYTES_PER_NODE * params.mean_nodes)
+        drawn = (BYTES_PER_RING_EDGE + led) * count
+    if params.model in ("erdos_renyi", "stochastic_block"):
+        drawn = 8 * count + BYTES_IN_WORK * min(count, pairs.CHUNK)
+    return int(max(made, drawn))
 
 
 @computes("data.random_graph", member_bytes=member_bytes)
@@ -49,10 +66,11 @@ def random_graph(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     Raises:
         InputError: no graph of the degrees given was found.
     """
-    return [_drawn(cast("RandomGraphParams", member.params)) for member in members]
+    return grouped(members, lambda member: Apart(id(member)), _drawn)
 
 
-def _drawn(params: RandomGraphParams) -> Outcome:
+def _drawn(members: Sequence[Member]) -> list[Outcome]:
+    params = cast("RandomGraphParams", members[0].params)
     generator = stream(params.seed, f"data.random_graph:{params.model}")
     labels: dict[str, Array] = {}
     if params.model in KNOWN:
@@ -64,8 +82,8 @@ def _drawn(params: RandomGraphParams) -> Outcome:
     else:
         size = params.rows or 0
         edges = LAWS[params.model](params)(size, generator)
-    rows = symmetric_rows(size, edges.sources, edges.targets)
-    return Outcome({**graph(rows.indptr, rows.indices), **labels})
+    made = rows.symmetric_rows(size, edges.sources, edges.targets)
+    return [Outcome({**graph(made.indptr, made.indices), **labels})]
 
 
 def _configuration(params: RandomGraphParams) -> Law:

@@ -22,7 +22,9 @@ from curvflow.tasks.numerics.operators.base import (
     AnyOperator,
     BatchedOperator,
     as_batched,
-    product,
+    check_finite,
+    product_into,
+    recur_into,
 )
 from curvflow.tasks.numerics.operators.deflation import Atoms
 
@@ -97,12 +99,12 @@ def moment_draws(
     size, pairs = operator.shape[1], _Pairs()
     for start in range(0, num_probes, block):
         rows = range(start, min(start + block, num_probes))
-        z_MDS = random_vectors(seeds, size, rows, distribution)
-        v_MDS = (z_MDS / z_MDS.norm(dim=1, keepdim=True)).to(operator.device)
+        v_MDS = _unit_vectors(seeds, size, rows, distribution, operator.device)
         if support_M2 is None:
             orders = _powers(operator, v_MDS, num_moments)
         else:
             orders = _chebyshev(operator, v_MDS, num_moments, support_M2)
+        del v_MDS  # before the next are drawn
         forms_MKSS = torch.stack(orders, dim=1).cpu()
         draws.append(forms_MKSS.diagonal(dim1=2, dim2=3).mT)
         pairs.add(forms_MKSS)
@@ -141,36 +143,56 @@ class _Pairs:
         return mean_MK
 
 
+def _unit_vectors(
+    seeds: Sequence[int],
+    size: int,
+    rows: range,
+    distribution: str,
+    device: torch.device,
+) -> Tensor:
+    """Return vectors of length one, (M, D, S), whose rows lie in one piece."""
+    z_MDS = random_vectors(seeds, size, rows, distribution)
+    norms_M1S = z_MDS.norm(dim=1, keepdim=True)
+    v_MDS = torch.empty(z_MDS.shape, dtype=torch.float64)
+    torch.div(z_MDS, norms_M1S, out=v_MDS)
+    return v_MDS.to(device)
+
+
 def _powers(operator: BatchedOperator, v_MDS: Tensor, highest: int) -> list[Tensor]:
-    """Return v.A^k w of all pairs of vectors, (M, S, S) of each order."""
-    orders, last = [v_MDS.mT @ v_MDS], v_MDS
+    """Return v.A^k w of all pairs of vectors, (M, S, S) of each order.
+
+    The vectors are overwritten.
+    """
+    orders, last, t_MDS = [v_MDS.mT @ v_MDS], v_MDS, torch.empty_like(v_MDS)
     while len(orders) <= highest:
-        t_MDS = product(operator, last)
+        product_into(operator, last, t_MDS)
         orders += [last.mT @ t_MDS, t_MDS.mT @ t_MDS]
-        last = t_MDS
+        check_finite(orders[-1])
+        last, t_MDS = t_MDS, last
     return orders[: highest + 1]
 
 
 def _chebyshev(
     operator: BatchedOperator, v_MDS: Tensor, highest: int, support_M2: Tensor
 ) -> list[Tensor]:
-    """Return v.T_k(A)w of all pairs of vectors, (M, S, S) of each order."""
-    low, high = support_M2.to(operator.device).double().T[:, :, None, None]
+    """Return v.T_k(A)w of all pairs of vectors, (M, S, S) of each order.
 
-    def scaled(columns_MDS: Tensor) -> Tensor:
-        images_MDS = product(operator, columns_MDS)
-        moved_MDS = 2 * images_MDS - (low + high) * columns_MDS
-        within_MDS: Tensor = moved_MDS / (high - low)
-        return within_MDS
-
-    first = scaled(v_MDS) if highest else v_MDS
-    orders = [v_MDS.mT @ v_MDS, v_MDS.mT @ first]
-    last, t_MDS = v_MDS, first
+    The vectors are overwritten. Two blocks are held: where D is large, new memory costs
+    as much as arithmetic.
+    """
+    low_M, high_M = support_M2.to(operator.device).double().T
+    factor_M, shift_M = 2 / (high_M - low_M), -(low_M + high_M) / (high_M - low_M)
+    last, t_MDS = v_MDS, torch.zeros_like(v_MDS)
+    if highest:
+        recur_into(operator, last, t_MDS, factor_M, shift_M)
+    orders = [last.mT @ last, last.mT @ t_MDS]
     while len(orders) <= highest:
-        orders.append(2 * t_MDS.mT @ t_MDS - orders[0])
+        orders.append(2 * (t_MDS.mT @ t_MDS) - orders[0])
         if len(orders) <= highest:
-            last, t_MDS = t_MDS, 2 * scaled(t_MDS) - last
-            orders.append(2 * last.mT @ t_MDS - orders[1])
+            recur_into(operator, t_MDS, last, 2 * factor_M, 2 * shift_M)
+            last, t_MDS = t_MDS, last
+            orders.append(2 * (last.mT @ t_MDS) - orders[1])
+    check_finite(torch.stack(orders))
     _check_within(orders)
     return orders[: highest + 1]
 

@@ -5,7 +5,7 @@ Further letters: S starts, K steps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,12 +14,16 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.operators.base import (
+    PART,
     AnyOperator,
     as_batched,
     as_columns,
+    check_finite,
+    common_shift,
     inner,
     lengths,
     measured_product,
+    recur_into,
 )
 
 # A vector that is left with less than this part of its length, once the basis is taken
@@ -29,8 +33,8 @@ SHRUNK = 0.1
 # Whether rounding of the whole basis is taken off each vector.
 Reorthogonalize = Literal["full", "none"]
 
-# Rows held without that: a vector, the one before, and the next.
-ROWS = 3
+# Rows held without that: a vector, and the one before, which the next replaces.
+ROWS = 2
 
 
 @dataclass(frozen=True)
@@ -159,8 +163,10 @@ class LanczosRuns:
         models, size, starts = start_MDS.shape
         self.size, self._made = size, 0
         # Rows of bases, and the rest of the last step.
-        rows = 1 if self._is_orthogonal else ROWS
-        self._room_MSKD = self._empty(models, starts, rows, size)
+        if self._is_orthogonal:
+            self._room_MSKD = self._empty(models, starts, 1, size)
+        else:  # side by side, as products with sparse rows are fastest
+            self._room_MSKD = self._empty(models, ROWS, size, starts).movedim(3, 1)
         start_MSD = start_MDS.to(self._operator.device).mT
         _normalise(start_MSD, into=self._room_MSKD[:, :, 0])
         none_MSK = self._room_MSKD.new_zeros(models, starts, 0, dtype=torch.float64)
@@ -168,14 +174,21 @@ class LanczosRuns:
         self._scale_MS = none_MSK.new_zeros(models, starts)
         self._steps_MS = torch.zeros_like(self._scale_MS, dtype=torch.int64)
         self._going_MS = torch.ones_like(self._scale_MS, dtype=torch.bool)
+        # Of the vectors, where these are not brought to length one.
+        self._length_MS = self._before_MS = torch.ones_like(self._scale_MS)
 
     def select(self, models: Tensor) -> None:
         """Keep some of the models, by their indices (m,)."""
         models = models.to(self._operator.device)
         self._operator = self._operator.select(models)
-        for name in ("room_MSKD", "alpha_MSK", "beta_MSK", "scale_MS", "steps_MS"):
+        for name in ("alpha_MSK", "beta_MSK", "scale_MS", "steps_MS", "going_MS"):
             setattr(self, f"_{name}", getattr(self, f"_{name}")[models])
-        self._going_MS = self._going_MS[models]
+        self._length_MS = self._length_MS[models]
+        self._before_MS = self._before_MS[models]
+        if self._is_orthogonal:
+            self._room_MSKD = self._room_MSKD[models]
+        else:  # in the order in which entries lie in memory
+            self._room_MSKD = self._room_MSKD.movedim(1, 3)[models].movedim(3, 1)
 
     def extended(self, num_steps: int, *, vectors: bool = False) -> RitzData:
         """Go on until there are so many steps.
@@ -208,7 +221,10 @@ class LanczosRuns:
             vectors=vectors,
         )
         ritz = replace(ritz, has_copies=not self._is_orthogonal)
-        return _with_rounding(ritz, float(torch.finfo(self._operator.dtype).eps))
+        rounding = float(torch.finfo(self._operator.dtype).eps)
+        if not self._is_orthogonal:  # that of all steps, which nothing takes off again
+            rounding *= max(1, self._made) ** 0.5
+        return _with_rounding(ritz, rounding)
 
     def _empty(self, *shape: int) -> Tensor:
         # Memory that is new costs as much as arithmetic where D is large: what can be
@@ -235,26 +251,124 @@ class LanczosRuns:
     def _step(self) -> None:
         step = self._made
         v_MSD, rest_MSD = self._row(step), self._row(step + 1)
-        if step > 0:
+        if step > 0 and self._is_orthogonal:
             _go_on(v_MSD, self._beta_MSK[:, :, step - 1], self._going_MS)
+        advance = self._orthogonal if self._is_orthogonal else self._plain
+        norms_MS, beta_MS = advance(step, v_MSD, rest_MSD)
+        self._steps_MS += self._going_MS
+        self._scale_MS = torch.maximum(self._scale_MS, norms_MS)
+        self._beta_MSK[:, :, step] = beta_MS
+        tolerance = breakdown_tolerance(self._operator.dtype)
+        self._going_MS = beta_MS > tolerance * self._scale_MS
+        self._made += 1
+
+    def _orthogonal(
+        self, step: int, v_MSD: Tensor, rest_MSD: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Make the rest of a step; return the lengths of the products and of it."""
         image_MDS, norms_MS = measured_product(
             self._operator, v_MSD.mT, out_MDS=rest_MSD.mT
         )
-        self._steps_MS += self._going_MS
-        self._scale_MS = torch.maximum(self._scale_MS, norms_MS)
         alpha_MS = self._alpha_MSK[:, :, step] = inner(image_MDS.mT, v_MSD, dim=2)
         _less(image_MDS.mT, alpha_MS, v_MSD, into=rest_MSD)
         if step > 0:
             beta_MS = self._beta_MSK[:, :, step - 1]
             _less(rest_MSD, beta_MS, self._row(step - 1), into=rest_MSD)
-        if self._is_orthogonal:
-            beta_MS = _orthogonalise(rest_MSD, self._room_MSKD[:, :, : step + 1])
+        left_MS = _orthogonalise(rest_MSD, self._room_MSKD[:, :, : step + 1])
+        return norms_MS, left_MS
+
+    def _plain(
+        self, step: int, v_MSD: Tensor, rest_MSD: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Do the same without a basis, in place of the vector before.
+
+        Vectors keep the lengths that they come with, as long as these are moderate, for
+        each pass over them takes as long as a fourth of a product.
+
+        Returns:
+            The lengths of the products, and of the rest, of unit vectors.
+        """
+        w_MDS, rest_MDS, beta_MS = v_MSD.mT, rest_MSD.mT, 0 * self._scale_MS
+        if step == 0:
+            rest_MDS.zero_()
         else:
-            beta_MS = lengths(rest_MSD, dim=2)
-        self._beta_MSK[:, :, step] = beta_MS
-        tolerance = breakdown_tolerance(self._operator.dtype)
-        self._going_MS = beta_MS > tolerance * self._scale_MS
-        self._made += 1
+            beta_MS = self._beta_MSK[:, :, step - 1]
+            self._settle(w_MDS)
+            _scale(rest_MDS, beta_MS * self._length_MS / self._before_MS)
+        # A multiple of the identity would be taken off again with alpha.
+        ones_M, squared_MS = torch.ones_like(beta_MS[:, 0]), self._length_MS.square()
+        recur_into(self._operator, w_MDS, rest_MDS, ones_M, None)
+        less_MS = _inner_columns(rest_MDS, w_MDS) / squared_MS
+        alpha_MS = less_MS + common_shift(self._operator)
+        self._alpha_MSK[:, :, step] = alpha_MS
+        check_finite(alpha_MS)
+        _take_multiples(rest_MDS, less_MS, w_MDS)
+        squares_MS = _inner_columns(rest_MDS, rest_MDS) / squared_MS
+        check_finite(squares_MS)
+        self._before_MS, left_MS = self._length_MS, squares_MS.sqrt()
+        self._length_MS = left_MS * self._length_MS
+        # A product is the sum of three vectors at right angles.
+        norms_MS = (alpha_MS.square() + beta_MS.square() + squares_MS).sqrt()
+        return norms_MS, left_MS
+
+    def _settle(self, w_MDS: Tensor) -> None:
+        """Bring vectors to length one where they are too long or short, or are over."""
+        length_MS, going_MS = self._length_MS, self._going_MS
+        is_moderate = (length_MS < MODERATE) & (length_MS > 1 / MODERATE)
+        if not (is_moderate & going_MS).all():
+            _scale(w_MDS, length_MS.reciprocal().masked_fill(~going_MS, 0.0))
+            self._length_MS = torch.ones_like(length_MS)
+
+
+# Lengths up to this, and down to its reciprocal, are left as they are.
+MODERATE = 1e12
+
+# Rows that are looked at as one, since loops over the few columns of one are slow.
+WIDE = 64
+
+
+def _wide(block_MDS: Tensor, factor_MS: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Yield most rows, and the others, with the factors of `WIDE` rows or of one."""
+    size = block_MDS.shape[1]
+    whole = size - size % WIDE
+    factor_M1S = factor_MS.unsqueeze(1).to(block_MDS)
+    yield slice(whole), factor_M1S.repeat(1, 1, WIDE)
+    yield slice(whole, size), factor_M1S
+
+
+def _scale(columns_MDS: Tensor, factor_MS: Tensor) -> None:
+    """Multiply columns, in place."""
+    for rows, factor_M1W in _wide(columns_MDS, factor_MS):
+        columns_MDS[:, rows].view(len(columns_MDS), -1, factor_M1W.shape[2]).mul_(
+            factor_M1W
+        )
+
+
+def _take_multiples(rest_MDS: Tensor, factor_MS: Tensor, of_MDS: Tensor) -> None:
+    """Take multiples of other columns off, in place."""
+    for rows, factor_M1W in _wide(rest_MDS, factor_MS):
+        shape = (len(rest_MDS), -1, factor_M1W.shape[2])
+        part, other = rest_MDS[:, rows].view(shape), of_MDS[:, rows].view(shape)
+        part.addcmul_(factor_M1W, other, value=-1)
+
+
+def _inner_columns(a_MDS: Tensor, b_MDS: Tensor) -> Tensor:
+    """Return the inner products of columns, (M, S), added up in float64."""
+    # All pairs of a few columns take less time than sums along the rows.
+    if a_MDS.dtype == torch.float64:
+        parts = [(a_MDS, b_MDS)]
+    else:
+        sides = (torch.split(side, PART, dim=1) for side in (a_MDS, b_MDS))
+        parts = list(zip(*sides, strict=True))
+    total_MS = torch.zeros((), dtype=torch.float64, device=a_MDS.device)
+    for a, b in parts:
+        first, second = a.double(), b.double()
+        if len(first) == 1:
+            pairs = (first[0].T @ second[0]).unsqueeze(0)
+        else:
+            pairs = first.mT @ second
+        total_MS = total_MS + pairs.diagonal(dim1=1, dim2=2)
+    return total_MS
 
 
 def breakdown_tolerance(dtype: torch.dtype) -> float:

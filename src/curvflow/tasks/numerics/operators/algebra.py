@@ -10,7 +10,11 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.operators.base import BatchedOperator, as_sample_mean
+from curvflow.tasks.numerics.operators.base import (
+    Affine,
+    BatchedOperator,
+    as_sample_mean,
+)
 
 # A number for all models, or one for each, (M,).
 Factor = float | Tensor
@@ -49,6 +53,16 @@ class BatchedSum:
         for factor, operator in self._terms:
             total = total + _broad(factor, columns) * (operator @ columns)
         return total
+
+    @property
+    def single(self) -> Affine | None:
+        """A multiple and a shift of one map, if it is no more than that."""
+        (factor, operator), *others = self._terms
+        of: Affine | None = getattr(operator, "single", None)
+        if others or of is None:
+            return None
+        c, s = float(factor), float(self._shift)  # of one model
+        return Affine(of.operator, c * of.factor, c * of.shift + s)
 
     def select(self, models: Tensor) -> BatchedSum:
         """Return the operator of some of the models, by their indices (m,)."""
@@ -259,6 +273,11 @@ class Copies:
             one_model = slice(number, number + 1)
             products[one_model] = self._operator @ columns[one_model]
         return products
+
+    @property
+    def single(self) -> Affine | None:
+        """The map, if it is that of one model."""
+        return getattr(self._operator, "single", None) if self.shape[0] == 1 else None
 
     def select(self, models: Tensor) -> Copies:
         """Return the operator of some of the models, by their indices (m,)."""

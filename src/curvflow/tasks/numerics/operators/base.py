@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast, runtime_checkable
 
 import torch
@@ -177,6 +178,21 @@ class BatchedDense:
         return BatchedDense(self.matrices_MDD[models])
 
 
+@dataclass(frozen=True)
+class Affine:
+    """The map c A + s I of one model.
+
+    Attributes:
+        operator: A.
+        factor: c.
+        shift: s.
+    """
+
+    operator: WritingOne
+    factor: float = 1.0
+    shift: float = 0.0
+
+
 class Repeated:
     """A batched operator of few maps, each that of one model or more.
 
@@ -202,6 +218,20 @@ class Repeated:
                 product_DS = operator @ side_by_side_DS
                 products[models] = torch.stack(product_DS.chunk(len(models), dim=1))
         return products
+
+    def multiply_into(self, columns: Tensor, into: Tensor) -> None:
+        """Write the products with columns (M, D, S) into memory like them."""
+        if single := self.single:
+            single.operator.multiply_into(columns[0], into[0])
+        else:
+            into.copy_(self @ columns)
+
+    @property
+    def single(self) -> Affine | None:
+        """The map of the only model, if it can write into memory at hand."""
+        first = self._operators[self._which[0]]
+        is_single = len(self._which) == 1 and hasattr(first, "recur_into")
+        return Affine(cast("WritingOne", first)) if is_single else None
 
     def select(self, models: Tensor) -> Repeated:
         """Return the operator of some of the models, by their indices (m,)."""
@@ -254,6 +284,26 @@ def as_columns(start: Tensor) -> Tensor:
 PART = 1 << 17
 
 
+class WritingOne(Protocol):
+    """An operator of one model whose products can be written into memory at hand.
+
+    Attributes:
+        common: multiple of the identity in it, which a product adds in a pass of its
+            own.
+    """
+
+    @property
+    def common(self) -> float: ...  # noqa: D102 -- see Attributes
+
+    def multiply_into(self, columns: Tensor, into: Tensor) -> None:
+        """Write the product with columns (D, S) into memory like them."""
+
+    def recur_into(
+        self, columns: Tensor, into: Tensor, factor: float, shift: float
+    ) -> None:
+        """Replace `into` by factor A columns + shift columns - into, all (D, S)."""
+
+
 class Writing(Protocol):
     """An operator whose products can be written into memory at hand."""
 
@@ -296,21 +346,99 @@ def measured_product(
     Raises:
         InputError: a product holds NaN or infinity.
     """
-    columns_MDS = columns_MDS.to(operator.dtype)
-    # A check of the protocol takes as long as a product with a small matrix.
-    if out_MDS is not None and hasattr(operator, "multiply_into"):
-        cast("Writing", operator).multiply_into(columns_MDS, out_MDS)
-        images_MDS = out_MDS
-    else:
-        images_MDS = operator @ columns_MDS
+    images_MDS = _image(operator, columns_MDS, out_MDS)
     # A length is finite where every entry is, and is wanted anyway.
     lengths_MS = lengths(images_MDS, dim=1)
-    if not torch.isfinite(lengths_MS).all():
+    check_finite(lengths_MS)
+    return images_MDS, lengths_MS
+
+
+def check_finite(products: Tensor) -> None:
+    """Refuse products, or what is made of all their entries, that are not finite.
+
+    Raises:
+        InputError: there is NaN or infinity.
+    """
+    if not torch.isfinite(products).all():
         raise InputError(
             "operator: expected finite products, got NaN or infinity. Take curvature "
             "where the loss is finite, or products in double precision."
         )
-    return images_MDS, lengths_MS
+
+
+def product_into(
+    operator: BatchedOperator, columns_MDS: Tensor, into_MDS: Tensor
+) -> None:
+    """Multiply in the precision of the operator; whether it is finite is not looked at.
+
+    Args:
+        operator: maps of M models.
+        columns_MDS: what to multiply, (M, D, S).
+        into_MDS: memory of any precision that takes the products, (M, D, S).
+    """
+    same = into_MDS.dtype == operator.dtype
+    images_MDS = _image(operator, columns_MDS, into_MDS if same else None)
+    if images_MDS is not into_MDS:
+        into_MDS.copy_(images_MDS)
+
+
+def recur_into(
+    operator: BatchedOperator,
+    columns_MDS: Tensor,
+    into_MDS: Tensor,
+    factor_M: Tensor,
+    shift_M: Tensor | None,
+) -> None:
+    """Make a step of a recurrence of three terms, in place of the first of them.
+
+    Args:
+        operator: maps A of M models.
+        columns_MDS: what to multiply, (M, D, S).
+        into_MDS: replaced by factor A columns + shift columns - itself, (M, D, S).
+        factor_M: of each model, (M,).
+        shift_M: of each model, (M,); None leaves out factor times what `common_shift`
+            returns.
+    """
+    single: Affine | None = getattr(operator, "single", None)
+    same = columns_MDS.dtype == into_MDS.dtype == operator.dtype
+    if single is not None and same:
+        factor = float(factor_M[0])
+        shift, factor = factor * single.shift, factor * single.factor
+        if shift_M is None:
+            shift = -(factor * single.operator.common)
+        else:
+            shift += float(shift_M[0])
+        single.operator.recur_into(columns_MDS[0], into_MDS[0], factor, shift)
+        return
+    if shift_M is None:
+        shift_M = -common_shift(operator) * factor_M
+    images_MDS = _image(operator, columns_MDS, None)
+    factor_M11, shift_M11 = (x.to(into_MDS)[:, None, None] for x in (factor_M, shift_M))
+    into_MDS.neg_().addcmul_(images_MDS, factor_M11).addcmul_(columns_MDS, shift_M11)
+
+
+def common_shift(operator: BatchedOperator) -> float:
+    """Return a multiple of the identity that `recur_into` is faster without, or 0.
+
+    Args:
+        operator: maps of M models.
+    """
+    single: Affine | None = getattr(operator, "single", None)
+    if single is None:
+        return 0.0
+    return single.factor * single.operator.common + single.shift
+
+
+def _image(
+    operator: BatchedOperator, columns_MDS: Tensor, out_MDS: Tensor | None
+) -> Tensor:
+    """Return the products, in memory at hand if the operator can write them there."""
+    columns_MDS = columns_MDS.to(operator.dtype)
+    # A check of the protocol takes as long as a product with a small matrix.
+    if out_MDS is None or not hasattr(operator, "multiply_into"):
+        return operator @ columns_MDS
+    cast("Writing", operator).multiply_into(columns_MDS, out_MDS)
+    return out_MDS
 
 
 def lengths(vectors: Tensor, *, dim: int) -> Tensor:

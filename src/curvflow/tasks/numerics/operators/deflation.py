@@ -172,14 +172,16 @@ def deflated(operator: GraphOperator, name: str, what: Collection[str]) -> Defla
     Raises:
         InputError: components have no eigenvector of this operator.
     """
-    adjacency = operator.adjacency.matrix.cpu()
-    indptr, indices = adjacency.crow_indices().numpy(), adjacency.col_indices().numpy()
-    weights = adjacency.values().double().numpy()
+    adjacency = operator.adjacency
+    indptr, indices = adjacency.starts.cpu().numpy(), adjacency.columns.cpu().numpy()
+    weights = None
+    if adjacency.weights is not None:
+        weights = adjacency.weights.double().cpu().numpy()
     taken: list[tuple[Array, Array]] = []
     size = len(indptr) - 1
     first, share = np.arange(size), np.ones(size)
     if "twins" in what:
-        found = twins(indptr, indices, None if (weights == 1).all() else weights)
+        found = twins(indptr, indices, weights)
         heads = found.nodes[np.flatnonzero(np.diff(found.number, prepend=-1))]
         first[found.nodes] = heads[found.number]
         share[found.nodes] = found.counts[found.number] ** -0.5

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -38,17 +40,25 @@ def rows_tensor(
         )
 
 
+# Entries that are looked at together, which bounds memory.
+CHUNK = 1 << 20
+
+
 @dataclass(frozen=True)
 class Adjacency:
     """The adjacency W of an undirected graph, its degrees and its loops.
 
     Attributes:
-        matrix: W in PyTorch's CSR form, (D, D).
+        starts: where each row begins, (D + 1,), int32.
+        columns: neighbours, (E,), int32.
+        weights: of these entries, (E,); None where all are 1.
         degrees: d_i, the sum of row i, (D,).
         loops: the diagonal of W, (D,).
     """
 
-    matrix: Tensor
+    starts: Tensor
+    columns: Tensor
+    weights: Tensor | None
     degrees: Tensor
     loops: Tensor
 
@@ -66,7 +76,8 @@ class Adjacency:
 
         Args:
             indptr: where each row begins, (D + 1,).
-            indices: neighbours, an edge in the rows of both its ends.
+            indices: neighbours, an edge in the rows of both its ends; those of int32
+                are not copied.
             weights: of these entries; None where all are 1.
             dtype: of the products.
             drop_isolated: leaves out nodes without an entry, so that D is smaller.
@@ -84,31 +95,106 @@ class Adjacency:
                 f"graph: expected at most {MOST_ENTRIES} entries, two for each edge, "
                 f"got {len(indices)}. Take a part of it."
             )
-        counts = indptr.diff()
+        starts, columns = indptr.int(), indices.int()
         if drop_isolated:
-            stay = counts > 0
-            numbers = (stay.cumsum(0) - 1).to(indices.dtype)
-            indices, counts = numbers[indices], counts[stay]
-        size = len(counts)
-        starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        if weights is None:
-            values = torch.ones(len(indices), dtype=dtype, device=indices.device)
-        else:
-            values = weights.to(dtype)
-        matrix = rows_tensor(starts, indices, values, (size, size))
-        rows = torch.repeat_interleave(counts)
-        on = rows == indices
-        zeros = values.new_zeros(size)
-        return cls(
-            matrix,
-            zeros.index_add(0, rows, values),
-            zeros.index_add(0, rows[on], values[on]),
-        )
+            stay = starts.diff() > 0
+            columns = (stay.cumsum(0, dtype=torch.int32) - 1)[columns]
+            starts = torch.cat([starts[:1], starts[1:][stay]])
+        if weights is not None:
+            weights = None if bool((weights == 1).all()) else weights.to(dtype)
+        counts = starts.diff()
+        degrees = counts.to(dtype)
+        loops = torch.zeros_like(degrees)
+        for rows, entries in _row_blocks(starts):
+            within = torch.repeat_interleave(counts[rows])
+            on = within + rows.start == columns[entries]
+            at = columns[entries][on]
+            if weights is None:
+                loops[at] = 1.0
+            else:
+                loops[at] = weights[entries][on]
+                degrees[rows] = 0.0
+                degrees[rows].index_add_(0, within, weights[entries])
+        return cls(starts, columns, weights, degrees, loops)
 
     @property
     def isolated(self) -> Tensor:
         """Which nodes have no entry, (D,)."""
         return self.degrees == 0
+
+    def matrix(self, factor: float = 1.0, scale: Tensor | None = None) -> Tensor:
+        """Return c S W S in PyTorch's CSR form, (D, D), whose rows are these.
+
+        Args:
+            factor: c.
+            scale: the diagonal of S, (D,); None is the identity.
+        """
+        size, dtype = len(self.degrees), self.degrees.dtype
+        values = torch.full(self.columns.shape, factor, dtype=dtype).to(
+            self.columns.device
+        )
+        if self.weights is not None:
+            values *= self.weights
+        counts = self.starts.diff()
+        for rows, entries in _row_blocks(self.starts) if scale is not None else ():
+            assert scale is not None
+            values[entries] *= torch.repeat_interleave(scale[rows], counts[rows])
+            values[entries] *= scale[self.columns[entries]]
+        return rows_tensor(self.starts, self.columns, values, (size, size))
+
+
+def _row_blocks(starts: Tensor) -> Iterator[tuple[slice, slice]]:
+    """Yield consecutive rows of some `CHUNK` entries, or one that has more; and these.
+
+    Args:
+        starts: where each row begins, (D + 1,).
+    """
+    size, row = len(starts) - 1, 0
+    while row < size:
+        begin = int(starts[row])
+        # A product of small numbers would overflow int32.
+        last = min(begin + CHUNK, int(starts[-1]))
+        found = torch.searchsorted(starts, last, right=True, out_int32=True)
+        stop = min(max(int(found) - 1, row + 1), size)
+        yield slice(row, stop), slice(begin, int(starts[stop]))
+        row = stop
+
+
+# Part of the rows that may be added one by one to what all have on the diagonal.
+FEW = 1 / 16
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A sparse matrix, and what is to be added to its diagonal.
+
+    Attributes:
+        matrix: in PyTorch's CSR form, (D, D).
+        common: added to all of the diagonal.
+        rows: those that more is added to, (R,).
+        further: what that is, (R,).
+    """
+
+    matrix: Tensor
+    common: float
+    rows: Tensor
+    further: Tensor
+
+
+def _with_diagonal(matrix: Tensor, diagonal_D: Tensor) -> Tensor:
+    """Return compressed rows with a diagonal added."""
+    from scipy import sparse
+
+    rows = (matrix.values(), matrix.col_indices(), matrix.crow_indices())
+    values, columns, starts = (part.cpu().numpy() for part in rows)
+    size = len(diagonal_D)
+    whole = sparse.csr_array((values, columns, starts), (size, size))
+    whole = whole + sparse.diags_array(diagonal_D.cpu().numpy(), format="csr")
+    on = (
+        torch.from_numpy(part).to(matrix.device)
+        for part in (whole.indptr, whole.indices, whole.data)
+    )
+    return rows_tensor(*on, (size, size))
 
 
 @dataclass(frozen=True)
@@ -129,6 +215,24 @@ class GraphOperator:
     scale: Tensor | None = None
     null_model: tuple[Tensor, float] | None = None
 
+    @cached_property
+    def _parts(self) -> _Parts:
+        """What it is multiplied by, made at the first product."""
+        a_D = self.diagonal_part
+        common = float(a_D[int(self.adjacency.starts.diff().argmax())])
+        rest_D = a_D - common
+        rows = rest_D.nonzero().squeeze(1)
+        matrix = self.adjacency.matrix(self.factor, self.scale)
+        if len(rows) <= FEW * len(a_D):
+            return _Parts(matrix, common, rows, rest_D[rows])
+        # A pass over the columns takes as long as the entries of a diagonal.
+        return _Parts(_with_diagonal(matrix, a_D), 0.0, rows[:0], a_D[:0])
+
+    @property
+    def common(self) -> float:
+        """What is added to all of the diagonal in a pass of its own."""
+        return self._parts.common
+
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
@@ -148,18 +252,33 @@ class GraphOperator:
         """Return the product with a vector (D,) or columns (D, S)."""
         if columns.ndim == 1:
             return (self @ columns.unsqueeze(1)).squeeze(1)
-        scaled = columns
-        if self.scale is not None:
-            scaled = columns * self.scale[:, None]
-        image = self.adjacency.matrix @ scaled
-        image *= (
-            self.factor if self.scale is None else self.factor * self.scale[:, None]
-        )
-        image.addcmul_(self.diagonal_part[:, None], columns)
+        image = torch.empty(columns.shape, dtype=self.dtype, device=self.device)
+        self.multiply_into(columns, image)
+        return image
+
+    def multiply_into(self, columns: Tensor, into: Tensor) -> None:
+        """Write the product with columns (D, S) into memory like them."""
+        self._multiply(columns, into, 0.0, 1.0, 0.0)
+
+    def recur_into(
+        self, columns: Tensor, into: Tensor, factor: float, shift: float
+    ) -> None:
+        """Replace `into` by factor A columns + shift columns - into, all (D, S)."""
+        self._multiply(columns, into, -1.0, factor, shift)
+
+    def _multiply(
+        self, columns: Tensor, into: Tensor, beta: float, factor: float, shift: float
+    ) -> None:
+        parts = self._parts
+        torch.addmm(into, parts.matrix, columns, beta=beta, alpha=factor, out=into)
+        if alpha := factor * parts.common + shift:
+            into.add_(columns, alpha=alpha)
+        if len(parts.rows):
+            further = factor * parts.further[:, None] * columns[parts.rows]
+            into.index_add_(0, parts.rows, further)
         if self.null_model is not None:
             u_D, m = self.null_model
-            image -= torch.outer(u_D, (u_D @ columns) / m)
-        return image
+            into.addmm_(u_D[:, None], (u_D @ columns)[None] / m, alpha=-factor)
 
     def adjoint(self) -> GraphOperator:
         """Return the transposed operator, which is the same."""
@@ -185,12 +304,14 @@ class GraphOperator:
 
         They are these sums but for the modularity, whose two parts are bounded apart.
         """
-        ones = self.scale
-        if ones is None:
-            ones = torch.ones_like(self.diagonal_part)
-        within_D = self.adjacency.matrix @ ones[:, None]
-        around_D = within_D.squeeze(1) - self.adjacency.loops * ones
-        sums_D = abs(self.factor) * ones * around_D
+        loops_D = abs(self.factor) * self.adjacency.loops
+        if self.scale is None:
+            within_D = abs(self.factor) * self.adjacency.degrees
+        else:
+            loops_D = loops_D * self.scale.square()
+            W = self.adjacency.matrix(abs(self.factor), self.scale)
+            within_D = (W @ torch.ones_like(self.scale)[:, None]).squeeze(1)
+        sums_D = within_D - loops_D
         if self.null_model is not None:
             u_D, m = self.null_model
             sums_D = sums_D + u_D * (u_D.sum() - u_D) / m
@@ -212,7 +333,7 @@ def graph_operator(
         r: of the Bethe Hessian; None takes the root of <d^2> / <d> - 1.
 
     Returns:
-        The operator; nothing of the size of W is stored.
+        The operator; beside W it holds one number for each of its entries.
 
     Raises:
         InputError: the Bethe Hessian of a graph with weights or loops is asked for.
@@ -243,8 +364,7 @@ def graph_operator(
 
 def _bethe_hessian(adjacency: Adjacency, r: float | None) -> GraphOperator:
     d_D = adjacency.degrees
-    is_simple = not adjacency.loops.any() and (adjacency.matrix.values() == 1).all()
-    if not is_simple:
+    if adjacency.weights is not None or adjacency.loops.any():
         raise InputError(
             "operator: expected a graph without weights and loops for bethe_hessian, "
             "got one with them. Take normalized_laplacian."

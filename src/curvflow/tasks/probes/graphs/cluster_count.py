@@ -13,6 +13,7 @@ from curvflow.schemas.kinds.probes.graphs.cluster_count import ClusterCountParam
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.tasks.curvature.operators import adjacency_bytes, atoms_of
 from curvflow.tasks.curvature.ritz_data import functional_arrays, without_atoms
+from curvflow.tasks.networks.problems import Apart, grouped
 from curvflow.tasks.numerics.estimators.intervals import student_interval
 from curvflow.tasks.numerics.graphs.eigengaps import LowestEigenvalues
 from curvflow.tasks.numerics.graphs.entropic_gaps import EntropicDensity
@@ -72,7 +73,11 @@ def cluster_count(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     Reference:
         Granziol (2020), Algorithm 5, by the rules themselves in place of a density.
     """
-    return [_of_member(member) for member in members]
+    return grouped(members, lambda member: Apart(id(member)), _of_one)
+
+
+def _of_one(members: Sequence[Member]) -> list[Outcome]:
+    return [_of_member(members[0])]
 
 
 def _of_member(member: Member) -> Outcome:

@@ -121,7 +121,7 @@ class _Spectrum:
         degrees = self.adjacency.degrees
         if self.operator == "adjacency":
             # The square's largest eigenvalue is at most its largest sum of a row.
-            return math.sqrt(float((self.adjacency.matrix @ degrees[:, None]).max()))
+            return math.sqrt(float((self.adjacency.matrix() @ degrees[:, None]).max()))
         return 2 * float(degrees.max()) if self.operator == "laplacian" else 2.0
 
     @cached_property

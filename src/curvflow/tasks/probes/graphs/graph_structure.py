@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
+from curvflow.tasks.networks.problems import Apart, grouped
 from curvflow.tasks.numerics.graphs.structure import (
     components,
     is_bipartite,
@@ -36,7 +37,11 @@ def graph_structure(members: Sequence[Member], machine: Machine) -> list[Outcome
     Returns:
         Per member the numbers, and how often each degree occurs.
     """
-    return [Outcome(_counts(member.one("graph"))) for member in members]
+    return grouped(members, lambda member: Apart(id(member)), _of_one)
+
+
+def _of_one(members: Sequence[Member]) -> list[Outcome]:
+    return [Outcome(_counts(members[0].one("graph")))]
 
 
 def _counts(graph: NodeData) -> dict[str, Array]:

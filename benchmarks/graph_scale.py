@@ -1,0 +1,199 @@
+"""Graphs of millions of nodes: seconds and peak memory of each stage of a study.
+
+    python -m benchmarks.graph_scale [--only web large] [--threads N] [--small]
+
+Each stage is a `curvflow run` of its own, in a fresh process that finds the earlier
+stages stored. The peak is that of its resident memory, as the system counts it, above
+that of the same run with a graph of 3,000 nodes; beside it stands what a plan estimates
+for the stage. `web` has the size of web-Google and is grown by preferential attachment,
+as that file cannot be had everywhere; `large` has 10 million nodes and 40 million
+edges, in twenty clusters. `--small` takes 3,000 nodes for both, to see that all works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.nodes import Graph, Member, NodeData, Ritz
+from curvflow.tasks.registry import find
+
+SMALL = 3_000
+Stages = dict[str, dict[str, Any]]
+
+
+def web(nodes: int) -> Stages:
+    """Return a graph grown with five edges for each node, and its moments."""
+    return {
+        "graph": {
+            "use": "data.random_graph",
+            "model": "barabasi_albert",
+            "n": nodes,
+            "m": 5,
+        },
+        "structure": {"use": "probe.graph_structure", "graph": "graph"},
+        "moments": {
+            "use": "probe.moments",
+            "graph": "graph",
+            "num_moments": 100,
+            "num_probes": 20,
+            "support": [0.0, 2.0],
+        },
+    }
+
+
+def large(nodes: int) -> Stages:
+    """Return twenty clusters, their moments, and how many they are."""
+    cluster = {"model": "barabasi_albert", "count": 20, "size": nodes // 20, "m": 4}
+    return {
+        "graph": {
+            "use": "data.random_graph",
+            "model": "planted_clusters",
+            "clusters": [cluster],
+            "links": 100,
+        },
+        "moments": {
+            "use": "probe.moments",
+            "graph": "graph",
+            "num_moments": 40,
+            "num_probes": 5,
+            "support": [0.0, 2.0],
+        },
+        "spectrum": {
+            "use": "probe.spectrum",
+            "graph": "graph",
+            "num_runs": 15,
+            "num_steps": 20,
+            "reorthogonalize": "none",
+        },
+        "clusters": {
+            "use": "probe.cluster_count",
+            "graph": "graph",
+            "ritz": "spectrum",
+        },
+        "structure": {"use": "probe.graph_structure", "graph": "graph"},
+    }
+
+
+CASES = {"web": (web, 875_713), "large": (large, 10_000_000)}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One `curvflow run`.
+
+    Attributes:
+        seconds: by the clock.
+        processor: seconds of the process, user's and system's.
+        peak: largest resident memory, bytes.
+    """
+
+    seconds: float
+    processor: float
+    peak: int
+
+
+def run(stages: Stages, folder: Path, threads: int) -> Run:
+    """Compute the last stage of a study, and the others if they are not stored.
+
+    Returns:
+        What it took.
+
+    Raises:
+        RuntimeError: the run failed.
+    """
+    study = folder / "study.yaml"
+    study.write_text(yaml.safe_dump({"study": "scale", "stages": stages}))
+    program = str(Path(sys.executable).with_name("curvflow"))
+    command = [program, "run", str(study), "--workers", "1"]
+    begun = time.perf_counter()
+    process = subprocess.Popen(
+        [*command, "--threads", str(threads)],
+        stdout=subprocess.DEVNULL,
+        env=os.environ | {"OMP_NUM_THREADS": str(threads)},
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{list(stages)[-1]}: failed with {process.returncode}")
+    return Run(
+        time.perf_counter() - begun,
+        used.ru_utime + used.ru_stime,
+        1024 * used.ru_maxrss,
+    )
+
+
+def estimate(stages: Stages, name: str) -> int:
+    """Return what a plan takes for the memory of a stage, in bytes."""
+    settings = {k: v for k, v in stages[name].items() if k != "use"}
+    inputs = {
+        key: [_stand_in(stages, settings.pop(key))]
+        for key in ("graph", "ritz")
+        if key in settings
+    }
+    kind = find_kind(stages[name]["use"])
+    member = Member(kind.params.model_validate(settings), inputs)
+    return find(kind.name).member_bytes(member)
+
+
+def _stand_in(stages: Stages, name: str) -> NodeData:
+    """Return a result of the shapes that a stage has; its arrays take no memory."""
+    settings = {k: v for k, v in stages[name].items() if k not in ("use", "graph")}
+    params: Any = find_kind(stages[name]["use"]).params.model_validate(settings)
+    if name == "graph":
+        nodes, entries = int(params.mean_nodes), int(2 * params.mean_edges)
+        arrays: Mapping[str, Any] = {
+            "indptr": np.broadcast_to(np.int64(0), (nodes + 1,)),
+            "indices": np.broadcast_to(np.int32(0), (entries,)),
+            "weights": np.zeros(0),
+            "size": np.array(nodes),
+        }
+        return Graph("graph", "data.random_graph", {}, arrays, "")
+    values = np.broadcast_to(np.float64(0), (params.num_runs, params.num_steps))
+    return Ritz(name, stages[name]["use"], {}, {"ritz_values": values}, "")
+
+
+def measure(case: str, nodes: int, threads: int) -> None:
+    """Print a row for each stage of a case."""
+    stages, little = CASES[case][0](nodes), CASES[case][0](SMALL)
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        for number, name in enumerate(stages, start=1):
+            before = run(dict(list(little.items())[:number]), Path(one), threads)
+            found = run(dict(list(stages.items())[:number]), Path(other), threads)
+            above, planned = found.peak - before.peak, estimate(stages, name)
+            print(
+                f"| {case}: {name} | {found.seconds:.0f} s | {found.processor:.0f} s | "
+                f"{found.peak / 2**30:.2f} GiB | {above / 2**30:.2f} GiB | "
+                f"{planned / 2**30:.2f} GiB | {planned / above:.2f} |",
+                flush=True,
+            )
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", nargs="*", default=list(CASES), choices=CASES)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--small", action="store_true", help="graphs that are small")
+    options = parser.parse_args()
+    print("| stage | clock | processor | peak | above start | estimate | ratio |")
+    print("|---" * 7 + "|")
+    for case in options.only:
+        nodes = SMALL if options.small else CASES[case][1]
+        measure(case, nodes, options.threads)
+
+
+if __name__ == "__main__":
+    main()
