@@ -129,10 +129,9 @@ def _moments(train: Array) -> tuple[Array, Array]:
         mean = train.mean(axis=axes, keepdims=True).astype(np.float32)
         width = train.std(axis=axes, keepdims=True).astype(np.float32)
         # Of equal numbers a mean is off by rounding, and that is no width.
-        varies = train.max(axis=axes, keepdims=True) > train.min(
-            axis=axes, keepdims=True
-        )
-        return mean, np.where(varies, width, np.float32(0))
+        least = train.min(axis=axes, keepdims=True)
+        varies = train.max(axis=axes, keepdims=True) > least
+        return np.where(varies, mean, least.astype(np.float32)), width * varies
     columns = np.moveaxis(train, 1, 0)
     moments = np.array([_moments_of_bytes(column) for column in columns])
     shape = (1, -1, *(1 for _ in train.shape[2:]))
