@@ -5,7 +5,7 @@ import linecache
 import pytest
 
 import curvflow
-from curvflow.errors import ChangedCodeError, RequestError
+from curvflow.errors import ChangedCodeError, RequestError, StudyError
 
 
 def raised(cell):
@@ -26,6 +26,11 @@ def test_a_wrong_request_is_one_line_and_the_line_of_the_cell():
     assert message.startswith("StudyError: Study: stages.data.use: expected")
     assert "\n" not in message
     assert line == "  in line 2: study = curvflow.Study(axes={}, stages=stages)"
+
+
+def test_a_question_ends_as_one_and_nothing_moves_the_terminal():
+    error = StudyError("stages.g", "got '\x1b[2J\x00'. Did you mean 'to'?", place="a")
+    assert str(error) == "a: stages.g: got '\\x1b[2J\\x00'. Did you mean 'to'?"
 
 
 def test_what_was_added_to_an_error_is_shown_too():

@@ -20,6 +20,7 @@ receipt, in `flows/run/compute.py`; `TornEntryError` in `stores/log_entries.py`.
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -127,10 +128,14 @@ class Place:
 LONGEST = 4000
 
 
+# Line breaks, and what a terminal would act upon: of files that are no text.
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+
+
 def _one_line(text: str) -> str:
-    """Return a part of a message, cut, with the line breaks of its values escaped."""
+    """Return a part of a message, cut, with what its values cannot show escaped."""
     text = text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
-    return text.replace("\r", "\\r").replace("\n", "\\n")
+    return CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 class StudyError(RequestError):
@@ -150,7 +155,8 @@ class StudyError(RequestError):
         path, message, hint = map(_one_line, (path, message, hint))
         self.path, self.message, self.place, self.hint = path, message, place, hint
         where = f"{place}: {path}" if path else f"{place}"
-        super().__init__(f"{where}: {message}." + (f" {hint}" if hint else ""))
+        end = "" if message.endswith(("?", ".")) else "."
+        super().__init__(f"{where}: {message}{end}" + (f" {hint}" if hint else ""))
 
 
 LONGEST_NAME = 100  # that is compared with others, which takes the square of it

@@ -339,6 +339,17 @@ def make_counting() -> nn.Module:
     return Lambda(counted)
 
 
+class Two(nn.Linear):
+    """Returns a tuple."""
+
+    def forward(self, x):
+        return super().forward(x), x
+
+
+def make_two():
+    return Two(3, 2)
+
+
 def make_misfit() -> nn.Module:
     return nn.Linear(7, 3)
 

@@ -28,6 +28,10 @@ ENDS = re.compile(
 )
 INTEGER = re.compile(r"0|-?[1-9]\d{0,17}")
 WEIGHTS = ("weight", "weights", "w")
+# What is said of a weight that no edge can have, and where it is.
+WRONG_WEIGHT = (
+    "path: expected finite positive weights, got {}. Remove the edge, or mend it."
+)
 # Said of a file that states its direction.
 DIRECTED = (
     "directed: expected an undirected graph, got a file that says 'directed 1'. Set "
@@ -82,6 +86,22 @@ def _sizes(lines: Sequence[str], counts: Sequence[int], what: str) -> tuple[int,
     return (number, *map(int, words))
 
 
+def _check_weights(
+    lines: Sequence[str], after: int, column: int, *, has_commas: bool = False
+) -> None:
+    """Refuse weights that no edge can have, below a line; all else is the reader's."""
+    for number, line in _data_lines(lines):
+        cells = cells_of(line, has_commas=has_commas)
+        if number <= after or len(cells) <= column:
+            continue
+        try:
+            weight = float(cells[column])
+        except ValueError:
+            continue
+        if not 0 < weight < float("inf"):
+            raise InputError(WRONG_WEIGHT.format(f"{weight:g} in line {number}"))
+
+
 def check_size(size: int) -> None:
     """Refuse a number of nodes.
 
@@ -131,6 +151,8 @@ def matrix_market_head(lines: Sequence[str]) -> MatrixHead:
             f"got {entries} {symmetry}"
         )
     line, *sizes = _sizes(lines, [3], "rows, columns and entries")
+    if entries != "pattern":
+        _check_weights(lines, line, 2)
     return _matrix_head(line, sizes, 1, entries != "pattern", symmetry == "symmetric")
 
 
@@ -162,6 +184,7 @@ def smat_head(lines: Sequence[str]) -> MatrixHead:
         InputError: it is another, or its matrix is not square.
     """
     line, *sizes = _sizes(lines, [3], "rows, columns and entries")
+    _check_weights(lines, line, 2)
     return _matrix_head(line, sizes, 0, has_values=True, is_symmetric=False)
 
 
@@ -295,13 +318,16 @@ def edges_head(lines: Sequence[str], columns: Sequence[int | str] | None) -> Edg
     cells = cells_of(line, has_commas=has_commas)
     if len(cells) < 2:
         raise InputError(
-            f"path: expected two ends of an edge in line {number}, got '{line[:60]}'"
+            f"path: expected two ends of an edge in line {number}, got '{line[:60]}'. "
+            "Part cells by commas, blanks or tabs."
         )
     is_header = _is_header(cells, cells_of(second, has_commas=has_commas), columns)
     if is_header and len(data) < 2:
         raise InputError("path: expected an edge below the names of columns, got none")
     chosen = _columns(cells, columns, is_header)
     header, first = (number, after) if is_header else (0, number)
+    if len(chosen) > 2:
+        _check_weights(lines, header, chosen[2], has_commas=has_commas)
     return EdgesHead(header, has_commas, len(cells), first, chosen)
 
 

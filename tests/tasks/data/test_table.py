@@ -243,6 +243,25 @@ def test_a_constant_column_is_shifted_alone():
     assert arrays["width"].tolist() == [1]
 
 
+@pytest.mark.parametrize("value", ["0.1", "0.7", "9.87", "1e-5", "123.456"])
+def test_rounding_of_a_mean_is_no_width(value):
+    rows = [[value, f"{n}.5"] for n in range(53)]
+    for count in range(2, 54):
+        arrays = made(
+            written(["x", "y"], rows[:count]), target="y", columns=["x"],
+            test_fraction=0,
+        )  # fmt: skip
+        assert [arrays["shift"], arrays["width"]] == [float(value), 1], count
+        assert not arrays["inputs"].any()
+
+
+@pytest.mark.parametrize("scaling", ["standard", "minmax", "none"])
+def test_numbers_whose_squares_overflow_are_refused(scaling):
+    text = written(["x", "y"], [[f"{n}e307", f"{n}.5"] for n in range(10)])
+    with pytest.raises(InputError, match="numbers below 1e.150 in column 'x'"):
+        made(text, target="y", scaling=scaling)
+
+
 def test_whole_numbers_are_labels_or_values_as_asked():
     text = "x,y\n" + "".join(f"{n}.5,{(3, 7, 10)[n % 3]}\n" for n in range(12))
     with pytest.raises(InputError, match="whole numbers, 3 to 10, in column 'y'"):

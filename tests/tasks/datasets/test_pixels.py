@@ -80,3 +80,13 @@ def test_columns_are_permuted_where_there_are_no_images():
 def test_the_permutation_of_a_seed_is_frozen():
     actual = permuted(np.arange(12).reshape(1, 1, 3, 4), seed=0)
     assert actual.ravel().tolist() == [7, 5, 11, 9, 10, 0, 2, 1, 3, 4, 6, 8]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("count", [3, 21, 1000])
+def test_rounding_of_a_mean_is_no_deviation(dtype, count):
+    values = np.array([0.1, 0.7, 9.87, 123.456, 0.0], dtype=dtype)
+    train = np.tile(values, (count, 1))
+    scaled_train, scaled_test = scaled(train, train[:2] + 1, "standard", np.float32)
+    assert np.abs(scaled_train).max() < 1e-4
+    assert np.abs(scaled_test - 1).max() < 1e-4

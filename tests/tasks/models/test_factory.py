@@ -146,6 +146,7 @@ def test_weights_stored_without_buffers_have_the_modules_own():
         ("make_stacked_lstm", {}, "in training for equal inputs and draws"),
         ("make_counter", {}, "got 'calls' of torch.int64. Register it as real numbers"),
         ("make_counting", {}, "second call"),
+        ("make_two", {}, "returns a tensor, got tests.tasks.toys:make_two with tuple"),
         ("make_misfit", {}, "got tests.tasks.toys:make_misfit with RuntimeError: "),
         (
             "make_weight_norm",

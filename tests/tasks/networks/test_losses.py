@@ -82,6 +82,14 @@ def failing(outputs, targets):
     raise RuntimeError("no such thing")
 
 
+def agreeing(outputs, targets):
+    return outputs.argmax(1) == targets
+
+
+def detached(outputs, targets):
+    return outputs.detach().square().sum(1)
+
+
 def mixed(outputs, targets, components):
     """The mean of -log of a mixture, of probabilities."""
     chances = outputs[:, :components].softmax(1)
@@ -352,7 +360,9 @@ def test_a_loss_that_vmap_cannot_hold_is_computed_for_one_model_after_another():
         ("values", own("mixing"), "a mean over samples"),
         ("values", own("by_output"), r"one number a sample.*\(\d, 2\)"),
         ("labels", own("hinged"), "second derivatives"),
-        ("values", own("failing"), "RuntimeError: no such thing"),
+        ("values", own("failing"), r"loss: test_losses.py:\d+: RuntimeError: no such"),
+        ("labels", own("agreeing"), r"return real numbers, got torch\.bool"),
+        ("values", own("detached"), "numbers without one. Leave out detach"),
         ("values", own("missing"), "a function of module"),
         ("values", own("scaled", kwargs={"faktor": 1}), "keyword arguments faktor"),
         ("values", own("make_number"), "return a function"),

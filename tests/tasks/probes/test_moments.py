@@ -115,6 +115,34 @@ def test_a_support_that_lacks_part_of_the_spectrum_is_refused():
         compute(KIND, [member(KIND, given, matrix=of)])
 
 
+@pytest.mark.parametrize("case", ["regular", "star"])
+def test_a_measured_support_holds_what_signs_are_orthogonal_to(case):
+    if case == "regular":  # Of so many signs one in twelve sums to nothing.
+        steps = torch.tensor([1, 2, 5])
+        at = torch.arange(40)
+        A_DD = torch.zeros(40, 40).double()
+        A_DD[at[:, None], (at[:, None] + steps) % 40] = 1
+        A_DD += A_DD.mT.clone()
+    else:
+        A_DD = torch.eye(6).double()
+        A_DD[0], A_DD[:, 0], A_DD[0, 0] = 1, 1, 5
+    true = torch.linalg.eigvalsh(A_DD)
+    members = [
+        member(KIND, {"num_moments": 12, "seed": seed}, matrix=matrix(A_DD))
+        for seed in range(60)
+    ]
+    tile = compute(KIND, members)
+    for number, outcome in enumerate(tile):
+        low, high = outcome.arrays["support"]
+        assert low <= true[0] < true[-1] <= high, number
+    for seed in range(0, 60, 12):
+        (alone,) = compute(KIND, members[seed : seed + 1])
+        for name in ("support", "moments", "num_matvecs"):
+            np.testing.assert_allclose(
+                alone.arrays[name], tile[seed].arrays[name], rtol=1e-8, atol=1e-12
+            )
+
+
 def test_a_multiple_of_the_identity_has_a_support_around_it():
     of = matrix(3 * torch.eye(6).double())
     (outcome,) = compute(KIND, [member(KIND, {"num_moments": 8}, matrix=of)])

@@ -22,6 +22,9 @@ from curvflow.tasks.datasets.images import shuffled
 from curvflow.tasks.datasets.splits import parts_by_group, parts_by_time
 from curvflow.tasks.registry import Machine, computes_each
 
+# Numbers of which the squares of so many rows can surely be added up.
+LARGEST = 1e150
+
 
 @computes_each("data.table")
 def table(member: Member, machine: Machine) -> Outcome:
@@ -98,8 +101,17 @@ def _scaled(params: TableParams, data: Read, name: str, train: Array) -> _Featur
             f"missing: expected a value in column '{name}' of the training part, got "
             "none. Leave the column out."
         )
+    if not np.abs(known).max() < LARGEST:
+        raise InputError(
+            f"path: expected numbers below {LARGEST:g} in column '{name}', got "
+            f"{np.abs(known).max():g}. Take another unit, or leave it out of columns."
+        )
     # Sums that are exact are the same on every processor, and so are keys behind them.
     mean = math.fsum(known) / len(known)
+    if (
+        known.min() == known.max()
+    ):  # whose mean may be off by rounding, as three times 0.1 is
+        mean = float(known[0])
     filled = np.where(missing, mean, numbers)
     shift, width = 0.0, 1.0
     if params.scaling == "standard":
@@ -126,8 +138,8 @@ def _one_hot(params: TableParams, data: Read, name: str, train: Array) -> _Featu
         elif params.unknown == "refuse":
             raise InputError(
                 f"unknown: expected a category of the training part in column "
-                f"'{name}', got '{cell}' in {data.place(row)}. Set unknown: zeros, or "
-                "change the split."
+                f"'{name}', got '{cell}' in {data.place(row)}. Set unknown: zeros, "
+                f"change the split, or leave '{name}' out of columns, as one of dates."
             )
     names = [f"{name}={category}" for category in categories]
     ones = np.ones(len(categories))

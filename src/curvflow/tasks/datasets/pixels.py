@@ -126,10 +126,12 @@ def _moments(train: Array) -> tuple[Array, Array]:
     axes = (0, *range(2, train.ndim)) if train.ndim > 2 else (0,)
     if train.dtype != np.uint8:
         # The last bits of a sum differ between processors; what follows does not.
-        return (
-            train.mean(axis=axes, keepdims=True).astype(np.float32),
-            train.std(axis=axes, keepdims=True).astype(np.float32),
-        )
+        mean = train.mean(axis=axes, keepdims=True).astype(np.float32)
+        width = train.std(axis=axes, keepdims=True).astype(np.float32)
+        # Of equal numbers a mean is off by rounding, and that is no width.
+        least = train.min(axis=axes, keepdims=True)
+        varies = train.max(axis=axes, keepdims=True) > least
+        return np.where(varies, mean, least.astype(np.float32)), width * varies
     columns = np.moveaxis(train, 1, 0)
     moments = np.array([_moments_of_bytes(column) for column in columns])
     shape = (1, -1, *(1 for _ in train.shape[2:]))

@@ -85,6 +85,7 @@ def check_network(
             outputs = network.outputs(weights_MW, x)
             if not x.is_floating_point():  # from which results have a type of their own
                 network.outputs(weights_MW.double(), x)
+        _check_tensor(name, outputs)
         _check_shape(outputs[0], x[0], output_shape)
         with _refused(name, "takes a single sample"), torch.no_grad():
             again = network.outputs(weights_MW, x)
@@ -176,13 +177,23 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip() or "no message").splitlines()[0]
 
 
+def _check_tensor(name: str, outputs: object) -> None:
+    if not isinstance(outputs, Tensor):
+        raise InputError(
+            f"model: expected a module that returns a tensor, got {name} with "
+            f"{type(outputs).__name__}. Wrap it in a module that returns the outputs "
+            "alone."
+        )
+
+
 def _check_shape(outputs: Tensor, x: Tensor, output_shape: Sequence[int]) -> None:
     samples = len(x)
     expected = (samples, *output_shape)
     if outputs.shape != expected:
         raise InputError(
             f"model: expected outputs of shape {expected} for {samples} samples of "
-            f"shape {tuple(x.shape[1:])}, got {tuple(outputs.shape)}"
+            f"shape {tuple(x.shape[1:])}, got {tuple(outputs.shape)}. Return that, or "
+            "set num_classes of the data, or num_outputs of a loss of your own."
         )
 
 

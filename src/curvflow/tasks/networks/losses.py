@@ -40,7 +40,7 @@ from curvflow.schemas.losses import (
     with_settings,
 )
 from curvflow.schemas.nodes import Array
-from curvflow.tasks.networks.checks import first_line
+from curvflow.tasks.networks.checks import first_line, place_of
 from curvflow.tasks.numerics.derivatives.batches import SampleLoss
 from curvflow.tasks.numerics.derivatives.output_laws import (
     LAWS,
@@ -367,7 +367,13 @@ class _OwnLoss:
                 got = f"a tensor of shape {tuple(losses.shape)}"
             raise InputError(
                 f"loss: expected {self._name} to return a scalar or one number a "
-                f"sample, of {len(outputs)} samples, got {got}"
+                f"sample, of {len(outputs)} samples, got {got}. Sum over what a sample "
+                "has, as by losses.flatten(1).sum(1)."
+            )
+        if not losses.is_floating_point():
+            raise InputError(
+                f"loss: expected {self._name} to return real numbers, got "
+                f"{losses.dtype}. Take a loss that can be derived by the outputs."
             )
         return losses
 
@@ -428,8 +434,8 @@ def check_own_loss(text: str, outputs_shape: tuple[int, ...], targets: Rows) -> 
         targets: rows of the data's targets.
 
     Raises:
-        InputError: it fails, returns another shape, mixes the samples of a batch, or
-            has no second derivatives.
+        InputError: it fails, returns another shape or no real numbers, mixes the
+            samples of a batch, or has no gradient or second derivatives.
     """
     spec = parse_loss(text)
     assert isinstance(spec, OwnLoss)
@@ -453,6 +459,11 @@ def check_own_loss(text: str, outputs_shape: tuple[int, ...], targets: Rows) -> 
     def total(outputs: Tensor) -> Tensor:
         return loss(outputs[None], targets_N[None]).sum()
 
+    if not total(outputs.clone().requires_grad_()).requires_grad:
+        raise InputError(
+            f"loss: expected {spec.factory} to have a gradient by the outputs, got "
+            "numbers without one. Leave out detach, item, numpy and no_grad."
+        )
     with _refused(spec.factory, "have second derivatives"):
         jvp(grad(total), (outputs,), (torch.ones_like(outputs),))
 
@@ -465,7 +476,8 @@ def _refused(name: str, does: str) -> Iterator[None]:
         raise
     # User code raises whatever it likes.
     except Exception as error:
-        raise InputError(
-            f"loss: expected {name} to {does}, got {type(error).__name__}: "
-            f"{first_line(error)}"
-        ) from error
+        said = f"{type(error).__name__}: {first_line(error)}"
+        text = f"expected {name} to {does}"
+        if place := place_of(error):
+            raise InputError(f"loss: {place}: {said}: {text}") from error
+        raise InputError(f"loss: {text}, got {said}") from error

@@ -32,6 +32,7 @@ from curvflow.tasks.curvature.ritz_data import has_stored, stored_node
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.estimators.moments import (
     MomentDraws,
+    SupportError,
     atom_moments,
     mean_covariance,
     moment_draws,
@@ -110,18 +111,29 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     columns = _columns(members[0])
     tile = tile_operator(members, machine, columns=columns)
     seeds = [_params(member).seed for member in members]
-    support_M2, steps = _support(tile.operator, seeds, params)
+    support_M2, steps_M = _support(tile.operator, seeds, params)
+
+    def draw() -> MomentDraws:
+        return moment_draws(
+            tile.operator,
+            seeds,
+            num_moments=params.num_moments,
+            num_probes=params.num_probes,
+            distribution=params.distribution,
+            block=columns,
+            support_M2=support_M2 if params.basis == "chebyshev" else None,
+        )
+
     support_M2 = _over_atoms(params, support_M2, tile.atoms)
-    found = moment_draws(
-        tile.operator,
-        seeds,
-        num_moments=params.num_moments,
-        num_probes=params.num_probes,
-        distribution=params.distribution,
-        block=columns,
-        support_M2=support_M2 if params.basis == "chebyshev" else None,
-    )
-    products = params.num_probes * math.ceil(params.num_moments / 2) + steps
+    try:
+        found = draw()
+    except SupportError as error:
+        if params.support is not None:
+            raise
+        wider = _widened(tile.operator, seeds, params, error.models, support_M2)
+        support_M2, steps_M = wider[0], steps_M + wider[1]
+        found = draw()
+    products = params.num_probes * math.ceil(params.num_moments / 2)
     size = tile.operator.shape[1]
     return [
         _outcome(
@@ -130,29 +142,74 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
             support_2,
             size=size,
             atoms=tile.atoms,
-            products=products,
+            products=products + int(steps),
             is_positive=is_semidefinite(members[0]),
         )
-        for draws, spreads, support_2 in zip(
-            found.draws, found.spreads, support_M2, strict=True
+        for draws, spreads, support_2, steps in zip(
+            found.draws, found.spreads, support_M2, steps_M, strict=True
         )
     ]
 
 
 def _support(
     operator: BatchedOperator, seeds: Sequence[int], params: MomentsParams
-) -> tuple[Tensor, int]:
-    """Return an interval for each model, (M, 2), and the number of products spent."""
+) -> tuple[Tensor, Tensor]:
+    """Return an interval for each model, (M, 2), and its number of products, (M,)."""
     models, size, _ = operator.shape
     if params.support is not None:
         given_2 = torch.tensor(params.support, dtype=torch.float64)
-        return given_2.expand(models, 2), 0
-    # The first vector after those of the average.
-    last_row = range(params.num_probes, params.num_probes + 1)
-    start_MD1 = random_vectors(seeds, size, last_row, params.distribution)
-    ritz = lanczos(operator, start_MD1, num_steps=min(size, params.support_steps))
+        return given_2.expand(models, 2), torch.zeros(models, dtype=torch.int64)
+    steps = min(size, params.support_steps)
+    ritz = _run(operator, seeds, params, params.num_probes, params.distribution)
     ends = [_ends(v, r) for v, r in zip(ritz.values, ritz.residuals, strict=True)]
-    return torch.stack(ends), min(size, params.support_steps)
+    support_M2, steps_M = torch.stack(ends), torch.full((models,), steps)
+    # A run that ends early may have missed an eigenvector: signs often do.
+    early_M = ritz.steps.flatten() < steps
+    if early_M.any():
+        wider = _widened(operator, seeds, params, early_M, support_M2)
+        support_M2, steps_M = wider[0], steps_M + wider[1]
+    return support_M2, steps_M
+
+
+def _widened(
+    operator: BatchedOperator,
+    seeds: Sequence[int],
+    params: MomentsParams,
+    models_M: Tensor,
+    support_M2: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Return intervals that hold what a Gaussian vector sees beyond, and its products.
+
+    Signs are orthogonal to an eigenvector of equal entries, as of regular graphs, by a
+    chance that falls with the root of D alone; Gaussian vectors never are.
+    """
+    ritz = _run(operator, seeds, params, params.num_probes + 1, "gaussian")
+    ends = [_ends(v, r) for v, r in zip(ritz.values, ritz.residuals, strict=True)]
+    (low_M, high_M), (least_M, greatest_M) = support_M2.T, torch.stack(ends).T
+    is_less_M = ritz.values.nan_to_num(torch.inf).amin((1, 2)) < low_M
+    is_more_M = ritz.values.nan_to_num(-torch.inf).amax((1, 2)) > high_M
+    ends_M2 = torch.stack(
+        [
+            torch.where(models_M & is_less_M, least_M, low_M),
+            torch.where(models_M & is_more_M, greatest_M, high_M),
+        ],
+        dim=1,
+    )
+    steps = min(operator.shape[1], params.support_steps)
+    return ends_M2, steps * models_M
+
+
+def _run(
+    operator: BatchedOperator,
+    seeds: Sequence[int],
+    params: MomentsParams,
+    row: int,
+    distribution: str,
+) -> RitzData:
+    """Run Lanczos from one vector of each model, behind those of the average."""
+    size = operator.shape[1]
+    start_MD1 = random_vectors(seeds, size, range(row, row + 1), distribution)
+    return lanczos(operator, start_MD1, num_steps=min(size, params.support_steps))
 
 
 def _ends(values: Tensor, residuals: Tensor) -> Tensor:

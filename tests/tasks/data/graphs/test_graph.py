@@ -405,6 +405,25 @@ def test_a_broken_file_is_refused_in_one_line(text, name, message):
     assert "\n" not in str(error.value)
 
 
+EARLY = [
+    ("# x\na b 1\nb c -2\n", "a.txt", [1, 2, 3], "got -2 in line 3. Remove"),
+    ("from,to,weight\n\na,b,1\nb,c,nan\n", "a.csv", None, "got nan in line 4"),
+    (HEAD + "% x\n2 1 0\n", "a.mtx", None, "got 0 in line 4"),
+    ("3 3 2\n0 1 2\n1 0 inf\n", "a.smat", None, "got inf in line 3"),
+    ("a;b\nb;c\n", "a.txt", None, "Part cells by commas"),
+]
+
+
+@pytest.mark.parametrize(("text", "name", "columns", "message"), EARLY)
+def test_weights_of_the_first_lines_are_refused_while_planning(
+    text, name, columns, message
+):
+    params = GraphParams(path=name, columns=columns)
+    content = np.frombuffer(text.encode(), np.uint8)
+    with pytest.raises(InputError, match=message):
+        check(params, {"path": {"bytes": content}})
+
+
 def damaged(content, rng):
     """Change, take out or repeat some bytes."""
     raw = bytearray(content)

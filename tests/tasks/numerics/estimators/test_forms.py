@@ -163,6 +163,16 @@ def test_an_unknown_law_leaves_the_draws():
     assert [found.sem.item(), found.freedom.item()] == pytest.approx([0.3, 7])
 
 
+@pytest.mark.parametrize("size", [2, SIZE])
+def test_a_law_without_error_does_not_silence_draws_that_differ(size):
+    law, draws = (
+        Error(torch.zeros(1), torch.ones(1)),
+        Error(torch.ones(1), torch.ones(1)),
+    )
+    found = shrunk(draws, law, size=size)
+    assert [found.sem.item(), found.freedom.item()] == [1, 1]
+
+
 def test_equal_draws_of_few_signs_in_few_dimensions_keep_their_law():
     law = Error(torch.ones(1), torch.full((1,), 9.0))
     equal = Error(torch.zeros(1), torch.full((1,), 3.0))

@@ -43,6 +43,18 @@ def test_products_with_the_whole_matrix_are_unbiased(law):
     assert {f.num_matvecs for f in found} == {16}
 
 
+def test_signs_that_see_one_direction_once_know_that_they_are_uncertain():
+    A = BatchedDense(
+        torch.tensor([[[1.0, -1.0], [-1.0, 1.0]]]).double().expand(50, -1, -1)
+    )
+    found = squared_norms(
+        A, range(50), num_probes=8, distribution="rademacher", block=8
+    )
+    differ = [f for f in found if f.draws.std() > 0]
+    assert len(differ) > 40
+    assert all(f.sem > 0.5 for f in differ)
+
+
 @pytest.mark.parametrize("case", range(8))
 def test_random_means_are_unbiased_by_batches_of_any_size(case):
     rng = np.random.default_rng(case)

@@ -288,6 +288,34 @@ def test_a_density_of_a_line_has_no_gap():
     assert np.isnan(held)
 
 
+def test_nothing_below_a_minimum_is_no_count():
+    """Of two nodes a density may have all at either end of its support."""
+    points = torch.linspace(0, 2, 101).double()
+    masses = torch.zeros(101).double()
+    masses[1], masses[-1] = 0.1, 0.9
+    density = EntropicDensity(
+        points, masses, 2, torch.zeros(20, 20).double(), "chebyshev", (0.0, 2.0)
+    )
+    gap, held = density.gap(LEAST)
+    assert gap.verdict == "unresolved"
+    assert np.isnan([gap.at, held]).all()
+
+
+def test_a_count_of_none_has_converged(tmp_path):
+    study = curvflow.Study(
+        stages={
+            "star": {"use": "data.random_graph", "model": "star", "n": 10},
+            "ritz": {"use": "probe.spectrum", "graph": "star", "num_runs": 10,
+                     "operator": "bethe_hessian", "num_steps": 20},
+            "found": {"use": "probe.cluster_count", "ritz": "ritz",
+                      "method": "bethe_hessian"},
+        }
+    )  # fmt: skip
+    found = curvflow.run(study, store=tmp_path / "store")["found"]
+    told = [found[name].item() for name in ("verdict", "count", "converged")]
+    assert told == ["gap", 0, True]
+
+
 def test_a_density_of_another_support_is_refused(tmp_path):
     (tmp_path / "study.yaml").write_text(
         "study: other\nstages:\n"

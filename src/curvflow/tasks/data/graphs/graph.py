@@ -91,8 +91,10 @@ def _undirected(params: GraphParams, entries: Entries) -> tuple[Array, Any]:
             sources, targets = sources[apart], targets[apart]
             weights = None if weights is None else weights[apart]
     if not len(sources):
-        got = "loops alone" if len(entries.sources) else "none"
-        raise InputError(f"path: expected a graph with edges, got {got}")
+        got = "none. Take another file"
+        if len(entries.sources):
+            got = "loops alone. Set self_loops: keep, or take another file"
+        raise InputError(f"path: expected a graph with edges, got {got}.")
     if entries.form == "once":  # i j and j i are two edges, as i j twice
         sources, targets = np.maximum(sources, targets), np.minimum(sources, targets)
     size = len(entries.names)

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from curvflow.errors import InputError
-from curvflow.schemas.graph_heads import check_size
+from curvflow.schemas.graph_heads import WRONG_WEIGHT, check_size
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.datasets.graph_files.blocks import opened
 from curvflow.tasks.datasets.graph_files.entries import (
-    WRONG_WEIGHT,
     Entries,
     first_wrong_weight,
 )

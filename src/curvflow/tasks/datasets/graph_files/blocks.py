@@ -16,10 +16,9 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from curvflow.errors import InputError
-from curvflow.schemas.graph_heads import GZIP
+from curvflow.schemas.graph_heads import GZIP, WRONG_WEIGHT
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.datasets.graph_files.entries import (
-    WRONG_WEIGHT,
     first_wrong_weight,
 )
 
@@ -278,7 +277,7 @@ def check_counts(cells: Cells, expected: int) -> None:
         at = int(np.argmax(wrong))
         raise InputError(
             f"path: expected {expected} cells in line {cells.lines[at]}, got "
-            f"{cells.counts[at]}"
+            f"{cells.counts[at]}. Mend the line."
         )
 
 
@@ -385,7 +384,9 @@ def _floats(cells: Cells) -> Array:
         return np.array(list(map(convert, found)))
     except ValueError:
         got = cells.shown(next(n for n, cell in enumerate(found) if _is_none(cell)))
-        raise InputError(f"path: expected a number as weight, got {got}") from None
+        raise InputError(
+            f"path: expected a number as weight, got {got}. Mend it, or leave it out."
+        ) from None
 
 
 def number_of(cell: bytes | str) -> float:

@@ -14,11 +14,6 @@ from curvflow.schemas.nodes import Array
 # format asks for each edge in both directions.
 Form = Literal["listed", "matrix", "once", "both"]
 
-# What is said of a weight that no edge can have, and where it is.
-WRONG_WEIGHT = (
-    "path: expected finite positive weights, got {}. Remove the edge, or mend it."
-)
-
 
 @dataclass(frozen=True)
 class Entries:

@@ -11,11 +11,10 @@ from typing import NoReturn
 import numpy as np
 
 from curvflow.errors import InputError
-from curvflow.schemas.graph_heads import DIRECTED, INTEGER
+from curvflow.schemas.graph_heads import DIRECTED, INTEGER, WRONG_WEIGHT
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.datasets.graph_files.blocks import number_of, texts
 from curvflow.tasks.datasets.graph_files.entries import (
-    WRONG_WEIGHT,
     Entries,
     first_wrong_weight,
 )

@@ -211,7 +211,8 @@ def shrunk(draws: Error, law: Error, *, size: int) -> Error:
     The law is known of the first draw on, but is an upper bound for signs, which see a
     diagonal without error; the spread of many draws is right for any law. So the draws
     have the weight of their freedom, and the law that of WORTH draws. Equal draws have
-    no error if they are many; few signs may be equal by chance, and keep the law.
+    no error if they are many; few signs may be equal by chance, and keep the law. A law
+    without error is none where draws differ: the signs at hand saw nothing of it.
 
     Args:
         draws: by the spread of the draws; NaN of one draw.
@@ -227,7 +228,9 @@ def shrunk(draws: Error, law: Error, *, size: int) -> Error:
         weight = torch.zeros_like(weight)
     if not pairs_differ(size, count):
         weight = weight.masked_fill(draws.sem <= EQUAL * law.sem, 0)
-    weight = torch.where(law.sem.isnan(), 1.0, weight.masked_fill(draws.sem.isnan(), 0))
+    weight = weight.masked_fill(draws.sem.isnan(), 0)
+    is_silent = law.sem.isnan() | (law.sem < EQUAL * draws.sem)
+    weight = weight.masked_fill(is_silent, 1)
     sem = _to(law.sem, 1 - weight) * _to(draws.sem, weight)
     parts = _of(1 - weight, law.freedom) + _of(weight, draws.freedom)
     return Error(sem, (1 / parts).clamp_max(MANY))

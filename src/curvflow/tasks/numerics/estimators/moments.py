@@ -32,6 +32,22 @@ from curvflow.tasks.numerics.operators.deflation import Atoms
 ROUNDING = 1e-12
 
 
+class SupportError(InputError):
+    """Chebyshev polynomials leave the support of some models.
+
+    Attributes:
+        models: whether each does, (M,).
+    """
+
+    def __init__(self, models: Tensor, largest: float) -> None:
+        """Say how far the polynomials go, which are 1 at most within the support."""
+        super().__init__(
+            "support: expected an interval that holds the spectrum, got one that "
+            f"Chebyshev polynomials leave, up to {largest:.3g}. Widen it."
+        )
+        self.models = models
+
+
 class MomentDraws(NamedTuple):
     """Draws of moments, and what tells their errors.
 
@@ -79,8 +95,9 @@ def moment_draws(
         The draws, and the spreads that their pairs tell; NaN of blocks of one vector.
 
     Raises:
-        InputError: a product is not finite, or Chebyshev polynomials grow beyond the
-            bound that holds for a spectrum within the support.
+        InputError: a product is not finite.
+        SupportError: Chebyshev polynomials grow beyond the bound that holds for a
+            spectrum within the support.
 
     Examples:
         >>> from curvflow.tasks.numerics import Dense, moment_draws
@@ -198,12 +215,10 @@ def _chebyshev(
 
 
 def _check_within(orders: Sequence[Tensor]) -> None:
-    largest = max(float(order.abs().max()) for order in orders)
-    if not largest <= 1 + 1e-6:
-        raise InputError(
-            "support: expected an interval that holds the spectrum, got one that "
-            f"Chebyshev polynomials leave, up to {largest:.3g}. Widen it."
-        )
+    largest_M = torch.stack([order.abs().amax((1, 2)) for order in orders]).amax(0)
+    outside_M = ~(largest_M <= 1 + 1e-6).cpu()
+    if outside_M.any():
+        raise SupportError(outside_M, float(largest_M.max()))
 
 
 def ritz_moments(

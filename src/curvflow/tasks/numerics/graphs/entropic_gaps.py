@@ -54,7 +54,8 @@ class EntropicDensity:
         Returns:
             The gap, with the widest interval about the minimum that holds half an
             eigenvalue at most, and what this holds. `unresolved` by polynomials that
-            do not vary within half the width of a gap.
+            do not vary within half the width of a gap, and where nothing lies below
+            the minimum: zero is an eigenvalue of every graph.
 
         Reference:
             Granziol (2020), Algorithm 5, where the first minimum is taken.
@@ -66,6 +67,8 @@ class EntropicDensity:
         deepest = int(density_G[:half].argmin())
         low, high = self._around(upto_G, deepest)
         start, end = float(self.points[low]), float(self.points[high])
+        if float(upto_G[deepest]) < FEW:
+            return Gap("unresolved"), math.nan
         if end - start >= max(least, start):
             held = float(upto_G[high] - upto_G[low])
             return Gap("gap", start, end, float(self.points[deepest])), held

@@ -34,6 +34,9 @@ from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.operators.deflation import Atoms
 from curvflow.tasks.registry import Machine, computes
 
+# Part of an eigenvalue that a rule may be off and still have counted.
+ENOUGH = 0.01
+
 # How far the end of a support may be off by rounding.
 ROUNDING = 1e-9
 
@@ -91,6 +94,7 @@ def _of_member(member: Member) -> Outcome:
     num_components = _components(member.one("graph"), size)
     gap, found = _by_ritz(params, ritz, atoms)
     count = functional_arrays("count", found)
+    count["converged"] = count["converged"] | (count["count_quadrature"] <= ENOUGH)
     depth = float((found.upper - found.lower).mean())
     if params.method != "bethe_hessian":  # each of these is an eigenvalue of zero
         for end in ("count_low", "count_high"):
