@@ -20,6 +20,7 @@ from curvflow.flows.plan.code.modules import (
     bindings,
     is_main,
 )
+from curvflow.flows.plan.code.libraries import changes_state, may_be_filled
 from curvflow.flows.plan.code.normal import (
     LOADING,
     Meaning,
@@ -31,6 +32,7 @@ from curvflow.flows.plan.code.sources import OWN
 from curvflow.flows.plan.code.syntax import (
     arguments,
     bound_within,
+    dotted_names,
     evaluated,
     is_special,
     is_text,
@@ -108,6 +110,13 @@ _READ = frozenset({"__contains__", "__iter__", "__len__", "__repr__", "__str__"}
 _METACLASSES = frozenset({"?type", "abc.ABCMeta", "enum.EnumMeta", "enum.EnumType"})
 _MADE: frozenset[str] = frozenset()  # all may run where a class is called or derived
 _HOOKS = frozenset({"__getattr__", "__dir__"})  # of a module
+# With an object of a class of the project in it, each may run a method of the class.
+_OPERATING = (
+    *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Subscript, ast.IfExp),
+    *(ast.FormattedValue, ast.comprehension, ast.Starred, ast.Dict, ast.Set),
+    *(ast.DictComp, ast.SetComp),
+)
+_OF_FUNCTIONS = frozenset({"__doc__", "__module__", "__name__", "__qualname__"})
 _LOCAL = Meaning("?of this scope")
 
 
@@ -132,6 +141,8 @@ class _Judge:
         self._names, self._module = names, module
         # Names of classes and comprehensions around, which hide those of the module.
         self._hidden: set[str] = set()
+        # Of a statement that counts for whoever imports the module.
+        self._counts = False
         self._has_annotations = not any(
             isinstance(node, ast.ImportFrom)
             and node.module == "__future__"
@@ -168,7 +179,9 @@ class _Judge:
             raise _DoubtError(statement, "import *")
 
     def _expression(self, statement: ast.Expr) -> None:
+        self._counts = True
         self._runs(statement.value)
+        self._counts = False
 
     def _choice(self, statement: ast.If) -> None:
         if self._module.is_for_checkers(statement.test):
@@ -185,6 +198,8 @@ class _Judge:
             self._annotation(statement.annotation)
         if statement.value is not None:
             self._runs(statement.value)
+            if not all(isinstance(target, ast.Name) for target in targets):
+                self._operates(statement.value)  # it is taken apart
         for target in targets:
             if names_alone(target):
                 if _HOOKS & set(names_in(target)):
@@ -267,6 +282,8 @@ class _Judge:
             for node in ast.walk(annotation):
                 if isinstance(node, ast.Call | ast.NamedExpr):
                     raise _DoubtError(node, "an annotation that runs code")
+                if isinstance(node, _OPERATING):
+                    self._operates(node)
 
     def _decorator(self, decorator: ast.expr) -> None:
         meaning = self._meaning(decorator)
@@ -366,10 +383,12 @@ class _Judge:
                 if not all(map(names_alone, targets)):
                     raise _DoubtError(statement, "an assignment to a part of something")
                 self._runs(value)
+                self._operates(value)  # what follows may, by a name of the class
             case ast.AnnAssign(target=ast.Name(), value=given, annotation=annotation):
                 self._annotation(annotation)
                 if given is not None:
                     self._runs(given)
+                    self._operates(given)
             case ast.Expr(value=ast.Constant()) | ast.Pass():
                 pass
             case _:
@@ -390,18 +409,79 @@ class _Judge:
                 raise _DoubtError(node, "an assignment within an expression")
             if isinstance(node, ast.Call):
                 self._call(node)
+            if isinstance(node, _OPERATING):
+                self._operates(node)
             if isinstance(node, ast.Name) and self._is_live(
                 self._meaning(node), _READ if node in idle else _MADE
             ):
                 raise _DoubtError(node, f"`{node.id}`, whose class may run code")
         self._hidden = around
 
+    def _operates(self, node: ast.AST) -> None:
+        """Refuse objects of the project's classes, of which an operator may run code."""
+        for named in dotted_names(node):
+            if self._may_be_instance(self._meaning(named)):
+                word = ast.unparse(named)
+                raise _DoubtError(node, f"`{word}`, an object that may run code")
+
+    def _may_be_instance(self, meaning: Meaning, depth: int = 5) -> bool:
+        """Return whether a name of the project may stand for an object of its classes.
+
+        Those of classes without special methods run nothing by themselves.
+        """
+        if _is_own(meaning.text) or not (meaning.definition or meaning.within):
+            return False
+        full = meaning.definition or ""
+        home, parts = self._names.module(full.partition(":")[0]), self._parts(meaning)
+        if home is None or not parts or depth == 0:
+            return True
+        inner = meaning.text.removeprefix(full).lstrip(".").partition(".")[0]
+        return any(self._holds_instance(home, p, inner, depth - 1) for p in parts)
+
+    def _holds_instance(
+        self, home: Module, part: ast.stmt, inner: str, depth: int
+    ) -> bool:
+        if isinstance(part, FUNCTIONS):
+            is_replaced = any(
+                self._names.spelt(home, decorator).definition
+                for decorator in part.decorator_list
+            )
+            return is_replaced or bool(inner and inner not in _OF_FUNCTIONS)
+        if not isinstance(part, ast.ClassDef):
+            return self._makes_instance(home, part, depth)
+        if not inner:
+            return False
+        cls = Meaning(f"{home.name}:{part.name}", f"{home.name}:{part.name}")
+        is_plain = self._is_plain_class(cls)
+        values = [s for s in part.body if not isinstance(s, FUNCTIONS)]
+        return not is_plain or any(
+            self._makes_instance(home, s, depth) for s in values if not is_text(s)
+        )
+
+    def _makes_instance(self, home: Module, made: ast.AST, depth: int) -> bool:
+        """Return whether an object of a project's class may come of a statement."""
+        for node in ast.walk(made):
+            if isinstance(node, ast.Call):
+                meaning = self._names.spelt(home, node.func)
+                if meaning.text in _KEEPING or meaning.text == "?":
+                    return True
+                if _is_own(meaning.text):
+                    continue
+                is_theirs = meaning.definition or meaning.module or meaning.within
+                if is_theirs and not self._is_plain_class(meaning):
+                    return True
+        named = dotted_names(getattr(made, "value", None) or made)
+        return any(
+            self._may_be_instance(self._names.spelt(home, name), depth)
+            for name in named
+        )
+
     def _call(self, call: ast.Call) -> None:
         chain, root = dotted(call.func)
         if isinstance(root, ast.Constant | ast.JoinedStr):
             return  # a method of a text
         if isinstance(root, ast.Call) and (text := self._of_result(root, chain)):
-            self._library(call, text)
+            self._library(call, text, of_result=True)
             return
         if not isinstance(root, ast.Name):
             raise _DoubtError(call, "a call of what no name tells")
@@ -434,9 +514,12 @@ class _Judge:
         if any(map(self._may_be_code, within(call))):
             raise _DoubtError(call, f"`{text[1:]}` with code given to it")
 
-    def _library(self, call: ast.Call, text: str) -> None:
+    def _library(self, call: ast.Call, text: str, *, of_result: bool = False) -> None:
         if text in LOADING and not loaded_module(call):
             raise _DoubtError(call, "a module of a computed name")
+        if changes_state(text) and not (self._counts or of_result or text in _KEEPING):
+            word = text.rpartition(".")[2]
+            raise _DoubtError(call, f"`{word}` may change a library's state")
         last = text.rpartition(".")[2]
         given = list(within(call))
         into = any(keyword.arg == "out" for keyword in call.keywords)
@@ -444,6 +527,8 @@ class _Judge:
         is_known = text in _KEEPING or text.partition(".")[0] in _HARMLESS
         hands_variable = not is_known and any(map(self._is_variable, given))
         is_changing = last in _CHANGING or last.endswith("_") or ".utils." in text
+        filled = (name for a in may_be_filled(call, text) for name in dotted_names(a))
+        is_changing |= any(map(self._may_be_array, filled))
         if into or hands_code or hands_variable or is_changing:
             raise _DoubtError(call, f"`{last}` may change what it is given")
 
@@ -525,6 +610,15 @@ class _Judge:
             return False
         parts = self._parts(self._meaning(node))
         return any(not isinstance(p, (*FUNCTIONS, ast.ClassDef)) for p in parts)
+
+    def _may_be_array(self, variable: ast.expr) -> bool:
+        """Return whether a variable may be an array: all but numbers and texts."""
+        meaning = self._meaning(variable)
+        parts = self._parts(meaning)
+        if meaning is _LOCAL or meaning.within:
+            return True
+        values = [getattr(part, "value", None) for part in parts]
+        return not all(isinstance(value, ast.Constant) for value in values)
 
     def _classes(self, meaning: Meaning) -> Iterator[tuple[Module | None, ast.stmt]]:
         """Yield what a name of the project is bound to, a class with its bases."""

@@ -25,6 +25,7 @@ from itertools import chain
 from pathlib import Path
 
 from curvflow.flows.graph.graph import Node
+from curvflow.flows.plan.code.annotations import all_of, that_run
 from curvflow.flows.plan.code.doubts import doubt_of
 from curvflow.flows.plan.code.modules import (
     ON_IMPORT,
@@ -34,6 +35,7 @@ from curvflow.flows.plan.code.modules import (
     origin,
 )
 from curvflow.flows.plan.code.normal import (
+    ANNOTATIONS,
     COMPUTED,
     COMPUTES,
     NORMAL_FORM,
@@ -100,6 +102,7 @@ class Definitions:
         self._names, self._library = names, library
         self._memo: dict[str, Definition | None] = {}
         self._doubts: dict[str, str] = {}
+        self._asks: dict[str, bool] = {}
 
     def of(self, name: str) -> Definition | None:
         """Return the definition of this name, if the project has it."""
@@ -153,18 +156,40 @@ class Definitions:
         """
         paths: dict[str, tuple[str, ...]] = {name: (name,) for name in starts}
         paths |= {name: (*starts[:1], name) for name in beside if name not in paths}
-        pending = deque(paths)
+        pending, asking = deque(paths), ""
         while pending:
             name = pending.popleft()
             definition = self.of(name)
             if definition is None:
                 del paths[name]
                 continue
-            for reference in definition.references:
+            references = definition.references
+            if not asking and name.endswith(f":{WHOLE}") and self._asks_for_all(name):
+                asking, references = name, (*references, *self._all_of(paths))
+            elif asking and name.endswith(f":{IMPORTED}"):
+                references = (*references, *self._all_of([name]))
+            for reference in references:
                 if reference not in paths:
                     paths[reference] = (*paths[name], reference)
                     pending.append(reference)
         return {n: path for n, path in paths.items() if not n.endswith(IMPORTED)}
+
+    def _asks_for_all(self, name: str) -> bool:
+        """Return whether a module asks for classes or objects, wherever they are."""
+        module = self._names.module(name.partition(":")[0])
+        if name not in self._asks:
+            nodes = [*map(ast.walk, module.body)] if module else []
+            self._asks[name] = any(
+                getattr(node, "attr", getattr(node, "id", None)) in _ASKING
+                for node in chain.from_iterable(nodes)
+            )
+        return self._asks[name]
+
+    def _all_of(self, names: Iterable[str]) -> list[str]:
+        """List the modules of a user's that were imported, each as a whole."""
+        ends = f":{IMPORTED}"
+        found = [name.removesuffix(ends) for name in names if name.endswith(ends)]
+        return [f"{name}:{WHOLE}" for name in found if _is_theirs(name)]
 
     def _read(self, name: str) -> Definition | None:
         module_name, _, full = name.partition(":")
@@ -175,6 +200,8 @@ class Definitions:
         parts = module.parts.get(top, []) if module else []
         if module is None or not parts:
             return None
+        if method == ANNOTATIONS:
+            return self._annotations(module, parts)
         if method:
             return self._method(module, parts, method)
         form = normal_form(self._names, module, parts, None)
@@ -184,6 +211,8 @@ class Definitions:
             others.append(f"{module_name}:{ON_IMPORT}")
         if _is_theirs(module_name):
             others.append(f"{module_name}:{IMPORTED}")
+            if that_run(self._names, module, parts):
+                others.append(f"{name}.{ANNOTATIONS}")
         return _definition(form.text, (*form.references, *others))
 
     def _of_module(self, module: Module, what: str) -> Definition:
@@ -243,6 +272,16 @@ class Definitions:
             else:
                 yield str(meaning.definition)
 
+    def _annotations(
+        self, module: Module, parts: Sequence[Part]
+    ) -> Definition | None:
+        """Return the annotations of a definition, and of those that they name."""
+        if not _is_theirs(module.name):
+            return None
+        form = normal_form(self._names, module, all_of(self._names, module, parts), None)
+        inner = (f"{name}.{ANNOTATIONS}" for name in form.references)
+        return _definition(form.text, (*form.references, *inner))
+
     def _method(
         self, module: Module, parts: Sequence[Part], method: str
     ) -> Definition | None:
@@ -257,6 +296,7 @@ class Definitions:
 
 
 IMPORTED = "<imported>"
+_ASKING = frozenset({"__subclasses__", "get_objects", "get_referrers"})
 
 
 def _is_theirs(module_name: str) -> bool:

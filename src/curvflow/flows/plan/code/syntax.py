@@ -73,6 +73,23 @@ def evaluated(expression: ast.expr) -> Iterator[ast.AST]:
             pending += ast.iter_child_nodes(node)
 
 
+def dotted_names(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the names that are read when something is evaluated, with attributes."""
+    pending: list[ast.AST] = [node]
+    while pending:
+        part = pending.pop()
+        inner = part
+        while isinstance(inner, ast.Attribute):
+            inner = inner.value
+        if isinstance(inner, ast.Name):
+            if isinstance(inner.ctx, ast.Load) and isinstance(part, ast.expr):
+                yield part
+        elif isinstance(inner, ast.Lambda):
+            pending += [d for d in (*inner.args.defaults, *inner.args.kw_defaults) if d]
+        else:
+            pending += ast.iter_child_nodes(inner)
+
+
 def bound_within(expression: ast.expr) -> Iterator[str]:
     """Yield the names that comprehensions within an expression bind."""
     for node in evaluated(expression):
