@@ -70,7 +70,8 @@ REASONS = {
         "line 5: a decorator that may register"
     ),
     "def __getattr__(name): pass\n": "line 1: a module's __getattr__",
-    "def f():\n    return globals()\n": "line 2: `globals`",
+    "T = globals()\n": "line 1: a call of `globals`",
+    "T = [globals]\n": "line 1: `globals`",
     "if X := 1:\n    pass\n": "line 1: a condition at module level",
     "from importlib import import_module\nm = import_module(chr(97))\n": (
         "line 2: a module of a computed name"

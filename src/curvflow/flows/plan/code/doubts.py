@@ -43,6 +43,7 @@ from curvflow.flows.plan.code.syntax import (
     only_returns,
     own_methods,
     parameters,
+    run_on_import,
     that_run,
     within,
 )
@@ -98,6 +99,7 @@ _HIDING = frozenset(
     {
         *("?exec", "?eval", "?globals", "?__import__", "?breakpoint", "sys.modules"),
         *("sys._getframe", "inspect.currentframe", "inspect.stack", "gc.get_objects"),
+        *("inspect.getmodule", "inspect.trace", "gc.get_referrers"),
     }
 )
 _HIDDEN = frozenset({"__subclasses__", "__globals__", "__builtins__", "f_globals"})
@@ -125,6 +127,28 @@ class _DoubtError(Exception):
 
     def __init__(self, node: ast.AST, what: str) -> None:
         super().__init__(f"line {getattr(node, 'lineno', 0)}: {what}")
+
+
+def hiding_of(names: Names, module: Module, statements: Sequence[ast.stmt]) -> str:
+    """Return what may mean or replace any name of a module where it is called.
+
+    With its line; empty if there is nothing such in functions and classes.
+    """
+    for statement in statements:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name | ast.Attribute) and _hides(
+                names.spelt(module, node).text, node
+            ):
+                return f"line {node.lineno}: `{_last(node)}`"
+    return ""
+
+
+def _hides(text: str, node: ast.Name | ast.Attribute) -> bool:
+    return text in _HIDING or _last(node) in _HIDDEN
+
+
+def _last(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr
 
 
 def doubt_of(names: Names, module: Module) -> str:
@@ -155,8 +179,8 @@ class _Judge:
             self._statement(statement)
         self._bound_once(self._module.body)
         for statement in self._module.body:
-            for node in ast.walk(statement):
-                self._anywhere(node)
+            for node in run_on_import(statement):
+                self._hiding(node)
 
     # statements that run on import
 
@@ -411,6 +435,7 @@ class _Judge:
                 self._call(node)
             if isinstance(node, _OPERATING):
                 self._operates(node)
+            self._hiding(node)
             if isinstance(node, ast.Name) and self._is_live(
                 self._meaning(node), _READ if node in idle else _MADE
             ):
@@ -478,7 +503,7 @@ class _Judge:
 
     def _call(self, call: ast.Call) -> None:
         chain, root = dotted(call.func)
-        if isinstance(root, ast.Constant | ast.JoinedStr):
+        if isinstance(root, ast.Constant | ast.JoinedStr) or self._is_own_text(root):
             return  # a method of a text
         if isinstance(root, ast.Call) and (text := self._of_result(root, chain)):
             self._library(call, text, of_result=True)
@@ -495,6 +520,14 @@ class _Judge:
                 raise _DoubtError(call, f"a call of the project's `{root.id}`")
         else:
             self._library(call, meaning.text)
+
+    def _is_own_text(self, root: ast.expr) -> bool:
+        """Return whether Python gives a module this name, with a text."""
+        return (
+            isinstance(root, ast.Name)
+            and root.id in ("__file__", "__name__")
+            and not {root.id} & {*self._module.parts, *self._hidden}
+        )
 
     def _of_result(self, call: ast.Call, chain: list[str]) -> str:
         """Return what is called of the result of a call, where it is an array's."""
@@ -697,14 +730,13 @@ class _Judge:
             for cls in classes
         )
 
-    # what is doubtful wherever it stands
+    # what is doubtful wherever it runs on import
 
-    def _anywhere(self, node: ast.AST) -> None:
-        if not isinstance(node, ast.Name | ast.Attribute):
-            return
-        last = node.id if isinstance(node, ast.Name) else node.attr
-        if last in _HIDDEN or self._meaning(node).text in _HIDING:
-            raise _DoubtError(node, f"`{last}`")
+    def _hiding(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Name | ast.Attribute) and _hides(
+            self._meaning(node).text, node
+        ):
+            raise _DoubtError(node, f"`{_last(node)}`")
 
 
 _STATEMENTS: dict[type[ast.stmt], Callable[[_Judge, Any], None]] = {

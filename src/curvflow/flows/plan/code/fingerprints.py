@@ -26,7 +26,7 @@ from pathlib import Path
 
 from curvflow.flows.graph.graph import Node
 from curvflow.flows.plan.code.annotations import all_of, that_run
-from curvflow.flows.plan.code.doubts import doubt_of
+from curvflow.flows.plan.code.doubts import doubt_of, hiding_of
 from curvflow.flows.plan.code.modules import (
     ON_IMPORT,
     Import,
@@ -147,6 +147,14 @@ class Definitions:
             self._doubts[module_name] = doubt_of(self._names, module)
         return self._doubts[module_name]
 
+    def reason(self, module_name: str) -> str:
+        """Return why a module counts as a whole; empty if it is used as a value."""
+        module = self._names.module(module_name)
+        doubt = self.doubt(module_name)
+        if doubt or module is None or is_typed(module_name):
+            return doubt
+        return hiding_of(self._names, module, module.body)
+
     def reached(
         self, starts: Sequence[str], beside: Sequence[str]
     ) -> dict[str, tuple[str, ...]]:
@@ -164,10 +172,10 @@ class Definitions:
                 del paths[name]
                 continue
             references = definition.references
-            if not asking and name.endswith(f":{WHOLE}") and self._asks_for_all(name):
-                asking, references = name, (*references, *self._all_of(paths))
+            if not asking and self._asks_for_all(name):
+                asking, references = name, (*references, *_all_of(paths))
             elif asking and name.endswith(f":{IMPORTED}"):
-                references = (*references, *self._all_of([name]))
+                references = (*references, *_all_of([name]))
             for reference in references:
                 if reference not in paths:
                     paths[reference] = (*paths[name], reference)
@@ -175,21 +183,22 @@ class Definitions:
         return {n: path for n, path in paths.items() if not n.endswith(IMPORTED)}
 
     def _asks_for_all(self, name: str) -> bool:
-        """Return whether a module asks for classes or objects, wherever they are."""
+        """Return whether a name stands for classes or objects, wherever they are.
+
+        That of a module as a whole that asks Python for them, and a computed name.
+        """
+        if not name.endswith(f":{WHOLE}"):
+            return name.endswith(f":{COMPUTED}")
         module = self._names.module(name.partition(":")[0])
         if name not in self._asks:
-            nodes = [*map(ast.walk, module.body)] if module else []
-            self._asks[name] = any(
+            self._asks[name] = module is not None and any(
                 getattr(node, "attr", getattr(node, "id", None)) in _ASKING
-                for node in chain.from_iterable(nodes)
+                or self._names.spelt(module, node).text in _ASKING_OF
+                for statement in module.body
+                for node in ast.walk(statement)
+                if isinstance(node, ast.Name | ast.Attribute)
             )
         return self._asks[name]
-
-    def _all_of(self, names: Iterable[str]) -> list[str]:
-        """List the modules of a user's that were imported, each as a whole."""
-        ends = f":{IMPORTED}"
-        found = [name.removesuffix(ends) for name in names if name.endswith(ends)]
-        return [f"{name}:{WHOLE}" for name in found if _is_theirs(name)]
 
     def _read(self, name: str) -> Definition | None:
         module_name, _, full = name.partition(":")
@@ -213,6 +222,8 @@ class Definitions:
             others.append(f"{module_name}:{IMPORTED}")
             if that_run(self._names, module, parts):
                 others.append(f"{name}.{ANNOTATIONS}")
+            bare = [s for part in parts for s in _without_methods(part.statement)]
+            others += self._hidden_whole(module, bare)
         return _definition(form.text, (*form.references, *others))
 
     def _of_module(self, module: Module, what: str) -> Definition:
@@ -291,12 +302,44 @@ class Definitions:
                 continue
             bodies = [Part(f) for f in own_methods(cls) if f.name == method]
             form = normal_form(self._names, module, bodies, cls)
-            return _definition(form.text, form.references)
+            whole = self._hidden_whole(module, [part.statement for part in bodies])
+            return _definition(form.text, (*form.references, *whole))
         return None
+
+    def _hidden_whole(
+        self, module: Module, statements: Sequence[ast.stmt]
+    ) -> list[str]:
+        """Return the module as a whole if statements may mean any name of it."""
+        if not _is_theirs(module.name) or is_typed(module.name):
+            return []
+        hides = hiding_of(self._names, module, statements)
+        return [f"{module.name}:{WHOLE}"] if hides else []
 
 
 IMPORTED = "<imported>"
-_ASKING = frozenset({"__subclasses__", "get_objects", "get_referrers"})
+# They lead to other modules' names than those of the module where they stand.
+_ASKING = frozenset(
+    {
+        *("__subclasses__", "get_objects", "get_referrers", "_getframe", "f_globals"),
+        *("currentframe", "__globals__", "getouterframes", "getmodule"),
+    }
+)
+_ASKING_OF = frozenset({"sys.modules", "inspect.stack", "inspect.trace"})
+
+
+def _all_of(names: Iterable[str]) -> list[str]:
+    """List the modules of a user's that were imported, each as a whole."""
+    ends = f":{IMPORTED}"
+    found = [name.removesuffix(ends) for name in names if name.endswith(ends)]
+    return [f"{name}:{WHOLE}" for name in found if _is_theirs(name)]
+
+
+def _without_methods(statement: ast.stmt) -> list[ast.stmt]:
+    """Return the parts of a class that are no methods; of anything else itself."""
+    if not isinstance(statement, ast.ClassDef):
+        return [statement]
+    inner = {*own_methods(statement)}
+    return [part for part in statement.body if part not in inner]
 
 
 def _is_theirs(module_name: str) -> bool:
@@ -582,4 +625,4 @@ class Fingerprints:
         lines = [f"{form_of(digests)}", *(f"{n} {d}" for n, d in digests.items())]
         total = sha256("\n".join(lines).encode()).hexdigest()
         whole = [n.partition(":")[0] for n in digests if n.endswith(f":{WHOLE}")]
-        return Code(total, digests, paths, {n: definitions.doubt(n) for n in whole})
+        return Code(total, digests, paths, {n: definitions.reason(n) for n in whole})

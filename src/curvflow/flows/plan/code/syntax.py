@@ -90,6 +90,20 @@ def dotted_names(node: ast.AST) -> Iterator[ast.expr]:
             pending += ast.iter_child_nodes(inner)
 
 
+def run_on_import(statement: ast.stmt) -> Iterator[ast.AST]:
+    """Yield what runs with a statement of a module: no bodies of functions."""
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        yield node
+        inner = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inner = [part for part in inner if part not in node.body]
+        elif isinstance(node, ast.Lambda):
+            inner.remove(node.body)
+        pending += inner
+
+
 def bound_within(expression: ast.expr) -> Iterator[str]:
     """Yield the names that comprehensions within an expression bind."""
     for node in evaluated(expression):
