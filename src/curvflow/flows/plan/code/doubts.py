@@ -16,6 +16,7 @@ from typing import Any
 
 from curvflow.flows.plan.code.modules import (
     FUNCTIONS,
+    ON_IMPORT,
     Module,
     bindings,
     is_main,
@@ -118,6 +119,7 @@ _OPERATING = (
     *(ast.FormattedValue, ast.comprehension, ast.Starred, ast.Dict, ast.Set),
     *(ast.DictComp, ast.SetComp),
 )
+_PAUSING = (ast.Yield, ast.YieldFrom, ast.Await)
 _OF_FUNCTIONS = frozenset({"__doc__", "__module__", "__name__", "__qualname__"})
 _LOCAL = Meaning("?of this scope")
 
@@ -161,8 +163,12 @@ def doubt_of(names: Names, module: Module) -> str:
 
 
 class _Judge:
-    def __init__(self, names: Names, module: Module) -> None:
+    def __init__(
+        self, names: Names, module: Module, within: Collection[str] = (), depth: int = 5
+    ) -> None:
         self._names, self._module = names, module
+        # Of a function that is called: its own names may stand for anything.
+        self._unknown, self._depth = frozenset(within), depth
         # Names of classes and comprehensions around, which hide those of the module.
         self._hidden: set[str] = set()
         # Of a statement that counts for whoever imports the module.
@@ -199,8 +205,23 @@ class _Judge:
 
     def _import(self, statement: ast.Import | ast.ImportFrom | ast.Pass) -> None:
         names = [] if isinstance(statement, ast.Pass) else statement.names
-        if any(alias.name == "*" for alias in names):
+        if any(alias.name == "*" for alias in names) and not self._is_known(statement):
             raise _DoubtError(statement, "import *")
+
+    def _is_known(self, star: ast.stmt) -> bool:
+        """Return whether `import *` binds exactly what another module's text binds.
+
+        And nothing that is bound here too. Packages have more names than their text.
+        """
+        if len(self._module.stars) != 1 or star not in self._module.body:
+            return False
+        other = self._names.module(self._module.stars[0])
+        if other is None or other.stars or other.name == other.package:
+            return False
+        theirs = {*other.parts, *other.aliases} - {ON_IMPORT}
+        ours = {*self._module.parts, *self._module.aliases}
+        names_itself = any("__all__" in names_in(s) for s in other.body)
+        return not (theirs & ours or names_itself or doubt_of(self._names, other))
 
     def _expression(self, statement: ast.Expr) -> None:
         self._counts = True
@@ -246,17 +267,43 @@ class _Judge:
 
     def _attempt(self, statement: ast.Try) -> None:
         handled = [s for handler in statement.handlers for s in handler.body]
+        simple: set[str] = set()  # bound to what cannot fail
         for inner in (*statement.body, *handled, *statement.orelse):
             is_plain = isinstance(inner, ast.Import | ast.ImportFrom | ast.Pass) or (
                 isinstance(inner, ast.Assign)
-                and all(map(names_alone, inner.targets))
-                and isinstance(inner.value, ast.Constant)
+                and all(isinstance(target, ast.Name) for target in inner.targets)
+                and self._cannot_fail(inner.value, simple)
             )
+            if isinstance(inner, ast.Assign):
+                simple |= {name for target in inner.targets for name in names_in(target)}
             if not is_plain:
                 raise _DoubtError(inner, "`Try` around more than imports")
             self._statement(inner)
         if statement.finalbody:
             raise _DoubtError(statement, "`Try` with `finally`")
+
+    def _cannot_fail(self, value: ast.expr, simple: Collection[str]) -> bool:
+        """Return whether a value is of constants, simple names and variables alone."""
+        match value:
+            case ast.Constant():
+                return True
+            case ast.Name(id=name):
+                return name in simple
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                equal = ast.Eq | ast.NotEq | ast.Is | ast.IsNot
+                parts = [left, *others]
+                is_safe = all(isinstance(operator, equal) for operator in ops)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                parts, is_safe = [test, body, orelse], True
+            case ast.Call(args=args, keywords=[]):
+                text = self._meaning(value.func).text
+                is_safe = text in ("os.environ.get", "os.getenv") and isinstance(
+                    args[0] if args else None, ast.Constant
+                )
+                parts = args
+            case _:
+                return False
+        return is_safe and all(self._cannot_fail(part, simple) for part in parts)
 
     def _bound_once(self, statements: Sequence[ast.stmt]) -> None:
         """Refuse names that several statements bind; those of a `try` are one."""
@@ -445,7 +492,8 @@ class _Judge:
     def _operates(self, node: ast.AST) -> None:
         """Refuse objects of the project's classes, of which an operator may run code."""
         for named in dotted_names(node):
-            if self._may_be_instance(self._meaning(named)):
+            is_unknown = bool(self._unknown & set(names_in(named)))
+            if is_unknown or self._may_be_instance(self._meaning(named)):
                 word = ast.unparse(named)
                 raise _DoubtError(node, f"`{word}`, an object that may run code")
 
@@ -516,10 +564,57 @@ class _Judge:
         elif _is_own(meaning.text):
             pass
         elif meaning.module is not None or meaning.definition or meaning.within:
-            if chain or not self._is_plain_class(meaning):
+            is_quiet = self._is_plain_class(meaning) or self._is_quiet(meaning)
+            if chain or not is_quiet:
                 raise _DoubtError(call, f"a call of the project's `{root.id}`")
         else:
             self._library(call, meaning.text)
+
+    def _is_quiet(self, meaning: Meaning) -> bool:
+        """Return whether calling a function of the project changes nothing.
+
+        It binds names of its own, to what would raise no doubt in its module if its
+        parameters might be anything, and returns.
+        """
+        parts = self._parts(meaning)
+        home = self._names.module((meaning.definition or "").partition(":")[0])
+        function = parts[0] if len(parts) == 1 else None
+        if home is None or not self._depth or not isinstance(function, ast.FunctionDef):
+            return False
+        inner = bindings(function.body, home.package)
+        given = {argument.arg for argument in parameters(function.args)}
+        if inner.outside or inner.enclosing or inner.imported or function.decorator_list:
+            return False
+        within = {*inner.assigned, *given}
+        judge = _Judge(self._names, home, within, self._depth - 1)
+        try:
+            judge._body(function.body)
+        except _DoubtError:
+            return False
+        return True
+
+    def _body(self, statements: Sequence[ast.stmt]) -> None:
+        """Refuse statements of a function that may change more than its own names."""
+        self._hidden = set(self._unknown)
+        for statement in statements:
+            match statement:
+                case ast.Return(value=value) | ast.AnnAssign(
+                    target=ast.Name(), value=value
+                ):
+                    values = [value] if value else []
+                case ast.Assign(targets=[ast.Name()], value=value):
+                    values = [value]
+                case ast.If(test=test, body=body, orelse=orelse):
+                    values = [ast.IfExp(test, test, test)]
+                    self._body([*body, *orelse])
+                case ast.Expr(value=ast.Constant()) | ast.Pass():
+                    values = []
+                case _:
+                    raise _DoubtError(statement, "a statement with effects")
+            for value in values:
+                if any(isinstance(n, _PAUSING) for n in ast.walk(value)):
+                    raise _DoubtError(statement, "a function that pauses")
+                self._runs(value)
 
     def _is_own_text(self, root: ast.expr) -> bool:
         """Return whether Python gives a module this name, with a text."""
@@ -583,7 +678,9 @@ class _Judge:
             )
         if not isinstance(node, ast.Name):
             return False
-        return node.id not in self._hidden and self._is_code(self._meaning(node))
+        if node.id in self._hidden:
+            return node.id in self._unknown
+        return self._is_code(self._meaning(node))
 
     def _is_code(self, meaning: Meaning, depth: int = 5) -> bool:
         """Return whether a name of the project may stand for a function."""
@@ -641,6 +738,8 @@ class _Judge:
     def _is_variable(self, node: ast.AST) -> bool:
         if not isinstance(node, ast.Name):
             return False
+        if node.id in self._unknown:
+            return True
         parts = self._parts(self._meaning(node))
         return any(not isinstance(p, (*FUNCTIONS, ast.ClassDef)) for p in parts)
 
