@@ -400,7 +400,10 @@ FORMS = {
         "try:\n    N_y = {1: 0}[X]\n    N = 1\nexcept KeyError:\n    N = 0",
         "N",
     ),
-    "names asked for when called": ("N = X\ndef N_f():\n    return globals()", "N_f()['N']"),
+    "names asked for when called": (
+        "N = X\ndef N_f():\n    return globals()",
+        "N_f()['N']",
+    ),
     "names set when called": (
         "N = 0\ndef N_f():\n    globals()['N'] = X\n    return N",
         "N_f()",
@@ -519,7 +522,10 @@ IMPORTS = {
     "from a function's module": (
         "from through import look\nfrom far import V as N_v\nN_w = N_v",
         "look(start)",
-        {"through.py": "import sys\ndef look(f): return sys.modules[f.__module__].N_w\n"},
+        {
+            "through.py": "import sys\ndef look(f): "
+            "return sys.modules[f.__module__].N_w\n"
+        },
     ),
     "by import_module in pieces": (
         "import importlib\nm = importlib.import_module('f' + 'ar')",

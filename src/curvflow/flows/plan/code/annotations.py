@@ -19,9 +19,7 @@ _SEEING = frozenset({"register"})
 _MARKS = frozenset({"ClassVar", "InitVar", "KW_ONLY"})
 
 
-def that_run(
-    names: Names, module: Module, parts: Sequence[Part]
-) -> list[Part]:
+def that_run(names: Names, module: Module, parts: Sequence[Part]) -> list[Part]:
     """Return the annotations of a definition that something else than people reads."""
     found = [a for part in parts for a in _of(names, module, part.statement, depth=8)]
     return _together(found)
@@ -103,7 +101,8 @@ def _has_reading_base(
     if any(not t.definition and _origin(t.text) not in BLIND for t in texts):
         return True
     return bool(depth) and any(
-        isinstance(base, ast.ClassDef) and _has_reading_base(names, home, base, depth - 1)
+        isinstance(base, ast.ClassDef)
+        and _has_reading_base(names, home, base, depth - 1)
         for home, base in _bases(names, module, cls)
     )
 
@@ -116,9 +115,8 @@ def _bases(
         home, _, name = (meaning.definition or "").partition(":")
         if home.partition(".")[0] in ("", OWN):
             continue
-        found = names.module(home)
-        for part in found.parts.get(name, ()) if found else ():
-            yield found, part.statement
+        if found := names.module(home):
+            yield from ((found, part.statement) for part in found.parts.get(name, ()))
 
 
 def _plain(bases: Sequence[ast.expr]) -> Iterator[ast.expr]:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
+from curvflow.flows.plan.code.libraries import changes_state, may_be_filled
 from curvflow.flows.plan.code.modules import (
     FUNCTIONS,
     ON_IMPORT,
@@ -21,7 +22,6 @@ from curvflow.flows.plan.code.modules import (
     bindings,
     is_main,
 )
-from curvflow.flows.plan.code.libraries import changes_state, may_be_filled
 from curvflow.flows.plan.code.normal import (
     LOADING,
     Meaning,
@@ -275,7 +275,9 @@ class _Judge:
                 and self._cannot_fail(inner.value, simple)
             )
             if isinstance(inner, ast.Assign):
-                simple |= {name for target in inner.targets for name in names_in(target)}
+                simple |= {
+                    name for target in inner.targets for name in names_in(target)
+                }
             if not is_plain:
                 raise _DoubtError(inner, "`Try` around more than imports")
             self._statement(inner)
@@ -490,7 +492,7 @@ class _Judge:
         self._hidden = around
 
     def _operates(self, node: ast.AST) -> None:
-        """Refuse objects of the project's classes, of which an operator may run code."""
+        """Refuse objects of the project's classes: an operator may run their code."""
         for named in dotted_names(node):
             is_unknown = bool(self._unknown & set(names_in(named)))
             if is_unknown or self._may_be_instance(self._meaning(named)):
@@ -583,7 +585,12 @@ class _Judge:
             return False
         inner = bindings(function.body, home.package)
         given = {argument.arg for argument in parameters(function.args)}
-        if inner.outside or inner.enclosing or inner.imported or function.decorator_list:
+        if (
+            inner.outside
+            or inner.enclosing
+            or inner.imported
+            or function.decorator_list
+        ):
             return False
         within = {*inner.assigned, *given}
         judge = _Judge(self._names, home, within, self._depth - 1)
@@ -598,8 +605,9 @@ class _Judge:
         self._hidden = set(self._unknown)
         for statement in statements:
             match statement:
-                case ast.Return(value=value) | ast.AnnAssign(
-                    target=ast.Name(), value=value
+                case (
+                    ast.Return(value=value)
+                    | ast.AnnAssign(target=ast.Name(), value=value)
                 ):
                     values = [value] if value else []
                 case ast.Assign(targets=[ast.Name()], value=value):

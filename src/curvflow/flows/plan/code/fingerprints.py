@@ -283,13 +283,13 @@ class Definitions:
             else:
                 yield str(meaning.definition)
 
-    def _annotations(
-        self, module: Module, parts: Sequence[Part]
-    ) -> Definition | None:
+    def _annotations(self, module: Module, parts: Sequence[Part]) -> Definition | None:
         """Return the annotations of a definition, and of those that they name."""
         if not _is_theirs(module.name):
             return None
-        form = normal_form(self._names, module, all_of(self._names, module, parts), None)
+        form = normal_form(
+            self._names, module, all_of(self._names, module, parts), None
+        )
         inner = (f"{name}.{ANNOTATIONS}" for name in form.references)
         return _definition(form.text, (*form.references, *inner))
 

@@ -9,7 +9,16 @@ import re
 _WORDS = (
     *("add", "basic", "capture", "clear", "config", "configure", "disable", "enable"),
     *("filter", "init", "insert", "install", "load_dotenv", "patch", "pop", "push"),
-    *("register", "remove", "rename", "replace", "reset", "seed", "set", "simplefilter"),
+    *(
+        "register",
+        "remove",
+        "rename",
+        "replace",
+        "reset",
+        "seed",
+        "set",
+        "simplefilter",
+    ),
     *("start", "stop", "uninstall", "unpatch", "unregister", "unset", "update", "use"),
 )
 _CHANGES = re.compile(rf"_*(?:(?:{'|'.join(_WORDS)})(?=_|[A-Z]|$)|set|seed)")

@@ -480,7 +480,11 @@ class _Writer:
         called = self._means(node.func)
         if called in _FINDING and node.args:
             self._find(_plain_text(node.args[0]).partition(":")[0])
-        if called and not called.startswith("?") and called.partition(".")[0] not in BLIND:
+        if (
+            called
+            and not called.startswith("?")
+            and called.partition(".")[0] not in BLIND
+        ):
             self._hand(node)
         if called == "typing.cast" and len(node.args) == 2:
             self.write(node.args[1])

@@ -38,9 +38,9 @@ def names_alone(target: ast.expr) -> bool:
     return isinstance(target, ast.Name)
 
 
-def names_in(target: ast.expr) -> Iterator[str]:
-    """Yield the names in a target."""
-    return (node.id for node in ast.walk(target) if isinstance(node, ast.Name))
+def names_in(node: ast.AST) -> Iterator[str]:
+    """Yield the names in a target, or in anything else."""
+    return (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
 
 
 def arguments(call: ast.Call) -> Iterator[ast.expr]:
