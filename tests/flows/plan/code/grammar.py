@@ -533,6 +533,19 @@ IMPORTS = {
         {},
     ),
     "by __import__ and names": ("m = __import__('far', fromlist=['V'])", "m.V", {}),
+    "a module that may fail": (
+        "try:\n    import near\n    N_v = 1\nexcept KeyError:\n    N_v = 0",
+        "N_v",
+        {"near.py": "from far import V\nN_x = {1: 0}[V]\n"},
+    ),
+    "an object that a loop has put": (
+        "from through import N_l, N_t\nfrom far import V\nN_x = N_t[0] + V",
+        "N_l[0]",
+        {
+            "through.py": "from acting import Acting, LIST as N_l\nN_t = []\n"
+            "for i in (1,):\n    N_t.append(Acting())\n"
+        },
+    ),
     "by a loader of objects": (
         "import pkgutil\nN_v = pkgutil.resolve_name('far:V')",
         "N_v",

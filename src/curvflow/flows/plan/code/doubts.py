@@ -153,10 +153,13 @@ def _last(node: ast.Name | ast.Attribute) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr
 
 
-def doubt_of(names: Names, module: Module) -> str:
-    """Return the first doubt about a module, with its line; empty if there is none."""
+def doubt_of(names: Names, module: Module, *, alone: bool = False) -> str:
+    """Return the first doubt about a module, with its line; empty if there is none.
+
+    Of a module `alone` those of others, whose variables it uses, are no reason.
+    """
     try:
-        _Judge(names, module).judge()
+        _Judge(names, module, alone=alone).judge()
     except _DoubtError as doubt:
         return str(doubt)
     return ""
@@ -164,9 +167,15 @@ def doubt_of(names: Names, module: Module) -> str:
 
 class _Judge:
     def __init__(
-        self, names: Names, module: Module, within: Collection[str] = (), depth: int = 5
+        self,
+        names: Names,
+        module: Module,
+        within: Collection[str] = (),
+        depth: int = 5,
+        *,
+        alone: bool = False,
     ) -> None:
-        self._names, self._module = names, module
+        self._names, self._module, self._alone = names, module, alone
         # Of a function that is called: its own names may stand for anything.
         self._unknown, self._depth = frozenset(within), depth
         # Names of classes and comprehensions around, which hide those of the module.
@@ -523,7 +532,7 @@ class _Judge:
             )
             return is_replaced or bool(inner and inner not in _OF_FUNCTIONS)
         if not isinstance(part, ast.ClassDef):
-            return self._makes_instance(home, part, depth)
+            return self._is_filled(home) or self._makes_instance(home, part, depth)
         if not inner:
             return False
         cls = Meaning(f"{home.name}:{part.name}", f"{home.name}:{part.name}")
@@ -531,6 +540,17 @@ class _Judge:
         values = [s for s in part.body if not isinstance(s, FUNCTIONS)]
         return not is_plain or any(
             self._makes_instance(home, s, depth) for s in values if not is_text(s)
+        )
+
+    def _is_filled(self, home: Module) -> bool:
+        """Return whether a variable of another module may hold what no text tells."""
+        return (
+            not self._alone
+            and home.name != self._module.name
+            and self._names.answer(
+                home.name, lambda: doubt_of(self._names, home, alone=True)
+            )
+            != ""
         )
 
     def _makes_instance(self, home: Module, made: ast.AST, depth: int) -> bool:
@@ -593,7 +613,7 @@ class _Judge:
         ):
             return False
         within = {*inner.assigned, *given}
-        judge = _Judge(self._names, home, within, self._depth - 1)
+        judge = _Judge(self._names, home, within, self._depth - 1, alone=self._alone)
         try:
             judge._body(function.body)
         except _DoubtError:

@@ -251,6 +251,10 @@ class Definitions:
 
     def _run_on_import(self, module: Module, theirs: Sequence[str]) -> list[str]:
         run = [f"{name}:{IMPORTED}" for name in theirs]
+        # Whether a module fails depends on all that it runs.
+        tried = [s.body for s in module.body if isinstance(s, ast.Try) and s.handlers]
+        for base, name in chain.from_iterable(_imported(module, b) for b in tried):
+            run += [f"{n}:{WHOLE}" for n in (base, f"{base}.{name}") if n in theirs]
         if self.doubt(module.name):
             run.append(f"{module.name}:{WHOLE}")
         elif ON_IMPORT in module.parts:
@@ -347,13 +351,15 @@ def _is_theirs(module_name: str) -> bool:
     return module_name.partition(".")[0] != OWN
 
 
-def _imported(module: Module) -> Iterator[tuple[str, str]]:
+def _imported(
+    module: Module, part: Sequence[ast.stmt] | None = None
+) -> Iterator[tuple[str, str]]:
     """Yield the modules that a module's text imports anywhere, and a name in each.
 
     The name is empty where the module itself is imported. Imports for type checkers
     alone are left out.
     """
-    pending: list[ast.AST] = [*module.body]
+    pending: list[ast.AST] = [*(module.body if part is None else part)]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Import):

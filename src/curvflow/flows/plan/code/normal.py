@@ -60,6 +60,17 @@ class Names:
         # With the modules that each was looked up in.
         self._memo: dict[tuple[str, str], tuple[Meaning | None, frozenset[str]]] = {}
         self._looked_up: list[set[str]] = [set()]
+        self._answers: dict[str, tuple[str, frozenset[str]]] = {}
+
+    def answer(self, name: str, question: Callable[[], str]) -> str:
+        """Return the answer to a question about a module, asked once."""
+        if name not in self._answers:
+            with self.looking_up() as modules:
+                text = question()
+            self._answers[name] = text, frozenset(modules)
+        text, seen = self._answers[name]
+        self._looked_up[-1] |= seen
+        return text
 
     def module(self, name: str) -> Module | None:
         """Return a module of the project, or None."""
