@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from curvflow.flows.plan.code import fingerprints
 from curvflow.flows.plan.code.fingerprints import Definitions
@@ -33,6 +34,8 @@ from curvflow.flows.plan.code.normal import Names
 from curvflow.flows.plan.code.sources import Sources
 
 NAME = "project"  # of the package, whatever it is called
+# Definitions of modules that a commit does not edit are those of the one before.
+_known: dict[bool, dict[Any, Any]] = {True: {}, False: {}}
 
 
 def main() -> None:
@@ -136,8 +139,8 @@ def defined(folder: Path) -> Iterator[str]:
 
 def digests(folder: Path, names: list[str], whole: bool) -> dict[str, dict[str, str]]:
     """Return the definitions that each name reaches; `whole` as this version does."""
-    kept = fingerprints._is_theirs
-    fingerprints._known.clear()
+    kept = fingerprints._is_theirs, fingerprints._known
+    fingerprints._known = _known[whole]
     if not whole:
         fingerprints._is_theirs = _is_nobodys
     try:
@@ -148,7 +151,7 @@ def digests(folder: Path, names: list[str], whole: bool) -> dict[str, dict[str, 
             found[name] = {n: definitions.digest(n) for n in reached}
         return found
     finally:
-        fingerprints._is_theirs = kept
+        fingerprints._is_theirs, fingerprints._known = kept
 
 
 def _is_nobodys(module_name: str) -> bool:

@@ -128,7 +128,7 @@ def load():
 
 IMPORTS = {
     "computed": 'importlib.import_module("plug" + "ged%d" % 0)',
-    "called": '__import__("plug" + "ged0")',
+    "called": '__import__("plug" + "ged%d" % 0)',
     "statement": "sys.path.insert(0, HERE + '/plugins'); import plugged0",
 }
 

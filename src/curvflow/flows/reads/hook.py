@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from importlib.util import resolve_name
+from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
@@ -216,6 +217,8 @@ def _made_folder(frame: FrameType, path: Any, *_: Any) -> None:
     name = os.path.abspath(os.fsdecode(path))
     if not os.path.exists(name) and _callers(frame) is not None:
         _make(name)
+        for eye in _eyes:  # if it was asked for before
+            eye.written(name, Sight(), anew=True)
 
 
 def _make(name: str) -> None:
@@ -529,4 +532,71 @@ def _processes_told() -> Iterator[None]:
         yield
 
 
-_TOLD = (_imports_told, _variables_told, _seeds_told, _processes_told)
+# Modules and packages that ask for a file on behalf of their caller.
+_ASKING = frozenset(
+    {
+        *("genericpath", "numpy", "os", "pandas", "pathlib", "posixpath", "scipy"),
+        "xarray",
+    }
+)
+
+
+@contextmanager
+def _questions_told() -> Iterator[None]:
+    """Have files noted that are asked for and not there: no event tells."""
+
+    def answered(real: Any) -> Any:
+        @wraps(real)
+        def told(path: Any) -> bool:
+            is_there = bool(real(path))
+            if _eyes and not is_there:
+                _quietly(_missed, sys._getframe(1), path)
+            return is_there
+
+        return told
+
+    def looked(real: Any) -> Any:
+        @wraps(real)
+        def told(path: Any, **options: Any) -> Any:
+            try:
+                return real(path, **options)
+            except (FileNotFoundError, NotADirectoryError):
+                if _eyes:
+                    _quietly(_missed, sys._getframe(1), path)
+                raise
+
+        return told
+
+    with (
+        _replaced(os.path, "exists", answered),
+        _replaced(os.path, "isfile", answered),
+        _replaced(os.path, "isdir", answered),
+        _replaced(os.path, "getsize", looked),
+        _replaced(os.path, "getmtime", looked),
+        _replaced(Path, "stat", looked),
+    ):
+        yield
+
+
+def _top(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
+
+
+def _missed(frame: FrameType, path: Any) -> None:
+    """Note a missing file that a user's code asks for, or that is looked for there."""
+    name = "" if isinstance(path, int) else _absolute(path)
+    if not name or is_temporary(name) or os.path.lexists(name):
+        return
+    asks: FrameType | None = frame
+    while asks is not None and _top(asks) in _ASKING:
+        asks = asks.f_back
+    is_users_own = asks is not None and origin(asks.f_code.co_filename) == "user"
+    is_there = name.startswith(f"{physical(os.getcwd())}/")
+    if (is_users_own or is_there) and (callers := _callers(frame)) is not None:
+        _note(name, Sight(), callers)
+
+
+_TOLD = (
+    *(_imports_told, _variables_told, _seeds_told, _processes_told),
+    _questions_told,
+)

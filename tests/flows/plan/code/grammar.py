@@ -364,6 +364,104 @@ FORMS = {
         "def N_f(v, into=[]):\n    into.append(v)\n    return into\nN = N_f(X)",
         "N[0]",
     ),
+    "a quiet function": ("def N_f(v):\n    w = [v]\n    return w\nN = N_f(X)", "N[0]"),
+    "a function that calls": (
+        "N = []\ndef N_f(g):\n    return g(X)\nN_v = N_f(N.append)",
+        "N[0]",
+    ),
+    "a function that fills": (
+        "N = []\ndef N_f(g):\n    g.append(X)\n    return g\nN_v = N_f(N)",
+        "N[0]",
+    ),
+    "a function that hands on": (
+        "N = []\ndef N_f(g):\n    return sorted([X], key=g)\nN_v = N_f(N.append)",
+        "N[0]",
+    ),
+    "a function that compares": (
+        "N = []\nclass N_c:\n    def __bool__(self):\n        N.append(X)\n"
+        "        return True\ndef N_f(g):\n    if g:\n        return 1\n"
+        "N_v = N_f(N_c())",
+        "N[0]",
+    ),
+    "a generator that fills": (
+        "N = []\ndef N_f():\n    yield N.append(X)\nN_v = list(N_f())",
+        "N[0]",
+    ),
+    "a file's own name": (
+        "N_p = __file__.removesuffix('mine.py')\nN = [X, N_p][0]",
+        "N",
+    ),
+    "a fallback of a variable": (
+        "import os\ntry:\n    import nowhere\n    N = os.environ.get('N', 'no')\n"
+        "except ImportError:\n    N = X",
+        "N",
+    ),
+    "a fallback of a failure": (
+        "try:\n    N_y = {1: 0}[X]\n    N = 1\nexcept KeyError:\n    N = 0",
+        "N",
+    ),
+    "names asked for when called": (
+        "N = X\ndef N_f():\n    return globals()",
+        "N_f()['N']",
+    ),
+    "names set when called": (
+        "N = 0\ndef N_f():\n    globals()['N'] = X\n    return N",
+        "N_f()",
+    ),
+    "a frame's names": (
+        "import sys\nN = X\ndef N_f():\n    return sys._getframe(1).f_globals",
+        "N_f()['N']",
+    ),
+    "text run when called": ("N_v = X\ndef N():\n    return eval('N_v')", "N()"),
+    "text run in a method": (
+        "N_v = X\nclass N:\n    def m(self):\n        return eval('N_v')",
+        "N().m()",
+    ),
+    "a library's seed": (
+        "import random\nN_s = random.seed(X)",
+        "random.random()",
+    ),
+    "a library's state": (
+        "import numpy\nN_s = numpy.set_printoptions(precision=X)",
+        "str(numpy.array([1.2345]))",
+    ),
+    "a variable of the process": (
+        "import os\nN_s = os.environ.__setitem__('CURVFLOW_N', str(X))",
+        "os.environ['CURVFLOW_N']",
+    ),
+    "filled by its place": (
+        "import numpy\nN = numpy.zeros(1)\nN_o = numpy.add(0, X, N)",
+        "float(N[0])",
+    ),
+    "filled at a place": (
+        "import numpy\nN = numpy.zeros(1)\nN_o = numpy.add.at(N, [0], X)",
+        "float(N[0])",
+    ),
+    "an object's operator": (
+        "import acting\nN = acting.OBJECT + X",
+        "acting.LIST[-1]",
+    ),
+    "an object's reflected operator": (
+        "import acting\nN = X - acting.OBJECT",
+        "acting.LIST[-1]",
+    ),
+    "an object's subscript": (
+        "from acting import LIST, OBJECT\nN = OBJECT[X]",
+        "LIST[-1]",
+    ),
+    "an object that holds": (
+        "from acting import LIST, OBJECT\nN = X in OBJECT",
+        "LIST[-1]",
+    ),
+    "an object's operator by a function": (
+        "from acting import LIST, OBJECT\ndef N_f(g):\n    return g + X\n"
+        "N = N_f(OBJECT)",
+        "LIST[-1]",
+    ),
+    "a model's field": (
+        "import pydantic\nclass N(pydantic.BaseModel):\n    v: int = X",
+        "N().v",
+    ),
     "another module's name": ("import other\nother.v = X", "other.v"),
     "another module's table": (
         "import other\nother.table['N'] = X",
@@ -393,6 +491,65 @@ IMPORTS = {
         "from near import V",
         "V",
         {"near.py": "from far import *\n"},
+    ),
+    "a star of a star": ("from near import *", "V", {"near.py": "from far import *\n"}),
+    "a star of a package": (
+        "from pkg import *",
+        "inner.V",
+        {
+            "pkg/__init__.py": "from . import inner\n",
+            "pkg/inner.py": "from far import V\n",
+        },
+    ),
+    "subclasses elsewhere": (
+        "import near, through",
+        "through.get().v",
+        {
+            "through.py": "class B:\n    pass\ndef get(): "
+            "return B.__subclasses__()[0]\n",
+            "near.py": "from through import B\nfrom far import V\n"
+            "class P(B):\n    v = V\n",
+        },
+    ),
+    "from the caller's names": (
+        "from through import look\nfrom far import V as N_v\nN_w = N_v",
+        "look('N_w')",
+        {
+            "through.py": "import sys\ndef look(name): "
+            "return sys._getframe(1).f_globals[name]\n"
+        },
+    ),
+    "from a function's module": (
+        "from through import look\nfrom far import V as N_v\nN_w = N_v",
+        "look(start)",
+        {
+            "through.py": "import sys\ndef look(f): "
+            "return sys.modules[f.__module__].N_w\n"
+        },
+    ),
+    "by import_module in pieces": (
+        "import importlib\nm = importlib.import_module('f' + 'ar')",
+        "m.V",
+        {},
+    ),
+    "by __import__ and names": ("m = __import__('far', fromlist=['V'])", "m.V", {}),
+    "a module that may fail": (
+        "try:\n    import near\n    N_v = 1\nexcept KeyError:\n    N_v = 0",
+        "N_v",
+        {"near.py": "from far import V\nN_x = {1: 0}[V]\n"},
+    ),
+    "an object that a loop has put": (
+        "from through import N_l, N_t\nfrom far import V\nN_x = N_t[0] + V",
+        "N_l[0]",
+        {
+            "through.py": "from acting import Acting, LIST as N_l\nN_t = []\n"
+            "for i in (1,):\n    N_t.append(Acting())\n"
+        },
+    ),
+    "by a loader of objects": (
+        "import pkgutil\nN_v = pkgutil.resolve_name('far:V')",
+        "N_v",
+        {},
     ),
     "in a table": ("import far\nB = {'a': far}", "B['a'].V", {}),
     "by choice": ("import far\nimport other\nb = far if other else 0", "b.V", {}),
@@ -558,6 +715,19 @@ def register(name):
 
     return into
 """
+ACTING = """
+LIST = []
+
+
+class Acting:
+    def __add__(self, other):
+        LIST.append(other)
+
+    __rsub__ = __getitem__ = __contains__ = __add__
+
+
+OBJECT = Acting()
+"""
 # Edits of `far`, or of `mine`, that change nothing for `start`.
 IDLE = {
     "a comment": "# nothing\n",
@@ -595,7 +765,7 @@ def draw(random_: random.Random) -> Case:
         value = NEW.sub(fresh, then)
         used.append(form)
     lines.append(f"def start():\n    return {value}\n")
-    before = {"far.py": "V = 1\n", "other.py": OTHER, **files}
+    before = {"far.py": "V = 1\n", "other.py": OTHER, "acting.py": ACTING, **files}
     before["mine.py"] = "\n".join(lines)
     home = "mine.py" if name == "its own" else "far.py"
     if random_.random() < 0.25:

@@ -62,7 +62,12 @@ if __name__ == "__main__":
 # What a reason says, without its line.
 REASONS = {
     "T = {}\nfor i in (1,):\n    T[i] = i\n": "line 2: `For` at module level",
-    "from far import *\n": "line 1: import *",
+    "from numpy import *\n": "line 1: import *",
+    "V = 0\nfrom far import *\n": "line 2: import *",
+    "import os\n_ = os.umask(1)\n": "line 2: `umask` may change a library's state",
+    "class C:\n    def __add__(self, o): return o\nI = C()\nX = I + 1\n": (
+        "line 3: a call of the project's `C`"
+    ),
     "T = {}\nA = T\nA['x'] = 1\n": "line 3: an assignment to a part of something",
     "T = {}\nold = T.setdefault('a', 1)\n": "line 2: a call of the project's `T`",
     "X = 1\nX = 2\n": "line 2: X is bound again",
@@ -70,7 +75,8 @@ REASONS = {
         "line 5: a decorator that may register"
     ),
     "def __getattr__(name): pass\n": "line 1: a module's __getattr__",
-    "def f():\n    return globals()\n": "line 2: `globals`",
+    "T = globals()\n": "line 1: a call of `globals`",
+    "T = [globals]\n": "line 1: `globals`",
     "if X := 1:\n    pass\n": "line 1: a condition at module level",
     "from importlib import import_module\nm = import_module(chr(97))\n": (
         "line 2: a module of a computed name"

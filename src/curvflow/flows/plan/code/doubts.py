@@ -14,8 +14,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
+from curvflow.flows.plan.code.libraries import changes_state, may_be_filled
 from curvflow.flows.plan.code.modules import (
     FUNCTIONS,
+    ON_IMPORT,
     Module,
     bindings,
     is_main,
@@ -31,6 +33,7 @@ from curvflow.flows.plan.code.sources import OWN
 from curvflow.flows.plan.code.syntax import (
     arguments,
     bound_within,
+    dotted_names,
     evaluated,
     is_special,
     is_text,
@@ -41,6 +44,7 @@ from curvflow.flows.plan.code.syntax import (
     only_returns,
     own_methods,
     parameters,
+    run_on_import,
     that_run,
     within,
 )
@@ -96,6 +100,7 @@ _HIDING = frozenset(
     {
         *("?exec", "?eval", "?globals", "?__import__", "?breakpoint", "sys.modules"),
         *("sys._getframe", "inspect.currentframe", "inspect.stack", "gc.get_objects"),
+        *("inspect.getmodule", "inspect.trace", "gc.get_referrers"),
     }
 )
 _HIDDEN = frozenset({"__subclasses__", "__globals__", "__builtins__", "f_globals"})
@@ -108,6 +113,14 @@ _READ = frozenset({"__contains__", "__iter__", "__len__", "__repr__", "__str__"}
 _METACLASSES = frozenset({"?type", "abc.ABCMeta", "enum.EnumMeta", "enum.EnumType"})
 _MADE: frozenset[str] = frozenset()  # all may run where a class is called or derived
 _HOOKS = frozenset({"__getattr__", "__dir__"})  # of a module
+# With an object of a class of the project in it, each may run a method of the class.
+_OPERATING = (
+    *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Subscript, ast.IfExp),
+    *(ast.FormattedValue, ast.comprehension, ast.Starred, ast.Dict, ast.Set),
+    *(ast.DictComp, ast.SetComp),
+)
+_PAUSING = (ast.Yield, ast.YieldFrom, ast.Await)
+_OF_FUNCTIONS = frozenset({"__doc__", "__module__", "__name__", "__qualname__"})
 _LOCAL = Meaning("?of this scope")
 
 
@@ -118,20 +131,57 @@ class _DoubtError(Exception):
         super().__init__(f"line {getattr(node, 'lineno', 0)}: {what}")
 
 
-def doubt_of(names: Names, module: Module) -> str:
-    """Return the first doubt about a module, with its line; empty if there is none."""
+def hiding_of(names: Names, module: Module, statements: Sequence[ast.stmt]) -> str:
+    """Return what may mean or replace any name of a module where it is called.
+
+    With its line; empty if there is nothing such in functions and classes.
+    """
+    for statement in statements:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name | ast.Attribute) and _hides(
+                names.spelt(module, node).text, node
+            ):
+                return f"line {node.lineno}: `{_last(node)}`"
+    return ""
+
+
+def _hides(text: str, node: ast.Name | ast.Attribute) -> bool:
+    return text in _HIDING or _last(node) in _HIDDEN
+
+
+def _last(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr
+
+
+def doubt_of(names: Names, module: Module, *, alone: bool = False) -> str:
+    """Return the first doubt about a module, with its line; empty if there is none.
+
+    Of a module `alone` those of others, whose variables it uses, are no reason.
+    """
     try:
-        _Judge(names, module).judge()
+        _Judge(names, module, alone=alone).judge()
     except _DoubtError as doubt:
         return str(doubt)
     return ""
 
 
 class _Judge:
-    def __init__(self, names: Names, module: Module) -> None:
-        self._names, self._module = names, module
+    def __init__(
+        self,
+        names: Names,
+        module: Module,
+        within: Collection[str] = (),
+        depth: int = 5,
+        *,
+        alone: bool = False,
+    ) -> None:
+        self._names, self._module, self._alone = names, module, alone
+        # Of a function that is called: its own names may stand for anything.
+        self._unknown, self._depth = frozenset(within), depth
         # Names of classes and comprehensions around, which hide those of the module.
         self._hidden: set[str] = set()
+        # Of a statement that counts for whoever imports the module.
+        self._counts = False
         self._has_annotations = not any(
             isinstance(node, ast.ImportFrom)
             and node.module == "__future__"
@@ -144,8 +194,8 @@ class _Judge:
             self._statement(statement)
         self._bound_once(self._module.body)
         for statement in self._module.body:
-            for node in ast.walk(statement):
-                self._anywhere(node)
+            for node in run_on_import(statement):
+                self._hiding(node)
 
     # statements that run on import
 
@@ -164,11 +214,28 @@ class _Judge:
 
     def _import(self, statement: ast.Import | ast.ImportFrom | ast.Pass) -> None:
         names = [] if isinstance(statement, ast.Pass) else statement.names
-        if any(alias.name == "*" for alias in names):
+        if any(alias.name == "*" for alias in names) and not self._is_known(statement):
             raise _DoubtError(statement, "import *")
 
+    def _is_known(self, star: ast.stmt) -> bool:
+        """Return whether `import *` binds exactly what another module's text binds.
+
+        And nothing that is bound here too. Packages have more names than their text.
+        """
+        if len(self._module.stars) != 1 or star not in self._module.body:
+            return False
+        other = self._names.module(self._module.stars[0])
+        if other is None or other.stars or other.name == other.package:
+            return False
+        theirs = {*other.parts, *other.aliases} - {ON_IMPORT}
+        ours = {*self._module.parts, *self._module.aliases}
+        names_itself = any("__all__" in names_in(s) for s in other.body)
+        return not (theirs & ours or names_itself or doubt_of(self._names, other))
+
     def _expression(self, statement: ast.Expr) -> None:
+        self._counts = True
         self._runs(statement.value)
+        self._counts = False
 
     def _choice(self, statement: ast.If) -> None:
         if self._module.is_for_checkers(statement.test):
@@ -185,6 +252,8 @@ class _Judge:
             self._annotation(statement.annotation)
         if statement.value is not None:
             self._runs(statement.value)
+            if not all(isinstance(target, ast.Name) for target in targets):
+                self._operates(statement.value)  # it is taken apart
         for target in targets:
             if names_alone(target):
                 if _HOOKS & set(names_in(target)):
@@ -207,17 +276,45 @@ class _Judge:
 
     def _attempt(self, statement: ast.Try) -> None:
         handled = [s for handler in statement.handlers for s in handler.body]
+        simple: set[str] = set()  # bound to what cannot fail
         for inner in (*statement.body, *handled, *statement.orelse):
             is_plain = isinstance(inner, ast.Import | ast.ImportFrom | ast.Pass) or (
                 isinstance(inner, ast.Assign)
-                and all(map(names_alone, inner.targets))
-                and isinstance(inner.value, ast.Constant)
+                and all(isinstance(target, ast.Name) for target in inner.targets)
+                and self._cannot_fail(inner.value, simple)
             )
+            if isinstance(inner, ast.Assign):
+                simple |= {
+                    name for target in inner.targets for name in names_in(target)
+                }
             if not is_plain:
                 raise _DoubtError(inner, "`Try` around more than imports")
             self._statement(inner)
         if statement.finalbody:
             raise _DoubtError(statement, "`Try` with `finally`")
+
+    def _cannot_fail(self, value: ast.expr, simple: Collection[str]) -> bool:
+        """Return whether a value is of constants, simple names and variables alone."""
+        match value:
+            case ast.Constant():
+                return True
+            case ast.Name(id=name):
+                return name in simple
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                equal = ast.Eq | ast.NotEq | ast.Is | ast.IsNot
+                parts = [left, *others]
+                is_safe = all(isinstance(operator, equal) for operator in ops)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                parts, is_safe = [test, body, orelse], True
+            case ast.Call(args=args, keywords=[]):
+                text = self._meaning(value.func).text
+                is_safe = text in ("os.environ.get", "os.getenv") and isinstance(
+                    args[0] if args else None, ast.Constant
+                )
+                parts = args
+            case _:
+                return False
+        return is_safe and all(self._cannot_fail(part, simple) for part in parts)
 
     def _bound_once(self, statements: Sequence[ast.stmt]) -> None:
         """Refuse names that several statements bind; those of a `try` are one."""
@@ -267,6 +364,8 @@ class _Judge:
             for node in ast.walk(annotation):
                 if isinstance(node, ast.Call | ast.NamedExpr):
                     raise _DoubtError(node, "an annotation that runs code")
+                if isinstance(node, _OPERATING):
+                    self._operates(node)
 
     def _decorator(self, decorator: ast.expr) -> None:
         meaning = self._meaning(decorator)
@@ -366,10 +465,12 @@ class _Judge:
                 if not all(map(names_alone, targets)):
                     raise _DoubtError(statement, "an assignment to a part of something")
                 self._runs(value)
+                self._operates(value)  # what follows may, by a name of the class
             case ast.AnnAssign(target=ast.Name(), value=given, annotation=annotation):
                 self._annotation(annotation)
                 if given is not None:
                     self._runs(given)
+                    self._operates(given)
             case ast.Expr(value=ast.Constant()) | ast.Pass():
                 pass
             case _:
@@ -390,18 +491,92 @@ class _Judge:
                 raise _DoubtError(node, "an assignment within an expression")
             if isinstance(node, ast.Call):
                 self._call(node)
+            if isinstance(node, _OPERATING):
+                self._operates(node)
+            self._hiding(node)
             if isinstance(node, ast.Name) and self._is_live(
                 self._meaning(node), _READ if node in idle else _MADE
             ):
                 raise _DoubtError(node, f"`{node.id}`, whose class may run code")
         self._hidden = around
 
+    def _operates(self, node: ast.AST) -> None:
+        """Refuse objects of the project's classes: an operator may run their code."""
+        for named in dotted_names(node):
+            is_unknown = bool(self._unknown & set(names_in(named)))
+            if is_unknown or self._may_be_instance(self._meaning(named)):
+                word = ast.unparse(named)
+                raise _DoubtError(node, f"`{word}`, an object that may run code")
+
+    def _may_be_instance(self, meaning: Meaning, depth: int = 5) -> bool:
+        """Return whether a name of the project may stand for an object of its classes.
+
+        Those of classes without special methods run nothing by themselves.
+        """
+        if _is_own(meaning.text) or not (meaning.definition or meaning.within):
+            return False
+        full = meaning.definition or ""
+        home, parts = self._names.module(full.partition(":")[0]), self._parts(meaning)
+        if home is None or not parts or depth == 0:
+            return True
+        inner = meaning.text.removeprefix(full).lstrip(".").partition(".")[0]
+        return any(self._holds_instance(home, p, inner, depth - 1) for p in parts)
+
+    def _holds_instance(
+        self, home: Module, part: ast.stmt, inner: str, depth: int
+    ) -> bool:
+        if isinstance(part, FUNCTIONS):
+            is_replaced = any(
+                self._names.spelt(home, decorator).definition
+                for decorator in part.decorator_list
+            )
+            return is_replaced or bool(inner and inner not in _OF_FUNCTIONS)
+        if not isinstance(part, ast.ClassDef):
+            return self._is_filled(home) or self._makes_instance(home, part, depth)
+        if not inner:
+            return False
+        cls = Meaning(f"{home.name}:{part.name}", f"{home.name}:{part.name}")
+        is_plain = self._is_plain_class(cls)
+        values = [s for s in part.body if not isinstance(s, FUNCTIONS)]
+        return not is_plain or any(
+            self._makes_instance(home, s, depth) for s in values if not is_text(s)
+        )
+
+    def _is_filled(self, home: Module) -> bool:
+        """Return whether a variable of another module may hold what no text tells."""
+        return (
+            not self._alone
+            and home.name != self._module.name
+            and self._names.answer(
+                home.name, lambda: doubt_of(self._names, home, alone=True)
+            )
+            != ""
+        )
+
+    def _makes_instance(self, home: Module, made: ast.AST, depth: int) -> bool:
+        """Return whether an object of a project's class may come of a statement."""
+        for node in ast.walk(made):
+            if isinstance(node, ast.Call):
+                meaning = self._names.spelt(home, node.func)
+                if meaning.text in _KEEPING or meaning.text == "?":
+                    return True
+                if _is_own(meaning.text):
+                    continue
+                is_theirs = meaning.definition or meaning.module or meaning.within
+                if is_theirs and not self._is_plain_class(meaning):
+                    return True
+        named = dotted_names(getattr(made, "value", None) or made)
+        return any(
+            self._may_be_instance(self._names.spelt(home, name), depth)
+            for name in named
+        )
+
     def _call(self, call: ast.Call) -> None:
         chain, root = dotted(call.func)
-        if isinstance(root, ast.Constant | ast.JoinedStr):
+        if isinstance(root, ast.Constant | ast.JoinedStr) or self._is_own_text(root):
             return  # a method of a text
         if isinstance(root, ast.Call) and (text := self._of_result(root, chain)):
-            self._library(call, text)
+            self._library(call, text, of_result=True)
             return
         if not isinstance(root, ast.Name):
             raise _DoubtError(call, "a call of what no name tells")
@@ -411,10 +586,71 @@ class _Judge:
         elif _is_own(meaning.text):
             pass
         elif meaning.module is not None or meaning.definition or meaning.within:
-            if chain or not self._is_plain_class(meaning):
+            is_quiet = self._is_plain_class(meaning) or self._is_quiet(meaning)
+            if chain or not is_quiet:
                 raise _DoubtError(call, f"a call of the project's `{root.id}`")
         else:
             self._library(call, meaning.text)
+
+    def _is_quiet(self, meaning: Meaning) -> bool:
+        """Return whether calling a function of the project changes nothing.
+
+        It binds names of its own, to what would raise no doubt in its module if its
+        parameters might be anything, and returns.
+        """
+        parts = self._parts(meaning)
+        home = self._names.module((meaning.definition or "").partition(":")[0])
+        function = parts[0] if len(parts) == 1 else None
+        if home is None or not self._depth or not isinstance(function, ast.FunctionDef):
+            return False
+        inner = bindings(function.body, home.package)
+        given = {argument.arg for argument in parameters(function.args)}
+        if (
+            inner.outside
+            or inner.enclosing
+            or inner.imported
+            or function.decorator_list
+        ):
+            return False
+        within = {*inner.assigned, *given}
+        judge = _Judge(self._names, home, within, self._depth - 1, alone=self._alone)
+        try:
+            judge._body(function.body)
+        except _DoubtError:
+            return False
+        return True
+
+    def _body(self, statements: Sequence[ast.stmt]) -> None:
+        """Refuse statements of a function that may change more than its own names."""
+        self._hidden = set(self._unknown)
+        for statement in statements:
+            match statement:
+                case (
+                    ast.Return(value=value)
+                    | ast.AnnAssign(target=ast.Name(), value=value)
+                ):
+                    values = [value] if value else []
+                case ast.Assign(targets=[ast.Name()], value=value):
+                    values = [value]
+                case ast.If(test=test, body=body, orelse=orelse):
+                    values = [ast.IfExp(test, test, test)]
+                    self._body([*body, *orelse])
+                case ast.Expr(value=ast.Constant()) | ast.Pass():
+                    values = []
+                case _:
+                    raise _DoubtError(statement, "a statement with effects")
+            for value in values:
+                if any(isinstance(n, _PAUSING) for n in ast.walk(value)):
+                    raise _DoubtError(statement, "a function that pauses")
+                self._runs(value)
+
+    def _is_own_text(self, root: ast.expr) -> bool:
+        """Return whether Python gives a module this name, with a text."""
+        return (
+            isinstance(root, ast.Name)
+            and root.id in ("__file__", "__name__")
+            and not {root.id} & {*self._module.parts, *self._hidden}
+        )
 
     def _of_result(self, call: ast.Call, chain: list[str]) -> str:
         """Return what is called of the result of a call, where it is an array's."""
@@ -434,9 +670,12 @@ class _Judge:
         if any(map(self._may_be_code, within(call))):
             raise _DoubtError(call, f"`{text[1:]}` with code given to it")
 
-    def _library(self, call: ast.Call, text: str) -> None:
+    def _library(self, call: ast.Call, text: str, *, of_result: bool = False) -> None:
         if text in LOADING and not loaded_module(call):
             raise _DoubtError(call, "a module of a computed name")
+        if changes_state(text) and not (self._counts or of_result or text in _KEEPING):
+            word = text.rpartition(".")[2]
+            raise _DoubtError(call, f"`{word}` may change a library's state")
         last = text.rpartition(".")[2]
         given = list(within(call))
         into = any(keyword.arg == "out" for keyword in call.keywords)
@@ -444,6 +683,8 @@ class _Judge:
         is_known = text in _KEEPING or text.partition(".")[0] in _HARMLESS
         hands_variable = not is_known and any(map(self._is_variable, given))
         is_changing = last in _CHANGING or last.endswith("_") or ".utils." in text
+        filled = (name for a in may_be_filled(call, text) for name in dotted_names(a))
+        is_changing |= any(map(self._may_be_array, filled))
         if into or hands_code or hands_variable or is_changing:
             raise _DoubtError(call, f"`{last}` may change what it is given")
 
@@ -465,7 +706,9 @@ class _Judge:
             )
         if not isinstance(node, ast.Name):
             return False
-        return node.id not in self._hidden and self._is_code(self._meaning(node))
+        if node.id in self._hidden:
+            return node.id in self._unknown
+        return self._is_code(self._meaning(node))
 
     def _is_code(self, meaning: Meaning, depth: int = 5) -> bool:
         """Return whether a name of the project may stand for a function."""
@@ -523,8 +766,19 @@ class _Judge:
     def _is_variable(self, node: ast.AST) -> bool:
         if not isinstance(node, ast.Name):
             return False
+        if node.id in self._unknown:
+            return True
         parts = self._parts(self._meaning(node))
         return any(not isinstance(p, (*FUNCTIONS, ast.ClassDef)) for p in parts)
+
+    def _may_be_array(self, variable: ast.expr) -> bool:
+        """Return whether a variable may be an array: all but numbers and texts."""
+        meaning = self._meaning(variable)
+        parts = self._parts(meaning)
+        if meaning is _LOCAL or meaning.within:
+            return True
+        values = [getattr(part, "value", None) for part in parts]
+        return not all(isinstance(value, ast.Constant) for value in values)
 
     def _classes(self, meaning: Meaning) -> Iterator[tuple[Module | None, ast.stmt]]:
         """Yield what a name of the project is bound to, a class with its bases."""
@@ -603,14 +857,13 @@ class _Judge:
             for cls in classes
         )
 
-    # what is doubtful wherever it stands
+    # what is doubtful wherever it runs on import
 
-    def _anywhere(self, node: ast.AST) -> None:
-        if not isinstance(node, ast.Name | ast.Attribute):
-            return
-        last = node.id if isinstance(node, ast.Name) else node.attr
-        if last in _HIDDEN or self._meaning(node).text in _HIDING:
-            raise _DoubtError(node, f"`{last}`")
+    def _hiding(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Name | ast.Attribute) and _hides(
+            self._meaning(node).text, node
+        ):
+            raise _DoubtError(node, f"`{_last(node)}`")
 
 
 _STATEMENTS: dict[type[ast.stmt], Callable[[_Judge, Any], None]] = {

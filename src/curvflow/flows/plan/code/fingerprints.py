@@ -25,7 +25,8 @@ from itertools import chain
 from pathlib import Path
 
 from curvflow.flows.graph.graph import Node
-from curvflow.flows.plan.code.doubts import doubt_of
+from curvflow.flows.plan.code.annotations import all_of, that_run
+from curvflow.flows.plan.code.doubts import doubt_of, hiding_of
 from curvflow.flows.plan.code.modules import (
     ON_IMPORT,
     Import,
@@ -34,6 +35,7 @@ from curvflow.flows.plan.code.modules import (
     origin,
 )
 from curvflow.flows.plan.code.normal import (
+    ANNOTATIONS,
     COMPUTED,
     COMPUTES,
     NORMAL_FORM,
@@ -100,6 +102,7 @@ class Definitions:
         self._names, self._library = names, library
         self._memo: dict[str, Definition | None] = {}
         self._doubts: dict[str, str] = {}
+        self._asks: dict[str, bool] = {}
 
     def of(self, name: str) -> Definition | None:
         """Return the definition of this name, if the project has it."""
@@ -144,6 +147,14 @@ class Definitions:
             self._doubts[module_name] = doubt_of(self._names, module)
         return self._doubts[module_name]
 
+    def reason(self, module_name: str) -> str:
+        """Return why a module counts as a whole; empty if it is used as a value."""
+        module = self._names.module(module_name)
+        doubt = self.doubt(module_name)
+        if doubt or module is None or is_typed(module_name):
+            return doubt
+        return hiding_of(self._names, module, module.body)
+
     def reached(
         self, starts: Sequence[str], beside: Sequence[str]
     ) -> dict[str, tuple[str, ...]]:
@@ -153,18 +164,41 @@ class Definitions:
         """
         paths: dict[str, tuple[str, ...]] = {name: (name,) for name in starts}
         paths |= {name: (*starts[:1], name) for name in beside if name not in paths}
-        pending = deque(paths)
+        pending, asking = deque(paths), ""
         while pending:
             name = pending.popleft()
             definition = self.of(name)
             if definition is None:
                 del paths[name]
                 continue
-            for reference in definition.references:
+            references = definition.references
+            if not asking and self._asks_for_all(name):
+                asking, references = name, (*references, *_all_of(paths))
+            elif asking and name.endswith(f":{IMPORTED}"):
+                references = (*references, *_all_of([name]))
+            for reference in references:
                 if reference not in paths:
                     paths[reference] = (*paths[name], reference)
                     pending.append(reference)
         return {n: path for n, path in paths.items() if not n.endswith(IMPORTED)}
+
+    def _asks_for_all(self, name: str) -> bool:
+        """Return whether a name stands for classes or objects, wherever they are.
+
+        That of a module as a whole that asks Python for them, and a computed name.
+        """
+        if not name.endswith(f":{WHOLE}"):
+            return name.endswith(f":{COMPUTED}")
+        module = self._names.module(name.partition(":")[0])
+        if name not in self._asks:
+            self._asks[name] = module is not None and any(
+                getattr(node, "attr", getattr(node, "id", None)) in _ASKING
+                or self._names.spelt(module, node).text in _ASKING_OF
+                for statement in module.body
+                for node in ast.walk(statement)
+                if isinstance(node, ast.Name | ast.Attribute)
+            )
+        return self._asks[name]
 
     def _read(self, name: str) -> Definition | None:
         module_name, _, full = name.partition(":")
@@ -175,6 +209,8 @@ class Definitions:
         parts = module.parts.get(top, []) if module else []
         if module is None or not parts:
             return None
+        if method == ANNOTATIONS:
+            return self._annotations(module, parts)
         if method:
             return self._method(module, parts, method)
         form = normal_form(self._names, module, parts, None)
@@ -184,6 +220,10 @@ class Definitions:
             others.append(f"{module_name}:{ON_IMPORT}")
         if _is_theirs(module_name):
             others.append(f"{module_name}:{IMPORTED}")
+            if that_run(self._names, module, parts):
+                others.append(f"{name}.{ANNOTATIONS}")
+            bare = [s for part in parts for s in _without_methods(part.statement)]
+            others += self._hidden_whole(module, bare)
         return _definition(form.text, (*form.references, *others))
 
     def _of_module(self, module: Module, what: str) -> Definition:
@@ -211,6 +251,10 @@ class Definitions:
 
     def _run_on_import(self, module: Module, theirs: Sequence[str]) -> list[str]:
         run = [f"{name}:{IMPORTED}" for name in theirs]
+        # Whether a module fails depends on all that it runs.
+        tried = [s.body for s in module.body if isinstance(s, ast.Try) and s.handlers]
+        for base, name in chain.from_iterable(_imported(module, b) for b in tried):
+            run += [f"{n}:{WHOLE}" for n in (base, f"{base}.{name}") if n in theirs]
         if self.doubt(module.name):
             run.append(f"{module.name}:{WHOLE}")
         elif ON_IMPORT in module.parts:
@@ -243,6 +287,16 @@ class Definitions:
             else:
                 yield str(meaning.definition)
 
+    def _annotations(self, module: Module, parts: Sequence[Part]) -> Definition | None:
+        """Return the annotations of a definition, and of those that they name."""
+        if not _is_theirs(module.name):
+            return None
+        form = normal_form(
+            self._names, module, all_of(self._names, module, parts), None
+        )
+        inner = (f"{name}.{ANNOTATIONS}" for name in form.references)
+        return _definition(form.text, (*form.references, *inner))
+
     def _method(
         self, module: Module, parts: Sequence[Part], method: str
     ) -> Definition | None:
@@ -252,11 +306,44 @@ class Definitions:
                 continue
             bodies = [Part(f) for f in own_methods(cls) if f.name == method]
             form = normal_form(self._names, module, bodies, cls)
-            return _definition(form.text, form.references)
+            whole = self._hidden_whole(module, [part.statement for part in bodies])
+            return _definition(form.text, (*form.references, *whole))
         return None
+
+    def _hidden_whole(
+        self, module: Module, statements: Sequence[ast.stmt]
+    ) -> list[str]:
+        """Return the module as a whole if statements may mean any name of it."""
+        if not _is_theirs(module.name) or is_typed(module.name):
+            return []
+        hides = hiding_of(self._names, module, statements)
+        return [f"{module.name}:{WHOLE}"] if hides else []
 
 
 IMPORTED = "<imported>"
+# They lead to other modules' names than those of the module where they stand.
+_ASKING = frozenset(
+    {
+        *("__subclasses__", "get_objects", "get_referrers", "_getframe", "f_globals"),
+        *("currentframe", "__globals__", "getouterframes", "getmodule"),
+    }
+)
+_ASKING_OF = frozenset({"sys.modules", "inspect.stack", "inspect.trace"})
+
+
+def _all_of(names: Iterable[str]) -> list[str]:
+    """List the modules of a user's that were imported, each as a whole."""
+    ends = f":{IMPORTED}"
+    found = [name.removesuffix(ends) for name in names if name.endswith(ends)]
+    return [f"{name}:{WHOLE}" for name in found if _is_theirs(name)]
+
+
+def _without_methods(statement: ast.stmt) -> list[ast.stmt]:
+    """Return the parts of a class that are no methods; of anything else itself."""
+    if not isinstance(statement, ast.ClassDef):
+        return [statement]
+    inner = {*own_methods(statement)}
+    return [part for part in statement.body if part not in inner]
 
 
 def _is_theirs(module_name: str) -> bool:
@@ -264,13 +351,15 @@ def _is_theirs(module_name: str) -> bool:
     return module_name.partition(".")[0] != OWN
 
 
-def _imported(module: Module) -> Iterator[tuple[str, str]]:
+def _imported(
+    module: Module, part: Sequence[ast.stmt] | None = None
+) -> Iterator[tuple[str, str]]:
     """Yield the modules that a module's text imports anywhere, and a name in each.
 
     The name is empty where the module itself is imported. Imports for type checkers
     alone are left out.
     """
-    pending: list[ast.AST] = [*module.body]
+    pending: list[ast.AST] = [*(module.body if part is None else part)]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Import):
@@ -542,4 +631,4 @@ class Fingerprints:
         lines = [f"{form_of(digests)}", *(f"{n} {d}" for n, d in digests.items())]
         total = sha256("\n".join(lines).encode()).hexdigest()
         whole = [n.partition(":")[0] for n in digests if n.endswith(f":{WHOLE}")]
-        return Code(total, digests, paths, {n: definitions.doubt(n) for n in whole})
+        return Code(total, digests, paths, {n: definitions.reason(n) for n in whole})

@@ -23,7 +23,7 @@ from curvflow.flows.plan.code.modules import (
     Scopes,
     imports,
 )
-from curvflow.flows.plan.code.sources import ALL, Sources
+from curvflow.flows.plan.code.sources import ALL, OWN, Sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,17 @@ class Names:
         # With the modules that each was looked up in.
         self._memo: dict[tuple[str, str], tuple[Meaning | None, frozenset[str]]] = {}
         self._looked_up: list[set[str]] = [set()]
+        self._answers: dict[str, tuple[str, frozenset[str]]] = {}
+
+    def answer(self, name: str, question: Callable[[], str]) -> str:
+        """Return the answer to a question about a module, asked once."""
+        if name not in self._answers:
+            with self.looking_up() as modules:
+                text = question()
+            self._answers[name] = text, frozenset(modules)
+        text, seen = self._answers[name]
+        self._looked_up[-1] |= seen
+        return text
 
     def module(self, name: str) -> Module | None:
         """Return a module of the project, or None."""
@@ -175,17 +186,48 @@ COMPUTES = {
 # They register a function, and do not change its result.
 _OFFERS = {*COMPUTES, "curvflow.tasks.stage:stage"}
 _WORDS = {"description", "title", "examples"}  # of a pydantic field
+# Decorators, bases and functions of these do not look at annotations, `?` being Python
+# itself. Parameters of kinds convert before the key is made, which shows the outcome.
+BLIND = frozenset(
+    {
+        *("?", "abc", "collections", "contextlib", "copy", "dask", "dataclasses"),
+        *("enum", "functools", "itertools", "jax", "joblib", "logging", "math"),
+        *("matplotlib", "numba", "numpy", "operator", "os", "pandas", "pathlib"),
+        *("scipy", "sklearn", "torch", "tqdm", "types", "typing", "typing_extensions"),
+        *("warnings", "xarray", OWN),
+    }
+)
+ANNOTATIONS = "<annotations>"  # of a definition that is handed to what reads them
 WHOLE = "<whole>"  # all of a module, where its names are not followed one by one
 VALUE = "<value>"  # all of a module that is used as a value, and of its modules
 COMPUTED = "<computed>"  # all that a computed name may load in a module
 LOADING = frozenset({"importlib.import_module", "importlib.__import__", "?__import__"})
 
 
+# They find a module, or something in one, by a text.
+_FINDING = frozenset({"pkgutil.resolve_name", "pydoc.locate", "runpy.run_module"})
+
+
 def loaded_module(call: ast.Call) -> str:
     """Return the module that a call loads by a plain text; empty if it is computed."""
-    first = call.args[0] if len(call.args) == 1 and not call.keywords else None
-    name = first.value if isinstance(first, ast.Constant) else None
-    return name if isinstance(name, str) and not name.startswith(".") else ""
+    name = _plain_text(call.args[0]) if call.args else ""
+    words = {keyword.arg for keyword in call.keywords}
+    # With `package` or `level` a name may be relative.
+    is_absolute = len(call.args) <= 4 and words <= {"globals", "locals", "fromlist"}
+    return name if is_absolute and not name.startswith(".") else ""
+
+
+def _plain_text(node: ast.expr) -> str:
+    """Return a text that is written out, also in pieces; empty if it is not."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left, right = _plain_text(node.left), _plain_text(node.right)
+        return left + right if left and right else ""
+    if isinstance(node, ast.JoinedStr):
+        pieces = list(map(_plain_text, node.values))
+        return "".join(pieces) if all(pieces) else ""
+    return ""
 
 
 def loaded_package(call: ast.Call, module: Module) -> str:
@@ -447,6 +489,14 @@ class _Writer:
 
     def call(self, node: ast.Call) -> None:
         called = self._means(node.func)
+        if called in _FINDING and node.args:
+            self._find(_plain_text(node.args[0]).partition(":")[0])
+        if (
+            called
+            and not called.startswith("?")
+            and called.partition(".")[0] not in BLIND
+        ):
+            self._hand(node)
         if called == "typing.cast" and len(node.args) == 2:
             self.write(node.args[1])
         elif called == "pydantic.Field":
@@ -462,6 +512,24 @@ class _Writer:
                 self.references[f"{loaded.name}:{VALUE}"] = None
             elif not name:
                 self.references[f"{self._module.name}:{COMPUTED}"] = None
+
+    def _hand(self, call: ast.Call) -> None:
+        """Refer to annotations of what is given to a library that may read them."""
+        for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+            inner = argument.slice if isinstance(argument, ast.Subscript) else argument
+            for given in inner.elts if isinstance(inner, ast.Tuple) else [inner]:
+                chain, root = dotted(given)
+                if isinstance(root, ast.Name):
+                    meaning = self._meaning(root.id, chain)
+                    if meaning and meaning.definition:
+                        self.references[f"{meaning.definition}.{ANNOTATIONS}"] = None
+
+    def _find(self, name: str) -> None:
+        """Refer to the module that a dotted name begins with."""
+        while name and (found := self._names.module(name)) is None:
+            name = name.rpartition(".")[0]
+        if name and found is not None:
+            self.references[f"{found.name}:{VALUE}"] = None
 
     def text(self, node: ast.JoinedStr) -> None:
         merged: list[ast.expr] = []

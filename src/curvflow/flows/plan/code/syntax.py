@@ -38,9 +38,9 @@ def names_alone(target: ast.expr) -> bool:
     return isinstance(target, ast.Name)
 
 
-def names_in(target: ast.expr) -> Iterator[str]:
-    """Yield the names in a target."""
-    return (node.id for node in ast.walk(target) if isinstance(node, ast.Name))
+def names_in(node: ast.AST) -> Iterator[str]:
+    """Yield the names in a target, or in anything else."""
+    return (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
 
 
 def arguments(call: ast.Call) -> Iterator[ast.expr]:
@@ -71,6 +71,37 @@ def evaluated(expression: ast.expr) -> Iterator[ast.AST]:
             pending += [d for d in (*node.args.defaults, *node.args.kw_defaults) if d]
         else:
             pending += ast.iter_child_nodes(node)
+
+
+def dotted_names(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the names that are read when something is evaluated, with attributes."""
+    pending: list[ast.AST] = [node]
+    while pending:
+        part = pending.pop()
+        inner = part
+        while isinstance(inner, ast.Attribute):
+            inner = inner.value
+        if isinstance(inner, ast.Name):
+            if isinstance(inner.ctx, ast.Load) and isinstance(part, ast.expr):
+                yield part
+        elif isinstance(inner, ast.Lambda):
+            pending += [d for d in (*inner.args.defaults, *inner.args.kw_defaults) if d]
+        else:
+            pending += ast.iter_child_nodes(inner)
+
+
+def run_on_import(statement: ast.stmt) -> Iterator[ast.AST]:
+    """Yield what runs with a statement of a module: no bodies of functions."""
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        yield node
+        inner = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inner = [part for part in inner if part not in node.body]
+        elif isinstance(node, ast.Lambda):
+            inner.remove(node.body)
+        pending += inner
 
 
 def bound_within(expression: ast.expr) -> Iterator[str]:
