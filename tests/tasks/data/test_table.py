@@ -258,7 +258,7 @@ def test_rounding_of_a_mean_is_no_width(value):
 @pytest.mark.parametrize("scaling", ["standard", "minmax", "none"])
 def test_numbers_whose_squares_overflow_are_refused(scaling):
     text = written(["x", "y"], [[f"{n}e307", f"{n}.5"] for n in range(10)])
-    with pytest.raises(InputError, match="numbers below 1e.150 in column 'x'"):
+    with pytest.raises(InputError, match=r"numbers below 1e.150 in column 'x'"):
         made(text, target="y", scaling=scaling)
 
 
