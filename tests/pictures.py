@@ -16,7 +16,7 @@ from curvflow.tasks.drawing import canvas
 
 MARK = "pictures"
 _measure = RendererAgg.get_text_width_height_descent
-_sizes = {}
+_sizes: dict[tuple[object, ...], tuple[float, float, float]] = {}
 
 
 def measured_once(self, s, prop, ismath):
