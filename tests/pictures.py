@@ -7,12 +7,25 @@ of them name these, as `pictures("png")`.
 
 from functools import partial
 
+import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import RendererAgg
 
 from curvflow.tasks.drawing import canvas
 
 MARK = "pictures"
+_measure = RendererAgg.get_text_width_height_descent
+_sizes: dict[tuple[object, ...], tuple[float, float, float]] = {}
+
+
+def measured_once(self, s, prop, ismath):
+    """Return the size of a text, which each figure would measure anew."""
+    hinting, fonts = (mpl.rcParams[n] for n in ("text.hinting", "mathtext.fontset"))
+    key = s, hash(prop), ismath, self.dpi, hinting, fonts
+    if key not in _sizes:
+        _sizes[key] = _measure(self, s, prop, ismath)
+    return _sizes[key]
 
 
 def placed(figure, drawn=()):
@@ -27,9 +40,14 @@ def placed(figure, drawn=()):
     }
 
 
+def place_only(patch, drawn=()):
+    """Let figures be placed, some of their files drawn, and texts measured once."""
+    patch.setattr(canvas, "pictures", partial(placed, drawn=drawn))
+    patch.setattr(RendererAgg, "get_text_width_height_descent", measured_once)
+
+
 @pytest.fixture(autouse=True)
 def _figures_are_placed_only(request, monkeypatch):
     mark = request.node.get_closest_marker(MARK)
     if mark is None or mark.args:
-        drawn = mark.args if mark else ()
-        monkeypatch.setattr(canvas, "pictures", partial(placed, drawn=drawn))
+        place_only(monkeypatch, mark.args if mark else ())

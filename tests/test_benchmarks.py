@@ -36,8 +36,7 @@ from benchmarks.scaling.coordinator import PARTS, WIDE, cost
 from curvflow.schemas.kinds.shared.graphs import graph
 from curvflow.schemas.nodes import Graph
 from curvflow.schemas.study.study import load_study
-from curvflow.tasks.drawing import canvas
-from tests.pictures import placed
+from tests.pictures import place_only
 
 
 @pytest.mark.slow
@@ -154,7 +153,8 @@ def two_answers(tmp_path_factory):
     stages["llc"] |= {"num_draws": 8, "num_chains": 2}
     path = tmp_path_factory.mktemp("two-answers") / "two.yaml"
     curvflow.Study(axes=axes, stages=stages).save(path)
-    with mock.patch.object(canvas, "pictures", placed):
+    with pytest.MonkeyPatch.context() as patch:
+        place_only(patch)
         results = curvflow.run(path)
     with mock.patch.object(known_answers, "STUDY", path):
         yield results

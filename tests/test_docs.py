@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -53,20 +54,27 @@ def examples() -> Iterator[Any]:
             yield pytest.param(study, id=f"{place}-{line}")
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """Return a folder with the modules shown, importable for the time of a test."""
+@contextmanager
+def modules_shown(folder: Path) -> Iterator[None]:
+    """Write the modules shown to a folder, importable for the time of the block."""
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         for name, code in re.findall(
             r"^```python\n# (\w+)\.py\n(.*?)^```", text, FLAGS
         ):
-            (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    with mock.patch.dict(kinds._added):
-        yield tmp_path
-    for path in tmp_path.glob("*.py"):
+            (folder / f"{name}.py").write_text(code, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch, mock.patch.dict(kinds._added):
+        patch.syspath_prepend(folder)
+        yield
+    for path in folder.glob("*.py"):
         sys.modules.pop(path.stem, None)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder with the modules shown, importable for the time of a test."""
+    with modules_shown(tmp_path):
+        yield tmp_path
 
 
 EXAMPLES = list(examples())

@@ -22,10 +22,9 @@ from curvflow.schemas.models import all_models
 from curvflow.schemas.nodes import Figure, Table
 from curvflow.schemas.rules import all_rules
 from curvflow.stores.memory import MemoryStore
-from curvflow.tasks.drawing import canvas
 from tests import example_files, golden
 from tests.flows.published_images import fakes
-from tests.pictures import placed
+from tests.pictures import place_only
 
 KINDS = sorted(name for name, kind in all_kinds().items() if not kind.home)
 
@@ -133,7 +132,7 @@ def run_all(folder, names=KINDS, width=8):
     store = MemoryStore()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiles, "MAX_WIDTH", width)
-        patch.setattr(canvas, "pictures", placed)
+        place_only(patch)
         reports = {name: run(folder, name, store) for name in names}
     return Runs(store, {n: list(report.plan.graph) for n, report in reports.items()})
 

@@ -1,6 +1,8 @@
 """Every study shown in README and docs runs, with settings that take a moment."""
 
+import shutil
 from collections import defaultdict
+from functools import cache
 from typing import Any
 from unittest import mock
 
@@ -14,7 +16,7 @@ from curvflow.flows.run.run import run_study
 from curvflow.stores.memory import MemoryStore
 from tests.flows.published_images import fakes
 from tests.pictures import _figures_are_placed_only
-from tests.test_docs import ROOT, examples, folder, pythons
+from tests.test_docs import EXAMPLES, ROOT, folder, modules_shown, pythons
 
 # Fixtures: the modules shown, in a folder; figures without files.
 __all__ = ["_figures_are_placed_only", "folder"]
@@ -42,10 +44,11 @@ EPOCHS = {"docs/study": 30}
 WRITING = ("how-to/own-data", "how-to/checkpoints", "how-to/monitor", "graphs")
 
 
+@cache
 def shown() -> dict[str, list[Any]]:
     """Return the studies of each page, as it is named."""
     pages = defaultdict(list)
-    for param in examples():
+    for param in EXAMPLES:
         page, _, line = str(param.id).rpartition("-")
         pages[page].append((f"{page}.md:{line}", param.values[0]))
     del pages["docs/tutorial"]  # which test_tutorial follows as it is
@@ -66,17 +69,31 @@ def small(stage: dict[str, Any], page: str) -> dict[str, Any]:
     return stage | lower
 
 
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Return a folder with what the code of pages writes, and its sets of images."""
+    whole = tmp_path_factory.mktemp("pages")
+    with modules_shown(whole), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(whole)
+        patch.setenv("HOME", str(whole))
+        patch.setenv(find.VARIABLE, str(whole / "images"))
+        for name in WRITING:
+            for code in pythons(ROOT / "docs" / f"{name}.md"):
+                if not code.startswith("# "):
+                    exec(code, {})
+        return whole, fakes.write_all(whole / "images")
+
+
 @pytest.fixture
-def place(folder, monkeypatch):
-    """Return a folder with all that the studies shown read, small."""
+def place(files, folder, monkeypatch):
+    """Return a folder of a page's own with all that the studies shown read, small."""
+    whole, images = files
+    known = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(whole, folder, dirs_exist_ok=True, ignore=known)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv(find.VARIABLE, str(folder / "images"))
-    for name in WRITING:
-        for code in pythons(ROOT / "docs" / f"{name}.md"):
-            if not code.startswith("# "):
-                exec(code, {})
-    with mock.patch.dict(CATALOGUE, fakes.write_all(folder / "images")):
+    with mock.patch.dict(CATALOGUE, images):
         yield folder
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from curvflow.errors import UnknownNameError, nearest
 from curvflow.schemas.explanations import Explanation, explanations
 from curvflow.schemas.kind import Kind, Variable
+from curvflow.schemas.params import Params
 from curvflow.schemas.study.draft import takes_weights
 from curvflow.schemas.study.jsonschema import AT
 from curvflow.schemas.study.yaml_source import short_yaml
@@ -105,7 +107,7 @@ _REFERENCES = 'Any value may be "${axis}" or "${axis.field}", in quotes.'
 
 def kind_page(kind: Kind, *, name: str = "", whole: bool = False) -> str:
     """Return the page of a kind; `whole` prints all forms of every parameter."""
-    schema = kind.params.model_json_schema()
+    schema = _schema(kind.params)
     explanation = _explanation(kind)
     forms = _writer(kind, schema, "" if whole else name or kind.name)
     lines = _wrapped(f"{kind.name} (version {kind.version})", 0)
@@ -129,9 +131,15 @@ def kind_page(kind: Kind, *, name: str = "", whole: bool = False) -> str:
     return "\n".join(lines)
 
 
+@cache
+def _schema(params: type[Params]) -> Schema:
+    """Return the JSON Schema of parameters, which several pages of a kind read."""
+    return params.model_json_schema()
+
+
 def parameter_page(kind: Kind, path: str) -> str:
     """Return one parameter in full, or with `rule.sgd` one of its forms."""
-    schema = kind.params.model_json_schema()
+    schema = _schema(kind.params)
     forms = _writer(kind, schema, "")
     name, dot, wanted = path.partition(".")
     parameter = _known(name, schema.get("properties", {}), f"{kind.name}: a parameter")
