@@ -127,3 +127,25 @@ def test_single_precision_that_does_not_converge_falls_back_for_that_matrix(
         assert found.dtype == torch.float32
     again = vectors[1] * values[1] @ vectors[1].mT
     torch.testing.assert_close(again, second, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("pi", [None, "trace"])
+@pytest.mark.parametrize("seed", range(20))
+def test_roundings_of_eigenvalues_that_are_zero_are_no_numbers_to_divide_by(seed, pi):
+    draw = torch.Generator().manual_seed(seed)
+    rank, size = 3, 5
+
+    def factor(columns):
+        root = torch.randn(1, 1, size, columns, generator=draw, dtype=torch.float64)
+        return root @ root.mT
+
+    damping = torch.zeros(1, dtype=torch.float64)
+    at = "w", torch.arange(size * size)
+    whole = Product(*at, factor(size), factor(size))
+    singular = Product(*at, factor(rank), factor(size))
+    ones = torch.ones(1, size * size, 1, dtype=torch.float64)
+    there = whole.inverse(damping, pi).times(whole.times(ones))
+    torch.testing.assert_close(there, ones, rtol=0, atol=1e-4)
+    assert not torch.isfinite(singular.inverse(damping, pi).times(ones)).all()
+    damped = singular.inverse(damping + 1e-3, pi).times(ones)
+    assert torch.isfinite(damped).all()
