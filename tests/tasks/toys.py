@@ -207,6 +207,14 @@ def make_frozen(last: bool = False) -> nn.Module:
     return module
 
 
+def make_frozen_first() -> nn.Module:
+    """A frozen weight with a bias that is trained, and a frozen bias."""
+    module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3))
+    module[0].weight.requires_grad_(False)
+    module[2].bias.requires_grad_(False)
+    return module
+
+
 class Tied(nn.Module):
     """One tensor under two names, the second of which is that of the head."""
 

@@ -198,7 +198,7 @@ def test_folders_that_will_not_do_are_refused_while_planning(names, params, mess
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (np.zeros(3, np.uint8), "expected an image, got b/1.png"),
+        (np.zeros(3, np.uint8), "got b/1.png, which is none. Mend it"),
         (encoded(np.zeros((32, 32, 3), np.uint8))[:60], "expected an image, got b/1"),
         (encoded(np.zeros((4, 4), np.uint16)), "8 bits per channel, got b/1.png"),
         (encoded(flat(1, (4, 5))), "one size, 4x4 as a/1.png, got 4x5 of b/1.png"),

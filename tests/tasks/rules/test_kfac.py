@@ -528,6 +528,13 @@ def test_what_kfac_cannot_see_is_refused_by_name(monkeypatch):
         Posed(blobs(), batch_norm).stepped({})
 
 
+def test_parameters_beside_frozen_ones_are_stepped():
+    posed = Posed(blobs(), {"factory": "tests.tasks.toys:make_frozen_first"})
+    change, *_ = posed.stepped({"damping": 0.1})
+    assert change.isfinite().all()
+    assert (change * posed.gradient).sum() < 0
+
+
 def test_a_model_alone_steps_as_among_others():
     posed = Posed(blobs())
     fields = {"damping": 0.1, "momentum": 0.5, "mc_samples": 2}

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.data.folder import FolderParams, listing
@@ -108,8 +108,12 @@ def _decoded(params: FolderParams, content: Array, name: str) -> Array:
     except InputError:
         raise
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        # Of a file that is none it only names the object in memory.
+        is_none = isinstance(error, UnidentifiedImageError)
+        why = "which is none" if is_none else f"which cannot be read: {error}"
         raise InputError(
-            f"path: expected an image, got {name}, which cannot be read: {error}"
+            f"path: expected an image, got {name}, {why}. Mend it, or take it out of "
+            "the folder."
         ) from error
     if params.shape is not None:
         height, width = params.shape[1:]

@@ -176,7 +176,11 @@ class StackedModule:
         each_tensors = [dict(zip(tensors, part, strict=True)) for part in parts]
         recorders: list[UseRecorder] = []
         if forward_pass.uses is not None:
-            recorders = [UseRecorder(held) for held in each_tensors]
+            # A frozen weight has no gradient, which is all that its uses tell.
+            recorders = [
+                UseRecorder({name: held[name] for name in self.parameters})
+                for held in each_tensors
+            ]
         contexts: Sequence[AbstractContextManager[object]] = (
             recorders or [nullcontext()] * models
         )

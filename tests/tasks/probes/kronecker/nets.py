@@ -25,6 +25,7 @@ NETS = {
     "labels": ({"kind": "mlp", "hidden": [4], "activation": "tanh"}, blobs),
     "values": ({"kind": "mlp", "hidden": [4], "activation": "relu"}, waves),
     "tokens": (TOKENS, lambda: sequences()),
+    "frozen": ({"factory": "tests.tasks.toys:make_frozen_first"}, blobs),
 }
 
 

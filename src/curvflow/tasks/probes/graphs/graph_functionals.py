@@ -154,8 +154,8 @@ class _Spectrum:
         if count > 1:
             raise InputError(
                 f"functionals: expected a connected graph for {name}, which is "
-                f"infinite otherwise, got {count} components. Set component to "
-                "largest, or leave it out."
+                f"infinite otherwise, got {count} components. Take another graph, a "
+                "file's with component: largest, or leave it out."
             )
 
 
