@@ -50,7 +50,7 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "mc": ("probe.factors", {"fisher_type": "mc"}),
     "ekfac": ("probe.factors", {"structure": "ekfac"}),
     "float32": ("probe.factors", {"dtype": "float32"}),
-    "error": ("probe.factor_error", {"num_probes": 4, "num_runs": 2, "num_steps": 4}),
+    "error": ("probe.factor_error", {"num_probes": 2, "num_runs": 2, "num_steps": 2}),
     "kfac": ("train", {"rule": KFAC, **STEPS}),
 }
 
