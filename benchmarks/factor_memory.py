@@ -38,7 +38,7 @@ NETS: dict[str, tuple[dict[str, Any], tuple[int, ...], int]] = {
         (3, 32, 32),
         64,
     ),
-    "vit": ({"kind": "vit", "width": 64, "heads": 4}, (3, 32, 32), 64),
+    "vit": ({"kind": "vit", "width": 32, "heads": 4}, (3, 32, 32), 64),
     "MLP 64-16-10, many samples": ({"kind": "mlp", "hidden": [16]}, (64,), 50_000),
 }
 
