@@ -267,13 +267,13 @@ def beside_backpack(net: Net) -> Iterator[Row]:
     if is_dense:
         yield recursion(net)
     elif net.spec.get("pooling") == "avg":  # of the largest it has a mean at each layer
-        found = own(
+        operator = own(
             net,
             fisher_type="recursive",
             kfac_approx="reduce",
             separate_weight_and_bias=True,
         )
-        mine = {b.name: b for b in found.blocks if isinstance(b, Product)}
+        mine = {b.name: b for b in operator.blocks if isinstance(b, Product)}
         gap = max(
             _gap(mine[name].left_factor[0, 0], left)
             for (name, _), (left, *_) in zip(
