@@ -38,7 +38,7 @@ NETS: dict[str, tuple[dict[str, Any], tuple[int, ...], int]] = {
         (3, 32, 32),
         64,
     ),
-    "vit": ({"kind": "vit", "width": 64, "heads": 4}, (3, 32, 32), 64),
+    "vit": ({"kind": "vit", "width": 32, "heads": 4}, (3, 32, 32), 64),
     "MLP 64-16-10, many samples": ({"kind": "mlp", "hidden": [16]}, (64,), 50_000),
 }
 
@@ -50,7 +50,7 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "mc": ("probe.factors", {"fisher_type": "mc"}),
     "ekfac": ("probe.factors", {"structure": "ekfac"}),
     "float32": ("probe.factors", {"dtype": "float32"}),
-    "error": ("probe.factor_error", {"num_probes": 4, "num_runs": 2, "num_steps": 4}),
+    "error": ("probe.factor_error", {"num_probes": 2, "num_runs": 2, "num_steps": 2}),
     "kfac": ("train", {"rule": KFAC, **STEPS}),
 }
 

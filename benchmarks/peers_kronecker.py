@@ -266,6 +266,21 @@ def beside_backpack(net: Net) -> Iterator[Row]:
         yield Row(net.name, "BackPACK", f"KFLR, {what}", gap, note)
     if is_dense:
         yield recursion(net)
+    elif net.spec.get("pooling") == "avg":  # of the largest it has a mean at each layer
+        operator = own(
+            net,
+            fisher_type="recursive",
+            kfac_approx="reduce",
+            separate_weight_and_bias=True,
+        )
+        mine = {b.name: b for b in operator.blocks if isinstance(b, Product)}
+        gap = max(
+            _gap(mine[name].left_factor[0, 0], left)
+            for (name, _), (left, *_) in zip(
+                net.known, backpack_factors(net, "KFRA"), strict=True
+            )
+        )
+        yield Row(net.name, "BackPACK", "KFRA, left factors", gap, notes[0])
 
 
 def recursion(net: Net) -> Row:

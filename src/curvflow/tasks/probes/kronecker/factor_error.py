@@ -71,7 +71,7 @@ def member_bytes(member: Member) -> int:
     # A basis of all runs, and vectors beside those that products count.
     vectors = params.num_runs * (params.num_steps + 4) + COLUMNS
     bases = 8 * int(node["size"]) * vectors
-    return products + bases + 3 * sum(array.nbytes for array in node.arrays.values())
+    return products + bases + 2 * sum(array.nbytes for array in node.arrays.values())
 
 
 @computes("probe.factor_error", member_bytes=member_bytes, data_bytes=probed_bytes)
