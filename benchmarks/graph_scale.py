@@ -83,7 +83,6 @@ def large(nodes: int) -> Stages:
             "graph": "graph",
             "ritz": "spectrum",
         },
-        "structure": {"use": "probe.graph_structure", "graph": "graph"},
     }
 
 
