@@ -185,16 +185,13 @@ def _with_diagonal(matrix: Tensor, diagonal_D: Tensor) -> Tensor:
     """Return compressed rows with a diagonal added."""
     from scipy import sparse
 
-    rows = (matrix.values(), matrix.col_indices(), matrix.crow_indices())
-    values, columns, starts = (part.cpu().numpy() for part in rows)
+    parts = (matrix.values(), matrix.col_indices(), matrix.crow_indices())
     size = len(diagonal_D)
-    whole = sparse.csr_array((values, columns, starts), (size, size))
+    whole = sparse.csr_array(tuple(p.cpu().numpy() for p in parts), (size, size))
     whole = whole + sparse.diags_array(diagonal_D.cpu().numpy(), format="csr")
-    on = (
-        torch.from_numpy(part).to(matrix.device)
-        for part in (whole.indptr, whole.indices, whole.data)
-    )
-    return rows_tensor(*on, (size, size))
+    rows = (whole.indptr, whole.indices, whole.data)
+    starts, columns, values = (torch.from_numpy(p).to(matrix.device) for p in rows)
+    return rows_tensor(starts, columns, values, (size, size))
 
 
 @dataclass(frozen=True)

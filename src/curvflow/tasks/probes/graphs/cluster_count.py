@@ -11,7 +11,7 @@ import torch
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.graphs.cluster_count import ClusterCountParams
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.tasks.curvature.operators import adjacency_bytes, atoms_of
+from curvflow.tasks.curvature.operators import atoms_of
 from curvflow.tasks.curvature.ritz_data import functional_arrays, without_atoms
 from curvflow.tasks.networks.problems import Apart, grouped
 from curvflow.tasks.numerics.estimators.intervals import student_interval
@@ -47,7 +47,7 @@ def member_bytes(member: Member) -> int:
     if params.method == "maxent":
         node = member.one("density")
         return 8 * 8 * len(node["grid"]) * (1 + len(node["multipliers"]))
-    adjacency = adjacency_bytes(member.one("graph"))
+    adjacency = _components_bytes(member.one("graph"))
     if params.method == "eigengap":
         return adjacency + 16 * member.one("eigenvalues")["eigenvalues"].nbytes
     runs, steps = member.one("ritz")["ritz_values"].shape
@@ -56,6 +56,13 @@ def member_bytes(member: Member) -> int:
     else:
         scan = scan_bytes(steps, least=params.least_gap)
     return scan + adjacency
+
+
+def _components_bytes(graph: NodeData) -> int:
+    """Return the bytes of a graph, and of what finds its components."""
+    stored = sum(array.nbytes for array in graph.arrays.values())
+    # SciPy takes a number for each entry, and 32 bits for the beginnings of rows.
+    return stored + 8 * len(graph["indices"]) + 12 * len(graph["indptr"])
 
 
 @computes("probe.cluster_count", member_bytes=member_bytes)
