@@ -2,11 +2,13 @@
 
 Followed are functions, classes with their methods and bases, constants, closures,
 defaults, decorators, imports wherever they stand and re-exports, within the project;
-and what parameters name: see `Kind.loads` and factories. Annotations are not.
+and what parameters name: see `Kind.loads` and factories. Annotations are where a
+library or a decorator may read them: see `annotations`.
 
 Of a user's module with a doubt, see `doubts`, all counts at once: where a name of it is
 reached, and where another module that is reached imports it. So does one that is used
-as a value.
+as a value, and one of whose functions asks for names when it is called. Where Python
+is asked for classes, frames or loaded modules, all imported modules count.
 
 Not followed is what no text tells: `getattr` of an object by a computed name,
 `import_module` of a computed name outside of `Kind.loads`, methods of objects whose
