@@ -707,7 +707,13 @@ def load_samples(
         _check_inputs(problem, node)
 
     def stacked(arrays: Iterable[Array], loaded_type: torch.dtype) -> Tensor:
-        return torch.as_tensor(np.stack(list(arrays)), dtype=loaded_type, device=device)
+        given = list(arrays)
+        # No copy as stored: a data set of double precision is twice that of single.
+        plain = np.empty((len(given), *given[0].shape), _numpy_type(loaded_type))
+        with np.errstate(over="ignore"):  # infinite, which is refused where it matters
+            for place, array in zip(plain, given, strict=True):
+                place[...] = array
+        return torch.as_tensor(plain, device=device)
 
     input_type = torch.int64 if problem.takes_integers else dtype
     inputs = [node[prefix + "inputs"] for node in different]
@@ -720,6 +726,10 @@ def load_samples(
         else stacked(inputs, input_type),
         stacked(targets, problem.target_type(dtype)),
     )
+
+
+def _numpy_type(dtype: torch.dtype) -> np.dtype[Any]:
+    return torch.empty(0, dtype=dtype).numpy().dtype
 
 
 def _check_inputs(problem: Problem, data: NodeData) -> None:
