@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from curvflow.flows.plan.code.libraries import changes_state, may_be_filled
@@ -29,15 +29,20 @@ from curvflow.flows.plan.code.normal import (
     dotted,
     loaded_module,
 )
-from curvflow.flows.plan.code.sources import OWN
+from curvflow.flows.plan.code.objects import (
+    HARMLESS,
+    KEEPING,
+    LOCAL,
+    READING,
+    Objects,
+    is_own,
+)
 from curvflow.flows.plan.code.syntax import (
     arguments,
     bound_within,
     dotted_names,
     evaluated,
     is_special,
-    is_text,
-    makes_code,
     makes_table,
     names_alone,
     names_in,
@@ -49,40 +54,6 @@ from curvflow.flows.plan.code.syntax import (
     within,
 )
 
-# They read their arguments, and call nothing that is given to them.
-_READING = frozenset(
-    f"?{name}"
-    for name in (
-        *("bytes.fromhex", "dict.fromkeys", "float.fromhex", "str.maketrans"),
-        *("abs", "all", "any", "bool", "bytes", "complex", "dict", "divmod"),
-        *("enumerate", "float", "format", "frozenset", "hasattr", "int"),
-        *("isinstance", "issubclass", "len", "list", "max", "min", "object", "pow"),
-        *("print", "range", "repr", "reversed", "round", "set", "slice", "sorted"),
-        *("str", "sum", "tuple", "zip"),
-    )
-)
-# They keep a function that is given to them for later.
-_KEEPING = frozenset(
-    {
-        *("?property", "?staticmethod", "?classmethod", "collections.defaultdict"),
-        *("functools.partial", "functools.lru_cache", "functools.cache"),
-        *("functools.cached_property", "functools.wraps", "functools.total_ordering"),
-        *("dataclasses.field", "dataclasses.replace"),
-        *("numpy.vectorize", "torch.vmap", "typing.NewType", "typing.TypeVar"),
-        *("pydantic.AfterValidator", "pydantic.BeforeValidator", "pydantic.Field"),
-        *("pydantic.Discriminator", "pydantic.PlainValidator", "torch.compile"),
-        "pydantic.WrapValidator",
-    }
-)
-# Their functions neither change nor call what they are given, but for the names below.
-_HARMLESS = frozenset(
-    {
-        *("abc", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions"),
-        *("json", "logging", "math", "numpy", "os", "pathlib", "platform", "pydantic"),
-        *("re", "string", "time", "torch", "typing", "typing_extensions", "warnings"),
-        *("xarray", OWN),
-    }
-)
 _ARRAYS = ("numpy", "torch")
 _CHANGING = frozenset(
     {
@@ -92,7 +63,7 @@ _CHANGING = frozenset(
     }
 )
 _DECORATING = frozenset(
-    {*_HARMLESS, "collections", "contextlib", "functools", "jax", "numba", "types"}
+    {*HARMLESS, "collections", "contextlib", "functools", "jax", "numba", "types"}
 )
 _SETTING = (["setter"], ["getter"], ["deleter"])  # of a property
 # With one of these any name of the module can be meant, or replaced.
@@ -110,7 +81,6 @@ _CREATING = frozenset({"__init__", "__new__", "__prepare__", "mro", *_SUBCLASSIN
 # Methods of a metaclass that do not run where its class is bound, or is asked for an
 # attribute.
 _READ = frozenset({"__contains__", "__iter__", "__len__", "__repr__", "__str__"})
-_METACLASSES = frozenset({"?type", "abc.ABCMeta", "enum.EnumMeta", "enum.EnumType"})
 _MADE: frozenset[str] = frozenset()  # all may run where a class is called or derived
 _HOOKS = frozenset({"__getattr__", "__dir__"})  # of a module
 # With an object of a class of the project in it, each may run a method of the class.
@@ -120,8 +90,6 @@ _OPERATING = (
     *(ast.DictComp, ast.SetComp),
 )
 _PAUSING = (ast.Yield, ast.YieldFrom, ast.Await)
-_OF_FUNCTIONS = frozenset({"__doc__", "__module__", "__name__", "__qualname__"})
-_LOCAL = Meaning("?of this scope")
 
 
 class _DoubtError(Exception):
@@ -176,6 +144,7 @@ class _Judge:
         alone: bool = False,
     ) -> None:
         self._names, self._module, self._alone = names, module, alone
+        self._objects = Objects(names, self._is_filled)
         # Of a function that is called: its own names may stand for anything.
         self._unknown, self._depth = frozenset(within), depth
         # Names of classes and comprehensions around, which hide those of the module.
@@ -370,11 +339,10 @@ class _Judge:
     def _decorator(self, decorator: ast.expr) -> None:
         meaning = self._meaning(decorator)
         is_known = (
-            meaning.text in _KEEPING or meaning.text.partition(".")[0] in _DECORATING
+            meaning.text in KEEPING or meaning.text.partition(".")[0] in _DECORATING
         )
-        is_own = _is_own(meaning.text)
         if meaning.text.rpartition(".")[2] in _CHANGING or not (
-            is_own or is_known or self._only_wraps(decorator)
+            is_own(meaning.text) or is_known or self._only_wraps(decorator)
         ):
             raise _DoubtError(decorator, "a decorator that may register")
         if isinstance(decorator, ast.Call):
@@ -384,7 +352,7 @@ class _Judge:
     def _only_wraps(self, decorator: ast.expr) -> bool:
         """Return whether a decorator of the project returns a function, and no more."""
         meaning = self._meaning(decorator)
-        parts = self._parts(meaning)
+        parts = self._objects.parts(meaning)
         function = parts[0] if len(parts) == 1 else None
         home = self._names.module((meaning.definition or "").partition(":")[0])
         for _ in range(2 if isinstance(decorator, ast.Call) else 1):
@@ -420,14 +388,16 @@ class _Judge:
             self._decorator(decorator)
         for base in cls.bases:
             meaning = self._meaning(base)
-            if self._has(meaning, _SUBCLASSING) or self._is_live(meaning, _MADE):
+            if self._objects.has(meaning, _SUBCLASSING) or self._objects.is_live(
+                meaning, _MADE
+            ):
                 raise _DoubtError(cls, "a subclass that its base may register")
             self._runs(base)
         if self._calls_itself(cls):
             raise _DoubtError(cls, "an enumeration with a method of its own making")
         for keyword in cls.keywords:
             self._runs(keyword.value)
-            if keyword.arg == "metaclass" and self._has(
+            if keyword.arg == "metaclass" and self._objects.has(
                 self._meaning(keyword.value), _CREATING
             ):
                 raise _DoubtError(cls, "a metaclass that may register")
@@ -441,7 +411,7 @@ class _Judge:
         """Return whether a class calls methods while it is made, as enumerations do."""
         classes: list[tuple[Module | None, ast.stmt]] = [(self._module, cls)]
         for base in cls.bases:
-            classes += self._classes(self._meaning(base))
+            classes += self._objects.classes(self._meaning(base))
         made = [
             (home, c) for home, c in classes if home and isinstance(c, ast.ClassDef)
         ]
@@ -494,7 +464,7 @@ class _Judge:
             if isinstance(node, _OPERATING):
                 self._operates(node)
             self._hiding(node)
-            if isinstance(node, ast.Name) and self._is_live(
+            if isinstance(node, ast.Name) and self._objects.is_live(
                 self._meaning(node), _READ if node in idle else _MADE
             ):
                 raise _DoubtError(node, f"`{node.id}`, whose class may run code")
@@ -504,72 +474,9 @@ class _Judge:
         """Refuse objects of the project's classes: an operator may run their code."""
         for named in dotted_names(node):
             is_unknown = bool(self._unknown & set(names_in(named)))
-            if is_unknown or self._may_be_instance(self._meaning(named)):
+            if is_unknown or self._objects.may_be_instance(self._meaning(named)):
                 word = ast.unparse(named)
                 raise _DoubtError(node, f"`{word}`, an object that may run code")
-
-    def _may_be_instance(self, meaning: Meaning, depth: int = 5) -> bool:
-        """Return whether a name of the project may stand for an object of its classes.
-
-        Those of classes without special methods run nothing by themselves.
-        """
-        if _is_own(meaning.text) or not (meaning.definition or meaning.within):
-            return False
-        full = meaning.definition or ""
-        home, parts = self._names.module(full.partition(":")[0]), self._parts(meaning)
-        if home is None or not parts or depth == 0:
-            return True
-        inner = meaning.text.removeprefix(full).lstrip(".").partition(".")[0]
-        return any(self._holds_instance(home, p, inner, depth - 1) for p in parts)
-
-    def _holds_instance(
-        self, home: Module, part: ast.stmt, inner: str, depth: int
-    ) -> bool:
-        if isinstance(part, FUNCTIONS):
-            is_replaced = any(
-                self._names.spelt(home, decorator).definition
-                for decorator in part.decorator_list
-            )
-            return is_replaced or bool(inner and inner not in _OF_FUNCTIONS)
-        if not isinstance(part, ast.ClassDef):
-            return self._is_filled(home) or self._makes_instance(home, part, depth)
-        if not inner:
-            return False
-        cls = Meaning(f"{home.name}:{part.name}", f"{home.name}:{part.name}")
-        is_plain = self._is_plain_class(cls)
-        values = [s for s in part.body if not isinstance(s, FUNCTIONS)]
-        return not is_plain or any(
-            self._makes_instance(home, s, depth) for s in values if not is_text(s)
-        )
-
-    def _is_filled(self, home: Module) -> bool:
-        """Return whether a variable of another module may hold what no text tells."""
-        return (
-            not self._alone
-            and home.name != self._module.name
-            and self._names.answer(
-                home.name, lambda: doubt_of(self._names, home, alone=True)
-            )
-            != ""
-        )
-
-    def _makes_instance(self, home: Module, made: ast.AST, depth: int) -> bool:
-        """Return whether an object of a project's class may come of a statement."""
-        for node in ast.walk(made):
-            if isinstance(node, ast.Call):
-                meaning = self._names.spelt(home, node.func)
-                if meaning.text in _KEEPING or meaning.text == "?":
-                    return True
-                if _is_own(meaning.text):
-                    continue
-                is_theirs = meaning.definition or meaning.module or meaning.within
-                if is_theirs and not self._is_plain_class(meaning):
-                    return True
-        named = dotted_names(getattr(made, "value", None) or made)
-        return any(
-            self._may_be_instance(self._names.spelt(home, name), depth)
-            for name in named
-        )
 
     def _call(self, call: ast.Call) -> None:
         chain, root = dotted(call.func)
@@ -583,10 +490,10 @@ class _Judge:
         meaning = self._meaning(call.func)
         if meaning.text.startswith("?"):
             self._builtin(call, meaning.text)
-        elif _is_own(meaning.text):
+        elif is_own(meaning.text):
             pass
         elif meaning.module is not None or meaning.definition or meaning.within:
-            is_quiet = self._is_plain_class(meaning) or self._is_quiet(meaning)
+            is_quiet = self._objects.is_plain_class(meaning) or self._is_quiet(meaning)
             if chain or not is_quiet:
                 raise _DoubtError(call, f"a call of the project's `{root.id}`")
         else:
@@ -598,7 +505,7 @@ class _Judge:
         It binds names of its own, to what would raise no doubt in its module if its
         parameters might be anything, and returns.
         """
-        parts = self._parts(meaning)
+        parts = self._objects.parts(meaning)
         home = self._names.module((meaning.definition or "").partition(":")[0])
         function = parts[0] if len(parts) == 1 else None
         if home is None or not self._depth or not isinstance(function, ast.FunctionDef):
@@ -661,11 +568,11 @@ class _Judge:
         return ".".join([text, *chain]) if is_array else ""
 
     def _builtin(self, call: ast.Call, text: str) -> None:
-        if text in _KEEPING or text == "?type":
+        if text in KEEPING or text == "?type":
             return
         if text == "?getattr" and len(call.args) > 1:
             return  # of a module all is taken
-        if text not in _READING:
+        if text not in READING:
             raise _DoubtError(call, f"a call of `{text[1:]}`")
         if any(map(self._may_be_code, within(call))):
             raise _DoubtError(call, f"`{text[1:]}` with code given to it")
@@ -673,14 +580,14 @@ class _Judge:
     def _library(self, call: ast.Call, text: str, *, of_result: bool = False) -> None:
         if text in LOADING and not loaded_module(call):
             raise _DoubtError(call, "a module of a computed name")
-        if changes_state(text) and not (self._counts or of_result or text in _KEEPING):
+        if changes_state(text) and not (self._counts or of_result or text in KEEPING):
             word = text.rpartition(".")[2]
             raise _DoubtError(call, f"`{word}` may change a library's state")
         last = text.rpartition(".")[2]
         given = list(within(call))
         into = any(keyword.arg == "out" for keyword in call.keywords)
-        hands_code = text not in _KEEPING and any(map(self._may_be_code, given))
-        is_known = text in _KEEPING or text.partition(".")[0] in _HARMLESS
+        hands_code = text not in KEEPING and any(map(self._may_be_code, given))
+        is_known = text in KEEPING or text.partition(".")[0] in HARMLESS
         hands_variable = not is_known and any(map(self._is_variable, given))
         is_changing = last in _CHANGING or last.endswith("_") or ".utils." in text
         filled = (name for a in may_be_filled(call, text) for name in dotted_names(a))
@@ -702,160 +609,50 @@ class _Judge:
         if isinstance(node, ast.Attribute):
             _, root = dotted(node)
             return isinstance(root, ast.Name) and (
-                root.id in self._hidden or bool(self._parts(self._meaning(root)))
+                root.id in self._hidden
+                or bool(self._objects.parts(self._meaning(root)))
             )
         if not isinstance(node, ast.Name):
             return False
         if node.id in self._hidden:
             return node.id in self._unknown
-        return self._is_code(self._meaning(node))
-
-    def _is_code(self, meaning: Meaning, depth: int = 5) -> bool:
-        """Return whether a name of the project may stand for a function."""
-        if _is_own(meaning.text) or not meaning.definition:
-            return False
-        home = self._names.module(meaning.definition.partition(":")[0])
-        parts = self._parts(meaning)
-        return (
-            home is None
-            or not parts
-            or any(depth == 0 or not self._is_data(home, part, depth) for part in parts)
-        )
-
-    def _is_data(self, home: Module, part: ast.stmt, depth: int) -> bool:
-        """Return whether a statement binds its names to data that is no function."""
-        if not isinstance(part, ast.Assign | ast.AnnAssign) or part.value is None:
-            return False
-        pending: list[ast.AST] = [part.value]
-        while pending:
-            node = pending.pop()
-            if not self._is_no_code(home, node, depth):
-                return False
-            if isinstance(node, ast.Call):
-                pending += arguments(node)
-            elif not isinstance(node, ast.Attribute):
-                pending += ast.iter_child_nodes(node)
-        return True
-
-    def _is_no_code(self, home: Module, node: ast.AST, depth: int) -> bool:
-        """Return whether a part of an expression is no function of the project."""
-        if isinstance(node, ast.Call):
-            text = self._names.spelt(home, node.func).text
-            return text in _READING or text.partition(".")[0] in _HARMLESS
-        if isinstance(node, ast.Attribute):
-            meaning = self._names.spelt(home, node)
-            return not meaning.definition and not meaning.text.startswith("?")
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            return not self._is_code(self._names.spelt(home, node), depth - 1)
-        return not isinstance(node, ast.Lambda)
+        return self._objects.is_code(self._meaning(node))
 
     # what names mean
 
     def _meaning(self, node: ast.expr) -> Meaning:
         _, root = dotted(node.func if isinstance(node, ast.Call) else node)
         if isinstance(root, ast.Name) and root.id in self._hidden:
-            return _LOCAL
+            return LOCAL
         return self._names.spelt(self._module, node)
 
-    def _parts(self, meaning: Meaning) -> list[ast.stmt]:
-        home, _, name = (meaning.definition or "").partition(":")
-        module = self._names.module(home) if home else None
-        parts = module.parts.get(name, ()) if module else ()
-        return [part.statement for part in parts]
+    def _is_filled(self, home: Module) -> bool:
+        """Return whether a variable of another module may hold what no text tells."""
+        return (
+            not self._alone
+            and home.name != self._module.name
+            and self._names.answer(
+                home.name, lambda: doubt_of(self._names, home, alone=True)
+            )
+            != ""
+        )
 
     def _is_variable(self, node: ast.AST) -> bool:
         if not isinstance(node, ast.Name):
             return False
         if node.id in self._unknown:
             return True
-        parts = self._parts(self._meaning(node))
+        parts = self._objects.parts(self._meaning(node))
         return any(not isinstance(p, (*FUNCTIONS, ast.ClassDef)) for p in parts)
 
     def _may_be_array(self, variable: ast.expr) -> bool:
         """Return whether a variable may be an array: all but numbers and texts."""
         meaning = self._meaning(variable)
-        parts = self._parts(meaning)
-        if meaning is _LOCAL or meaning.within:
+        parts = self._objects.parts(meaning)
+        if meaning is LOCAL or meaning.within:
             return True
         values = [getattr(part, "value", None) for part in parts]
         return not all(isinstance(value, ast.Constant) for value in values)
-
-    def _classes(self, meaning: Meaning) -> Iterator[tuple[Module | None, ast.stmt]]:
-        """Yield what a name of the project is bound to, a class with its bases."""
-        if _is_own(meaning.text) or not meaning.definition:
-            return
-        module = self._names.module(meaning.definition.partition(":")[0])
-        for part in self._parts(meaning):
-            yield module, part
-            for base in part.bases if isinstance(part, ast.ClassDef) else ():
-                if module is not None:
-                    yield from self._classes(self._names.spelt(module, base))
-
-    def _has(self, cls: Meaning, hooks: frozenset[str]) -> bool:
-        """Return whether a class of the project may have one of these methods."""
-        return any(
-            not isinstance(part, ast.ClassDef)
-            or hooks & {method.name for method in own_methods(part)}
-            for _, part in self._classes(cls)
-        )
-
-    def _is_live(self, meaning: Meaning, harmless: frozenset[str]) -> bool:
-        """Return whether a class of the project may run code where it is only named.
-
-        Its metaclass, or a hook of its own, may act when it is called, taken apart or
-        asked for an attribute; `harmless` are methods of a metaclass that do not.
-        """
-        return any(
-            isinstance(cls, ast.ClassDef)
-            and (
-                any(m.name == "__class_getitem__" for m in own_methods(cls))
-                or not self._has_tame_metaclass(home, cls, harmless)
-            )
-            for home, cls in self._classes(meaning)
-        )
-
-    def _has_tame_metaclass(
-        self, home: Module | None, cls: ast.ClassDef, harmless: frozenset[str]
-    ) -> bool:
-        """Return whether a class has no metaclass but one with harmless methods."""
-        for keyword in cls.keywords:
-            if keyword.arg == "metaclass":
-                named = self._names.spelt(home, keyword.value) if home else _LOCAL
-                found = list(self._classes(named))
-                if not harmless or len(found) != 1:
-                    return False
-                if not self._is_tame(*found[0], harmless):
-                    return False
-        return True
-
-    def _is_tame(
-        self, home: Module | None, metaclass: ast.stmt, harmless: frozenset[str]
-    ) -> bool:
-        """Return whether all that a metaclass adds to one of a library is harmless."""
-        if home is None or not isinstance(metaclass, ast.ClassDef):
-            return False
-        bases = [self._names.spelt(home, base).text for base in metaclass.bases]
-        added = [part for part in metaclass.body if not is_text(part)]
-        return set(bases) <= _METACLASSES and all(
-            isinstance(part, ast.FunctionDef)
-            and not part.decorator_list
-            and part.name in harmless
-            for part in added
-        )
-
-    def _is_plain_class(self, meaning: Meaning) -> bool:
-        """Return whether no code of the project runs by itself with instances.
-
-        As it would in `__init__`, in a property, where an operator is defined, or in
-        what makes the default of a field.
-        """
-        classes = [cls for _, cls in self._classes(meaning)]
-        return bool(classes) and all(
-            isinstance(cls, ast.ClassDef)
-            and not any(is_special(m) or m.decorator_list for m in own_methods(cls))
-            and not any(makes_code(s) for s in cls.body)
-            for cls in classes
-        )
 
     # what is doubtful wherever it runs on import
 
@@ -879,7 +676,3 @@ _STATEMENTS: dict[type[ast.stmt], Callable[[_Judge, Any], None]] = {
     ast.If: _Judge._choice,
     ast.Try: _Judge._attempt,
 }
-
-
-def _is_own(text: str) -> bool:
-    return text.startswith((f"{OWN}.", f"{OWN}:"))

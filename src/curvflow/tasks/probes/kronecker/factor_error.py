@@ -65,11 +65,13 @@ def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: products, a basis, and the blocks."""
     params, node = _params(member), member.one(FACTORS)
     operator = _as_operator(member)
+    columns = min(COLUMNS, params.num_probes * len(node["block"]))
+    columns = max(columns, params.num_runs)
     products = network_operators.product_bytes(
-        member, operator, COLUMNS, _names(member)
+        member, operator, columns, _names(member)
     )
     # A basis of all runs, and vectors beside those that products count.
-    vectors = params.num_runs * (params.num_steps + 4) + COLUMNS
+    vectors = params.num_runs * (params.num_steps + 4) + columns
     bases = 8 * int(node["size"]) * vectors
     return products + bases + 2 * sum(array.nbytes for array in node.arrays.values())
 
