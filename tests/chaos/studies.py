@@ -16,6 +16,7 @@ PROBES = {
     "eigen": "{use: probe.eigenvalues, weights: fit, k: 2}",
 }
 MODULE = '''
+import os
 import time
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def mine(data: Data, params: Chosen):
     time.sleep(PAUSE)
     if params.seed == 1 and (HERE / "broken").exists():
         raise ValueError("seed 1 cannot be measured")
-    wrong = 1.0 if (HERE / "wrong").exists() else 0.0
+    wrong = float(os.access(HERE / "wrong", os.F_OK))  # which no run observes
     return {"size": params.factor * np.abs(data["inputs"]).sum() + params.seed + wrong}
 '''
 EPOCHS, FACTORS, SEEDS = (3, 4), (1.0, 2.0), (2, 3, 4)
