@@ -11,7 +11,9 @@ are edits that moved the result in silence, and alarms at edits that change noth
 
 from __future__ import annotations
 
+import atexit
 import importlib
+import os
 import random
 import re
 import sys
@@ -21,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from curvflow.flows.plan.code import fingerprints
 from curvflow.flows.plan.code.fingerprints import Fingerprints
@@ -796,13 +799,32 @@ def written(files: dict[str, str]) -> Iterator[Path]:
 
 
 def result(files: dict[str, str]) -> str:
-    """Return what `start()` returns; an error as its text."""
+    """Return what `start()` returns; an error as its text.
+
+    A process of its own runs it, whose signals, folders and libraries it may change.
+    """
     with written(files):
         importlib.invalidate_caches()
+        reader, writer = os.pipe()
+        if not (child := os.fork()):
+            _answer(writer)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as answer:
+            told = answer.read().decode()
+        os.waitpid(child, 0)
+        return told or "Error: it ended without an answer"
+
+
+def _answer(writer: int) -> NoReturn:
+    try:
+        atexit._clear()  # what ends with the process that was forked is not the case's
         try:
-            return repr(importlib.import_module("mine").start())
+            told = repr(importlib.import_module("mine").start())
         except Exception as error:
-            return f"{type(error).__name__}: {error}"
+            told = f"{type(error).__name__}: {error}"
+        os.write(writer, told.encode())
+    finally:
+        os._exit(0)
 
 
 def fingerprint(files: dict[str, str]) -> str:
