@@ -33,6 +33,7 @@ MEASURED = (
     "distance",
     "argument",
     "accuracy",
+    "localization",
 )
 # What a condition is that nothing shows to hold.
 ASSUMED = "assumed"
