@@ -39,7 +39,7 @@ class LogdetParams(RefinedParams):
     reorthogonalize: Annotated[Literal["full", "none"], Neutral("full")] = Field(
         "full",
         description="full holds all vectors of a run, and keeps them orthogonal; none "
-        "holds three, in less time, as a rule needs no more; auto is then slq",
+        "holds two, in less time, as a rule needs no more; auto is then slq",
     )
     damping: float = Field(0.0, ge=0, description="added to every eigenvalue first")
     floor: float | None = Field(

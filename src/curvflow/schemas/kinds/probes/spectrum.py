@@ -27,7 +27,7 @@ class SpectrumParams(DeflatedParams, LanczosParams):
     reorthogonalize: Annotated[Literal["full", "none"], Neutral("full")] = Field(
         "full",
         description="full holds all vectors of a run, and keeps them orthogonal; none "
-        "holds three, in less time, and finds copies of Ritz values, whose weights "
+        "holds two, in less time, and finds copies of Ritz values, whose weights "
         "together are that of one",
     )
     zero_width: float = Field(

@@ -153,7 +153,7 @@ class LanczosRuns:
         Args:
             operator: symmetric maps A of M models, or one of a single model, (D, D).
             start_MDS: first vectors of any length but zero; (D, S) of a single model.
-            reorthogonalize: full; or none, which holds three vectors of a run.
+            reorthogonalize: full; or none, which holds two vectors of a run.
 
         Raises:
             InputError: a start is zero or not finite.
