@@ -14,6 +14,13 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.estimators.cumulatives import linear_errors
+from curvflow.tasks.numerics.estimators.entropy_duals import (
+    FIRST,
+    SHRINK,
+    STRAINED,
+    Path,
+    triangle,
+)
 from curvflow.tasks.numerics.estimators.polynomials import Support, polynomials
 
 PRIORS = ("flat", "log", "arcsine")
@@ -80,16 +87,6 @@ def _fejer(count: int) -> tuple[Tensor, Tensor]:
 # Least error that a moment is taken to have: exact ones at the edge of what moments can
 # be, those of a few atoms, would ask for infinite multipliers.
 FLOOR = 1e-6
-
-# Standard errors by which a moment may be missed before the moments count as those of
-# no density on the support. The optimum misses none by more than sqrt(2 KL) of them if
-# there is a density with the moments whose relative entropy is KL.
-STRAINED = 6.0
-
-# Errors are begun with at FIRST, and shrunk to the asked ones, each optimum found from
-# the last: straight from alpha = 0 Newton's steps are short where q is to vanish.
-FIRST, SHRINK, ROUGHLY = 0.3, 0.1, 1e-2
-
 
 # Points whose intervals are computed at once, which bounds memory.
 CHUNK = 256
@@ -162,8 +159,11 @@ class MaxEnt:
     def influence(self, values_G: Tensor) -> Tensor:
         """Return the derivatives of a function's mean by the moments 1 .. K, (K,)."""
         centred_GK = self.design - self.masses @ self.design
-        root_KK = _triangle(self.masses, centred_GK, self.used)
-        return _solved(root_KK, centred_GK.T @ (self.masses * values_G), 0.0)
+        root_KK = triangle(self.masses, centred_GK, self.used)
+        _, singular_K, turn_KK = torch.linalg.svd(root_KK)
+        turned_K = turn_KK @ (centred_GK.T @ (self.masses * values_G))
+        derivatives_K: Tensor = turn_KK.T @ (turned_K / singular_K.square())
+        return derivatives_K
 
     def multipliers_covariance(self, covariance_KK: Tensor) -> Tensor:
         """Return the covariance of the multipliers, to first order, (K, K).
@@ -175,7 +175,7 @@ class MaxEnt:
             That of the multipliers of the same orders.
         """
         centred_GK = self.design - self.masses @ self.design
-        root_KK = _triangle(self.masses, centred_GK, self.used)
+        root_KK = triangle(self.masses, centred_GK, self.used)
         _, singular_K, turn_KK = torch.linalg.svd(root_KK)
         inverse_KK = (turn_KK.T / singular_K.square()) @ turn_KK
         turned_KK: Tensor = inverse_KK @ covariance_KK @ inverse_KK
@@ -197,7 +197,7 @@ class MaxEnt:
             quantile: of the error of the logarithm.
         """
         centred_GK = self.design - self.masses @ self.design
-        root_KK = _triangle(self.masses, centred_GK, self.used)
+        root_KK = triangle(self.masses, centred_GK, self.used)
         _, singular_K, turn_KK = torch.linalg.svd(root_KK)
         inverse_KK = (turn_KK.T / singular_K.square()) @ turn_KK
         slopes_GK = centred_GK @ inverse_KK
@@ -295,15 +295,15 @@ def maxent(
     Reference:
         Granziol (2020), Algorithm 1, without errors of moments and with a fixed jitter
         in the Newton matrix only. Here the matrix is that of the moments' covariance
-        under q plus s^2, solved from the triangle of [sqrt(q) F; s], so that its
-        condition number is never squared; a Levenberg term is added only when a line
-        search fails, and normalisation is kept exactly by the logarithm.
+        under q plus s^2, or more of s^2 where a step fails (Levenberg 1944, Marquardt
+        1963). It is factored as it is, and from the triangle of [sqrt(q) F; s] where
+        that fails; normalisation is kept exactly by the logarithm.
     """
     errors_K = torch.zeros_like(moments_K) if errors_K is None else errors_K
     check_finite(moments_K, errors_K)
     asked_K = errors_K.clamp_min(floor)
     F_GK = polynomials(basis, prior.nodes, len(moments_K) + 1, support)[:, 1:]
-    path = _Path(prior.masses.log(), F_GK, moments_K, tol, max_iterations)
+    path = Path(prior.masses.log(), F_GK, moments_K, tol, max_iterations)
     if begin is None:
         alpha_K, least = torch.zeros_like(moments_K), FIRST
     else:
@@ -319,7 +319,7 @@ def maxent(
         dual.errors,
         alpha_K,
         F_GK.T @ masses_G - moments_K,
-        float(dual.value(alpha_K)),
+        dual.value(alpha_K),
         residual,
         iterations,
         at_last and residual <= tol,
@@ -341,108 +341,6 @@ def check_finite(moments_K: Tensor, errors_K: Tensor) -> None:
             "moments: expected finite numbers, got NaN or infinity. Take a support "
             "that holds the spectrum, or fewer moments."
         )
-
-
-@dataclass(frozen=True)
-class _Path:
-    """Optima for errors that shrink to those asked."""
-
-    log_prior: Tensor
-    design: Tensor
-    moments: Tensor
-    tol: float
-    max_iterations: int
-
-    def follow(
-        self, asked_K: Tensor, alpha_K: Tensor, least: float
-    ) -> tuple[_Dual, Tensor, float, int]:
-        iterations = 0
-        while True:
-            s_K = asked_K.clamp_min(least)
-            dual = _Dual(self.log_prior, self.design, self.moments, s_K)
-            ends = bool((s_K == asked_K).all()) or iterations >= self.max_iterations
-            tol = self.tol if ends else max(self.tol, ROUGHLY * least)
-            left = self.max_iterations - iterations
-            alpha_K, residual, steps = dual.minimised(alpha_K, tol, left)
-            iterations += steps
-            strain = float((s_K * alpha_K).abs().max()) if len(alpha_K) else 0.0
-            if ends or strain > STRAINED:
-                return dual, alpha_K, residual, iterations
-            least *= SHRINK
-
-
-@dataclass(frozen=True)
-class _Dual:
-    """The function of alpha that is minimised."""
-
-    log_prior: Tensor
-    design: Tensor
-    moments: Tensor
-    errors: Tensor
-
-    def value(self, alpha_K: Tensor) -> Tensor:
-        log_sum = torch.logsumexp(self.log_prior - self.design @ alpha_K, 0)
-        penalty = (self.errors * alpha_K).square().sum() / 2
-        return log_sum + alpha_K @ self.moments + penalty
-
-    def masses(self, alpha_K: Tensor) -> Tensor:
-        return torch.softmax(self.log_prior - self.design @ alpha_K, 0)
-
-    def minimised(
-        self, alpha_K: Tensor, tol: float, max_iterations: int
-    ) -> tuple[Tensor, float, int]:
-        """Return alpha, the largest entry of its gradient, and the steps made."""
-        for steps in range(max_iterations + 1):
-            masses_G = self.masses(alpha_K)
-            means_K = self.design.T @ masses_G
-            slope_K = self.moments - means_K + self.errors.square() * alpha_K
-            residual = max(slope_K.abs().tolist(), default=0.0)
-            if residual <= tol or steps == max_iterations:
-                break
-            root_KK = _triangle(masses_G, self.design - means_K, self.errors)
-            next_K = self._step(alpha_K, slope_K, root_KK)
-            if next_K is None:
-                break
-            alpha_K = next_K
-        return alpha_K, residual, steps
-
-    def _step(self, alpha_K: Tensor, slope_K: Tensor, root_KK: Tensor) -> Tensor | None:
-        """Return the next alpha, or None where the value cannot be lowered further."""
-        levenberg, largest = 0.0, float(root_KK.abs().max())
-        for _ in range(10):
-            direction_K = -_solved(root_KK, slope_K, levenberg)
-            lower_K = self._lower(alpha_K, slope_K, direction_K)
-            if lower_K is not None:
-                return lower_K
-            levenberg = max(100 * levenberg, 1e-14 * largest**2)
-        return None
-
-    def _lower(
-        self, alpha_K: Tensor, slope_K: Tensor, direction_K: Tensor
-    ) -> Tensor | None:
-        """Go along a direction by Armijo's rule; None if twenty halvings fail."""
-        value, descent = self.value(alpha_K), slope_K @ direction_K
-        rounding = 1e-15 * (1 + value.abs() + alpha_K.abs() @ self.moments.abs())
-        for halvings in range(20):
-            length = 0.5**halvings
-            trial_K = alpha_K + length * direction_K
-            if self.value(trial_K) <= value + 1e-4 * length * descent + rounding:
-                return trial_K
-        return None
-
-
-def _triangle(masses_G: Tensor, F_GK: Tensor, s_K: Tensor) -> Tensor:
-    """Return R with R^T R = F^T diag(q) F + diag(s)^2."""
-    stacked = torch.cat([masses_G.sqrt()[:, None] * F_GK, torch.diag(s_K)])
-    R_KK: Tensor = torch.linalg.qr(stacked, mode="r").R
-    return R_KK
-
-
-def _solved(root_KK: Tensor, right_K: Tensor, levenberg: float) -> Tensor:
-    _, singular_K, turn_KK = torch.linalg.svd(root_KK)
-    found_K: Tensor = (turn_KK @ right_K) / (singular_K.square() + levenberg)
-    back_K: Tensor = turn_KK.T @ found_K
-    return back_K
 
 
 def _relative(masses_G: Tensor, to_G: Tensor) -> float:
