@@ -23,16 +23,22 @@ FIRST, SHRINK, ROUGHLY = 0.3, 0.1, 1e-2
 # Newton's steps are damped by adding a multiple of the errors' squares: a direction in
 # which q hardly varies is one in which the model is right for short steps alone. It is
 # raised by DAMPED_MORE, and by more from trial to trial, and lowered by DAMPED_LESS.
-DAMPED_MORE, DAMPED_LESS, LEAST_DAMPING, TRIALS = 4.0, 2.0, 1e-3, 40
+DAMPED_MORE, DAMPED_LESS, LEAST_DAMPING, TRIALS = 3.0, 1.5, 1e-3, 40
 
 
 @dataclass(frozen=True)
 class Path:
-    """Optima for errors that shrink to those asked."""
+    """Optima for errors that shrink to those asked.
+
+    Attributes:
+        log_prior: as of the dual.
+        missing: as of the dual.
+        tol: largest entry allowed of the gradient at the end.
+        max_iterations: steps at most.
+    """
 
     log_prior: Tensor
-    design: Tensor
-    moments: Tensor
+    missing: Tensor
     tol: float
     max_iterations: int
 
@@ -49,7 +55,7 @@ class Path:
         iterations = 0
         while True:
             s_K = asked_K.clamp_min(least)
-            dual = Dual(self.log_prior, self.design, self.moments, s_K)
+            dual = Dual(self.log_prior, self.missing, s_K)
             ends = bool((s_K == asked_K).all()) or iterations >= self.max_iterations
             tol = self.tol if ends else max(self.tol, ROUGHLY * least)
             left = self.max_iterations - iterations
@@ -67,20 +73,19 @@ class Dual:
 
     Attributes:
         log_prior: of the masses of q0, (G,).
-        design: the polynomials at the nodes, (G, K).
-        moments: mu, (K,).
+        missing: the polynomials at the nodes, less the moments, (G, K): their means
+            under q are what q misses.
         errors: s, (K,).
     """
 
     log_prior: Tensor
-    design: Tensor
-    moments: Tensor
+    missing: Tensor
     errors: Tensor
 
     def value(self, alpha_K: Tensor) -> float:
         """Return the value at alpha."""
         penalty = (self.errors * alpha_K).square().sum() / 2
-        return self._at(alpha_K).log_sum + float(alpha_K @ self.moments + penalty)
+        return self._at(alpha_K).log_sum + float(penalty)
 
     def masses(self, alpha_K: Tensor) -> Tensor:
         """Return the masses of the density that alpha stands for, (G,)."""
@@ -92,19 +97,19 @@ class Dual:
         """Return alpha, the largest entry of its gradient, and the steps made."""
         at, damping = self._at(alpha_K), 0.0
         for steps in range(max_iterations + 1):
-            pull_K = self.errors.square() * at.alpha
-            slope_K = self.moments - at.masses @ self.design + pull_K
-            residual = max(slope_K.abs().tolist(), default=0.0)
+            slack_K = at.masses @ self.missing
+            slope_K = self.errors.square() * at.alpha - slack_K
+            residual = float(slope_K.abs().max()) if len(slope_K) else 0.0
             if residual <= tol or steps == max_iterations:
                 break
-            step = self._step(at, _Model(self, at.masses, slope_K), damping)
+            step = self._step(at, _Model(self, at.masses, slack_K, slope_K), damping)
             if step is None:
                 break
             at, damping = step
         return at.alpha, residual, steps
 
     def _at(self, alpha_K: Tensor) -> _Point:
-        log_G = self.log_prior - self.design @ alpha_K
+        log_G = self.log_prior - self.missing @ alpha_K
         log_sum = torch.logsumexp(log_G, 0)
         return _Point(alpha_K, float(log_sum), torch.exp(log_G - log_sum))
 
@@ -116,8 +121,7 @@ class Dual:
         The damping is raised until the value falls by a part of what the model says,
         and lowered where the model is right; None if no step lowers the value.
         """
-        rise, size = DAMPED_MORE, float(at.alpha.abs() @ self.moments.abs())
-        rounding = 1e-15 * (1 + abs(at.log_sum) + size)
+        rise, rounding = DAMPED_MORE, 1e-15 * (1 + abs(at.log_sum))
         for _ in range(TRIALS):
             direction_K, foreseen = model.step(damping)
             trial = self._at(at.alpha + direction_K)
@@ -130,7 +134,7 @@ class Dual:
 
     def _change(self, at: _Point, trial: _Point, direction_K: Tensor) -> float:
         """Return how the value differs, without the difference of large numbers."""
-        pull_K = self.moments + self.errors.square() * (at.alpha + direction_K / 2)
+        pull_K = self.errors.square() * (at.alpha + direction_K / 2)
         return trial.log_sum - at.log_sum + float(direction_K @ pull_K)
 
 
@@ -145,11 +149,13 @@ class _Point(NamedTuple):
 class _Model:
     """The dual to second order about a point, damped by the moments' errors."""
 
-    def __init__(self, dual: Dual, masses_G: Tensor, slope_K: Tensor) -> None:
-        self._masses_G, self._slope_K = masses_G, slope_K
-        self._centred_GK = dual.design - masses_G @ dual.design
-        weighted_GK = masses_G[:, None] * self._centred_GK
-        self._covariance_KK = weighted_GK.T @ self._centred_GK
+    def __init__(
+        self, dual: Dual, masses_G: Tensor, slack_K: Tensor, slope_K: Tensor
+    ) -> None:
+        self._dual, self._masses_G = dual, masses_G
+        self._slack_K, self._slope_K = slack_K, slope_K
+        squares_KK = (masses_G[:, None] * dual.missing).T @ dual.missing
+        self._covariance_KK = squares_KK - torch.outer(slack_K, slack_K)
         self._variance_K = dual.errors.square()
 
     def step(self, damping: float) -> tuple[Tensor, float]:
@@ -158,7 +164,8 @@ class _Model:
         matrix_KK = self._covariance_KK + torch.diag(added_K)
         root_KK, failed = torch.linalg.cholesky_ex(matrix_KK, upper=True)
         if failed:
-            root_KK = triangle(self._masses_G, self._centred_GK, added_K.sqrt())
+            centred_GK = self._dual.missing - self._slack_K
+            root_KK = triangle(self._masses_G, centred_GK, added_K.sqrt())
         right_K1 = -self._slope_K[:, None]
         step_K = torch.cholesky_solve(right_K1, root_KK, upper=True)[:, 0]
         spared = damping * float(self._variance_K @ step_K.square())

@@ -303,7 +303,7 @@ def maxent(
     check_finite(moments_K, errors_K)
     asked_K = errors_K.clamp_min(floor)
     F_GK = polynomials(basis, prior.nodes, len(moments_K) + 1, support)[:, 1:]
-    path = Path(prior.masses.log(), F_GK, moments_K, tol, max_iterations)
+    path = Path(prior.masses.log(), F_GK - moments_K, tol, max_iterations)
     if begin is None:
         alpha_K, least = torch.zeros_like(moments_K), FIRST
     else:
