@@ -73,8 +73,13 @@ class Params(BaseModel):
 
     names_code_in: ClassVar[str] = ""
 
+    # Validators are built on first use: a study names few of all kinds.
     model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, strict=True
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        strict=True,
+        defer_build=True,
     )
 
 
