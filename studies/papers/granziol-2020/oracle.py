@@ -170,3 +170,23 @@ def resolved(counted: curvflow.Numbers, params: Plain) -> dict[str, float]:
         "count": float(counted["count"]),
         "width": float(counted["gap_high"] - counted["gap_low"]),
     }
+
+
+@curvflow.stage(
+    "probe.algorithm_5",
+    version=1,
+    outputs=[
+        curvflow.Variable("count", "n times the mass below the minimum"),
+        curvflow.Variable("minimum", "where the density is least, below its median"),
+    ],
+)
+def algorithm_5(density: Density, params: Plain) -> dict[str, float]:
+    """Count clusters by the deepest minimum, whether or not there is a gap."""
+    grid, curve = density["grid"], density["density"]
+    cumulative = np.append(0, np.cumsum(np.diff(grid) * (curve[1:] + curve[:-1]) / 2))
+    cumulative /= cumulative[-1]
+    least = int(curve[cumulative < 0.5].argmin())
+    return {
+        "count": float(density["size"]) * float(cumulative[least]),
+        "minimum": float(grid[least]),
+    }
