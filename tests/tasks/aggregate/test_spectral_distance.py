@@ -97,6 +97,17 @@ def test_all_pairs_of_an_axis_have_a_row_and_both_places_in_the_matrix():
     assert table["converged"].all()
 
 
+def test_stages_may_have_axes_of_their_own():
+    small, large = density(1), density(2)
+    other = replace(large, stage="other", coords={"size": 9})
+    table = distances([small, other], along=["power", "size"])
+    assert table["quantity"].tolist() == [
+        f"distance: {small.stage}, 1 against other, 9"
+    ]
+    assert table["axis"].tolist() == ["stage", "power", "size"]
+    assert table["labels"].tolist() == [[small.stage, "1", ""], ["other", "", "9"]]
+
+
 def test_relative_entropies_have_both_directions():
     table = distances([density(1), density(2)], along="power", divergence="kl")
     assert table["quantity"].tolist() == [
@@ -321,6 +332,7 @@ def test_what_planning_can_see_is_refused_while_planning(line, words):
         "of: vague, along: p, divergence: wasserstein1",
         "of: density, target: fixed, along: p, divergence: kl",
         "of: [fixed, orders], divergence: kl",
+        "of: [density, fixed], along: p, divergence: kl",
     ],
 )
 def test_supports_that_are_one_or_do_not_matter_are_taken(line):

@@ -78,6 +78,13 @@ def test_a_density_has_the_colour_of_its_label_if_it_has_one():
     assert got["curve"].tolist() == ["5", "10", "10, maxent", "15, maxent"]
 
 
+def test_densities_alone_may_have_the_axis_of_the_labels():
+    got = draw([ritz(W, 5)], [entropy(m=10), entropy(m=15)], label="m")
+    assert got["curve"].tolist() == ["Ritz values", "10, maxent", "15, maxent"]
+    with pytest.raises(InputError, match="label: expected an axis of"):
+        draw([ritz(W, 5)], [entropy(m=10)], label="k")
+
+
 def test_the_atom_of_a_law_is_smoothed_and_reported():
     got = draw(
         [ritz(wishart(40, 20), 8)], overlay={"kind": "marchenko_pastur", "ratio": 2.0}

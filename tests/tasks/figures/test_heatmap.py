@@ -143,15 +143,17 @@ def test_means_are_printed_where_all_have_room_in_a_colour_that_can_be_read():
             assert abs(ground.mean() - ink.mean()) > 0.3
 
 
-@pytest.mark.parametrize(("letters", "is_crowded"), [(2, False), (40, True)])
-def test_long_labels_are_tilted(letters, is_crowded):
+@pytest.mark.parametrize(
+    ("letters", "count", "degrees"), [(2, 2, 0), (40, 2, 30), (40, 20, 90)]
+)
+def test_long_labels_are_tilted_and_many_of_them_upright(letters, count, degrees):
     numbers = {
         "panel": np.array([""]),
-        "x": np.array(["a" * letters, "b"]),
+        "x": np.array(["a" * letters, *"b" * (count - 1)]),
         "y": np.array(["c"]),
     }
     params = HeatmapParams(z="trace", x="width", y="rule")
-    assert heatmap._is_crowded(numbers, params) == is_crowded
+    assert heatmap._tilt(numbers, params) == degrees
 
 
 def test_a_logarithmic_scale_needs_positive_values():

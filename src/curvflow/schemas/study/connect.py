@@ -146,7 +146,7 @@ def _reduced(stage: Stage, producers: list[Stage]) -> Iterator[str]:
                 hint = f"Remove ${{{axis}}} from this stage."
                 raise stage.error(path, message, hint)
             reduced = [p for p in producers if not _is_single(stage, p, path, axis)]
-            if name in _OF_ALL:
+            if name in _OF_ALL and not stage.kind.reduces_any:
                 _check_dim_of_all(stage, reduced, path, axis)
             else:
                 _check_dim_of_any(stage, reduced, path, axis)

@@ -106,12 +106,11 @@ def figure_density(member: Member, machine: Machine) -> Outcome:
     """
     params = member.params
     assert isinstance(params, DensityFigureParams)
-    rows = node_groups(member.inputs["of"], params.label)
+    of, densities = member.inputs["of"], member.inputs.get("density", ())
+    rows = _grouped(of, params.label, beside=densities)
     curves = [*_curves(member, rows, params)]
     canvas.check_labels(len(curves))
-    caption = captions.with_absent(
-        _caption(member.inputs["of"], rows, curves, params), member
-    )
+    caption = captions.with_absent(_caption(of, rows, curves, params), member)
     with canvas.default_style():
         figure = canvas.new_figure(params.width or WIDTH, params.height or HEIGHT)
         axes = figure.add_subplot()
@@ -150,7 +149,8 @@ def _curves(
         curve = _smooth(name or "Ritz values", "ritz", number, points, width)
         yield replace(curve, quadrature=_quadrature_error(row.ok, curve))
         yield from _atoms(name, number, row.ok, width)
-    for row in _compared_densities(member.inputs.get("density", ()), params.label):
+    densities = member.inputs.get("density", ())
+    for row in _grouped(densities, params.label, beside=member.inputs["of"]):
         number = numbers.setdefault(row.label, len(numbers))
         for node in row.ok:
             label = f"{row.label}, {node.stage}".removeprefix(", ")
@@ -172,12 +172,15 @@ def _atoms(
         yield Curve(label, "atoms", number, width, points.values, heights)
 
 
-def _compared_densities(
-    nodes: Sequence[NodeData], label: str | None
+def _grouped(
+    nodes: Sequence[NodeData], label: str | None, *, beside: Sequence[NodeData]
 ) -> list[NodeGroup]:
-    """Group compared densities, which may lack the axis of the labels."""
-    has_axis = any(label in node.coords for node in nodes)
-    return node_groups(nodes, label if has_axis else None) if nodes else []
+    """Group nodes by label, an axis that those beside them alone may have."""
+    axes, others = (
+        {axis for n in some for axis in n.coords} for some in (nodes, beside)
+    )
+    known = label if label in axes or label not in others else None
+    return node_groups(nodes, known) if nodes else []
 
 
 def kernel_width(points: WeightedPoints, params: DensityFigureParams) -> float:

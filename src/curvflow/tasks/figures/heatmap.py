@@ -43,6 +43,8 @@ FRAME, CELL = 16.0, 8.0  # mm: a panel's axis, and each of its rows
 LABELS_WIDTH = 22.0  # mm, approximate width of the scale and margins
 MAX_LABELS = 60  # rows or columns; more cannot be distinguished
 SIZES = (7.0, 6.0, 5.0)  # points, of the means in cells
+TILTED, UPRIGHT = 30, 90  # degrees, of long labels below and of many of them
+LINE = 1.2  # height of a line of text over its size
 COLOUR_MAP = "cividis"  # legible in grey
 HATCH = "////"
 NO_NODE_COLOUR = "0.88"
@@ -281,11 +283,12 @@ def _name_axes(
         names = [canvas.escape_mathtext(name) for name in numbers[role]]
         axis.set_ticks(np.arange(len(names)) + 0.5, names)
         axis.set_tick_params(length=0)
-    if _is_crowded(numbers, params):
+    if degrees := _tilt(numbers, params):
         axes.set_xticks(
             axes.get_xticks(),
             [label.get_text() for label in axes.get_xticklabels()],
-            rotation=30,
+            rotation=degrees,
+            va="center" if degrees == UPRIGHT else "top",
             ha="right",
             rotation_mode="anchor",
         )
@@ -300,8 +303,8 @@ def _name_axes(
         axes.set_title(canvas.escape_mathtext(title), size=7, pad=3)
 
 
-def _is_crowded(numbers: Mapping[str, Array], params: HeatmapParams) -> bool:
-    """Return whether labels below are about as wide as their cells, or wider."""
+def _tilt(numbers: Mapping[str, Array], params: HeatmapParams) -> int:
+    """Return by how many degrees labels below are turned, so that none meet."""
     size = float(canvas.STYLE["xtick.labelsize"])
     y_width, widest = (
         max(
@@ -313,7 +316,10 @@ def _is_crowded(numbers: Mapping[str, Array], params: HeatmapParams) -> bool:
     side = min(len(numbers["panel"]), len(WIDTHS))
     width = (params.width or WIDTHS[side - 1]) - LABELS_WIDTH
     room = (width * canvas.MM - y_width) / side / len(numbers["x"])
-    return widest > 0.9 * room
+    if widest <= 0.9 * room:
+        return 0
+    # Lines of turned labels are apart by a part of the width of a cell.
+    return TILTED if room * np.sin(np.radians(TILTED)) > LINE * size / 72 else UPRIGHT
 
 
 def _print_means(figure: Figure, numbers: Mapping[str, Array], norm: Normalize) -> None:

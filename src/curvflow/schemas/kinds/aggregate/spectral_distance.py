@@ -28,7 +28,7 @@ class SpectralDistanceParams(Params):
     along: OneOrMoreNames = Field(
         (),
         description="axes whose labels, together, have a spectrum each; of several "
-        "stages each has spectra of its own",
+        "stages each has spectra of its own, along those of the axes that it has",
     )
     to: Label | None = Field(
         None,
@@ -166,6 +166,7 @@ KIND = Kind(
         ),
     },
     reduces=("along",),
+    reduces_any=True,
     check_axes=_check_axes,
     check_names=_check_names,
     alike=_alike,
