@@ -128,7 +128,8 @@ def _moves(
         factors = with_damping(
             state.factors, hyper, context, damping_M1, is_searched=is_searched
         )
-        direction_MD = -multiplied(gradient_MD, factors, hyper, context, damping_M1)
+        direction_MD = multiplied(gradient_MD, factors, hyper, context, damping_M1)
+        direction_MD.neg_()
         move = move_along(
             direction_MD, networks, gradient_MD, control, weights_MD, hyper
         )
