@@ -303,7 +303,8 @@ def _check_layers(
         StudyError: with the nearest names, or the name of a tensor.
     """
     stage, params = stages[node.stage], node.params
-    checks_layers = isinstance(params, FactorsParams) and params.looks_at_layers
+    factors = params if isinstance(params, FactorsParams) else None
+    checks_layers = factors is not None and factors.looks_at_layers
     has_patterns = bool(getattr(params, "layers", None))
     if not (has_patterns or checks_layers) or "weights" not in stage.inputs:
         return
@@ -322,15 +323,15 @@ def _check_layers(
         names = tensor_names(model, loss, samples)
         for path, reason, hint in unmatched_layers(params, source.name, names):
             raise stage.error(path, reason, hint, labels=node.coords)
-    if not checks_layers or isinstance(loss, OwnLoss):
+    if factors is None or not checks_layers or isinstance(loss, OwnLoss):
         return
     from curvflow.tasks.curvature.network_factors import check_planned
 
     try:
-        check_planned(params, model, loss, samples)
+        check_planned(factors, model, loss, samples)
     except InputError as error:
         name, _, reason = str(error).partition(": ")
-        given = "curvature" if params.curvature == "hessian" else "fisher_type"
+        given = "curvature" if factors.curvature == "hessian" else "fisher_type"
         path = (given if name == "fisher_type" else name,)
         raise stage.error(path, reason, labels=node.coords) from error
 

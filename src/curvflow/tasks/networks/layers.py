@@ -66,15 +66,23 @@ def _moving_alone(
     """
     if torch.compiler.is_compiling():
         return None
-    weight_MIO, moved_MIO = forward_ad.unpack_dual(weight_MIO)
-    if moved_MIO is None or forward_ad.unpack_dual(x_MNI).tangent is not None:
+    weight_MIO, moved_MIO = _dual(weight_MIO)
+    if moved_MIO is None or _dual(x_MNI)[1] is not None:
         return None
     tangent_MNO = torch.bmm(x_MNI, moved_MIO)
     if bias_M1O is not None:
-        bias_M1O, moved_M1O = forward_ad.unpack_dual(bias_M1O)
+        bias_M1O, moved_M1O = _dual(bias_M1O)
         if moved_M1O is not None:
             tangent_MNO = moved_M1O + tangent_MNO
-    return forward_ad.make_dual(_affine(x_MNI, weight_MIO, bias_M1O), tangent_MNO)
+    y_MNO = _affine(x_MNI, weight_MIO, bias_M1O)
+    both: Tensor = forward_ad.make_dual(y_MNO, tangent_MNO)  # type: ignore[no-untyped-call] # torch has no types
+    return both
+
+
+def _dual(tensor: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return a tensor without its derivative forward, and that, if there is one."""
+    primal, tangent = forward_ad.unpack_dual(tensor)  # type: ignore[no-untyped-call] # torch has no types
+    return primal, tangent
 
 
 def note_scaling(

@@ -265,7 +265,7 @@ def _share(name: str, above: Tensor, below: Tensor) -> dict[str, Array]:
 
 
 def _signed(name: str, above: Tensor, below: Tensor) -> dict[str, Array]:
-    """Return a share that may be below zero, with draws that are skewed away from it."""
+    """Return a share that may be below zero, of draws that are skewed away from it."""
     ratio, sem = _ratio(above, below)
     degrees = len(above) - 1
     low, high = student_interval(ratio, sem, degrees)
