@@ -183,8 +183,10 @@ def has_fisher(loss: AnyLoss) -> bool:
     """
     if loss == "auto" or isinstance(loss, OwnLoss):
         return loss == "auto"
-    is_name = isinstance(loss, str)
-    text = loss if is_name else json.dumps(loss.model_dump(mode="json"))
+    if isinstance(loss, str):
+        text: str = loss
+    else:
+        text = json.dumps(loss.model_dump(mode="json"))
     return network_loss(text, has_labels=True).has_fisher
 
 
