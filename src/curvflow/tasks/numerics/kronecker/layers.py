@@ -139,7 +139,8 @@ class Piece:
         if not self.has_bias:
             return sides
         right = sides.right
-        is_shared = right.stride(0) == 0  # one copy does for all models
+        # One copy does for all models; products of positions would copy it again.
+        is_shared = right.stride(0) == 0 and right.shape[4] == 1
         right = right[:1] if is_shared else right
         ones = torch.ones_like(right[..., :1])
         joined = torch.cat([right, ones], dim=-1) if self.has_weight else ones
