@@ -4,12 +4,13 @@
 
 Networks of 3 inputs and 3 classes, trained for some epochs, whose Gauss-Newton matrix
 is written out: how many of 300 intervals of each number, of vectors of their own, hold
-the truth. Prints a table in Markdown; all numbers are drawn by fixed seeds.
+the truth; and of the parts of `within`, of factors by a recursion and of drawn labels
+beside exact ones. Prints tables in Markdown; all numbers are drawn by fixed seeds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,16 @@ NUMBERS = (
     "rel_error", "outside", "within", "cosine", "trace_error", "block_rel_error",
     "block_cosine", "block_trace_error", "logdet_error",
 )  # fmt: skip
+PARTS = tuple(
+    f"{of}{part}"
+    for of in ("", "block_")
+    for part in ("factorisation", "departure", "interplay")
+)
+FORMS: tuple[dict[str, Any], ...] = (
+    {"fisher_type": "recursive"},
+    {"fisher_type": "mc"},
+    {"fisher_type": "mc", "structure": "ekfac"},
+)
 
 
 def member(kind: str, params: Mapping[str, Any], **inputs: NodeData) -> Member:
@@ -107,16 +118,52 @@ def truths(factors: Factors, G: Tensor) -> dict[str, float]:
     return {name: float(value) for name, value in told.items()}
 
 
-def coverage(name: str, structure: str) -> dict[str, float]:
-    """Return how many of the intervals of each number hold the truth."""
+def true_parts(factors: Factors, exact: Factors, G: Tensor) -> dict[str, float]:
+    """Return what the parts of `within` truly are, of blocks the first's."""
+    blocks = block_operator([factors])
+    eye = torch.eye(len(G), dtype=torch.float64)[None]
+    K, E = (blocks @ eye)[0], (block_operator([exact]) @ eye)[0]
+    B = torch.zeros_like(G)
+    for block in blocks.blocks:
+        at = block.columns[:, None], block.columns
+        B[at] = G[at]
+    first = blocks.blocks[0].columns
+    told: dict[str, float] = {}
+    for of in ("", "block_"):
+        few = [A[first][:, first] if of else A for A in (B, E, K)]
+        left, right = few[0] - few[1], few[1] - few[2]
+        size = few[0].square().sum() if of else G.square().sum()
+        told |= {
+            f"{of}factorisation": float(left.square().sum() / size),
+            f"{of}departure": float(right.square().sum() / size),
+            f"{of}interplay": float(2 * (left * right).sum() / size),
+        }
+    return told
+
+
+def coverage(name: str, form: Mapping[str, Any]) -> dict[str, float]:
+    """Return how many of the intervals of each number hold the truth.
+
+    Args:
+        name: of the network.
+        form: parameters of the factors; with drawn labels or a recursion the parts of
+            `within` are told.
+    """
     data, weights = trained(NETS[name])
-    given = {"weights": weights, "data": data}
-    found = outcome_of(
-        "probe.factors", member("probe.factors", {"structure": structure}, **given)
-    )
-    factors = Factors("factors", "probe.factors", {}, found.arrays, "f")
+    given: dict[str, NodeData] = {"weights": weights, "data": data}
+
+    def taken(form: Mapping[str, Any]) -> Factors:
+        found = outcome_of("probe.factors", member("probe.factors", form, **given))
+        return Factors("factors", "probe.factors", {}, found.arrays, "f")
+
     G = dense(member("probe.trace", {"operator": "ggn"}, **given))
-    true, held = truths(factors, G), dict.fromkeys(NUMBERS, 0)
+    factors = taken(form)
+    if "fisher_type" in form:
+        given["exact"] = exact = taken({**form, "fisher_type": "type-2"})
+        true = true_parts(factors, exact, G)
+    else:
+        true = truths(factors, G)
+    held = dict.fromkeys(true, 0)
     for start in range(0, REPETITIONS, AT_ONCE):
         settings = {"dampings": [DAMPING], "num_steps": 15}
         members = [
@@ -129,7 +176,7 @@ def coverage(name: str, structure: str) -> dict[str, float]:
             for seed in range(AT_ONCE)
         ]
         for told in find("probe.factor_error").compute(members, Machine()):
-            for number in NUMBERS:
+            for number in true:
                 low, high = (
                     np.ravel(told.arrays[f"{number}_{end}"])[0]
                     for end in ("low", "high")
@@ -138,15 +185,23 @@ def coverage(name: str, structure: str) -> dict[str, float]:
     return {number: count / REPETITIONS for number, count in held.items()}
 
 
-def main() -> None:
-    """Print the shares of intervals that hold the truth."""
-    cases = [(name, structure) for name in NETS for structure in STRUCTURES]
+def table(numbers: Sequence[str], forms: Sequence[Mapping[str, Any]]) -> None:
+    """Print how many intervals of each number hold the truth, for both networks."""
+    cases = [(name, form) for name in NETS for form in forms]
     found = [coverage(*case) for case in cases]
-    print("| number |", " | ".join(f"{n}, {s}" for n, s in cases), "|")
+    titles = [f"{name}, {' '.join(form.values())}" for name, form in cases]
+    print("| number |", " | ".join(titles), "|")
     print("|" + "---|" * (len(cases) + 1))
-    for number in NUMBERS:
+    for number in numbers:
         row = " | ".join(f"{each[number]:.1%}" for each in found)
         print(f"| `{number}` | {row} |")
+    print()
+
+
+def main() -> None:
+    """Print the shares of intervals that hold the truth."""
+    table(NUMBERS, [{"structure": structure} for structure in STRUCTURES])
+    table(PARTS, FORMS)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,13 @@ HUBER = (
     ("conv1d_xord}", "linear}, loss: {kind: huber}"),
 )
 CG = ("rule: kfac", "rule: gauss_newton")
+OWN = "{factory: 'tests.tasks.toys:make_batch_norm'}"
 KRON = ("rule: kfac", "rule: gauss_newton, preconditioner: kron")
+
+
+def not_called(outputs, targets):
+    """A loss that planning has no use for."""
+    raise AssertionError
 
 
 def planned(store, *changes, text=STUDY):
@@ -83,6 +89,20 @@ def test_a_large_tensor_in_no_layer_is_named(store, monkeypatch):
     assert "stages.fit.rule: expected 'position" in said
 
 
+@pytest.mark.parametrize("model", ["{kind: conv1d_xord}", OWN])
+@pytest.mark.parametrize("change", [(), (KRON,)], ids=["kfac", "gauss_newton"])
+def test_a_loss_of_ones_own_has_no_factors_and_is_not_called(store, change, model):
+    loss = "{factory: 'tests.flows.plan.test_rules_taken:not_called'}"
+    name = "gauss_newton" if change else "kfac"
+    given = "{kind: conv1d_xord}", f"{model}, loss: {loss}"
+    said = refused(store, given, *change)
+    assert f"axes.rule.factors: {name} cannot be combined with a loss" in said
+
+
+def test_a_loss_without_a_likelihood_is_refused_for_a_module_of_ones_own(store):
+    huber = "{kind: conv1d_xord}", f"{OWN}, loss: {{kind: huber}}"
+    assert "cannot be combined with a loss" in refused(store, HUBER[0], huber)
+
+
 def test_a_module_of_ones_own_is_not_called_in_planning(store):
-    own = "{factory: 'tests.tasks.toys:make_batch_norm'}"
-    planned(store, ("{kind: conv1d_xord}", own))
+    planned(store, ("{kind: conv1d_xord}", OWN))

@@ -9,9 +9,10 @@ import torch
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.nodes import Member, NodeData
-from curvflow.tasks.numerics.kronecker.moments import gram
+from curvflow.tasks.numerics.kronecker.moments import Moments, gram
 from curvflow.tasks.rules import kfac
 from curvflow.tasks.rules.shared.kfac_blocks import batch_blocks
+from curvflow.tasks.rules.shared.kfac_control import squares
 from curvflow.tasks.rules.shared.kfac_networks import Labels, Networks
 from curvflow.tasks.rules.shared.kfac_parts import parts_of
 from curvflow.tasks.training.gradients import Noise, gradients
@@ -600,3 +601,30 @@ def test_many_columns_have_the_same_moments_by_their_triangle():
     found = gram(rows)
     assert torch.equal(found, found.mT)
     torch.testing.assert_close(found, rows.mT @ rows, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("model", [NET, {"kind": "lenet5"}])
+def test_factors_are_the_same_where_no_errors_of_them_are_asked_for(model):
+    posed = Posed(blobs() if model is NET else images(side=28), model)
+    networks = Networks(posed.context(), posed.weights)
+    labels = Labels("type-2", 1)
+    (swept,) = networks.swept(posed.weights, labels, is_signed=False)
+    for one in parts_of(posed.problem.text, "expand", separate=False).pieces:
+        plain, bare = (
+            Moments(one.piece, "expand", has_spread=h) for h in (True, False)
+        )
+        for moments in (plain, bare):
+            moments.add(swept.one)
+        for left, right in zip(plain.matrices(6), bare.matrices(6), strict=True):
+            assert torch.equal(left, right)
+
+
+def test_a_penalty_of_nothing_on_weights_that_are_no_numbers_rejects_the_step():
+    weights = torch.ones(3, 4)
+    weights[1, 2], weights[2, 0] = torch.inf, torch.nan
+    nothing = torch.zeros(3, 1)
+    change = nothing.double() * squares(weights, nothing)
+    assert change[:, 0].isnan().tolist() == [False, True, True]
+    torch.testing.assert_close(
+        squares(weights[:1], nothing[:1] + 0.1), torch.tensor([[4.0]]).double()
+    )

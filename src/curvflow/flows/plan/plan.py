@@ -26,9 +26,11 @@ from curvflow.schemas.checks.model_data_checks import (
 )
 from curvflow.schemas.checks.samples import known_samples
 from curvflow.schemas.kind import Kind, Samples
+from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
 from curvflow.schemas.kinds.shared.imported import ImportedParams
 from curvflow.schemas.kinds.shared.operators import unmatched_layers
 from curvflow.schemas.kinds.train import TrainParams
+from curvflow.schemas.losses import OwnLoss
 from curvflow.schemas.models import AnyModel
 from curvflow.schemas.models._base import Model
 from curvflow.schemas.models.factory import FactoryModel
@@ -277,13 +279,13 @@ def _check_rule(node: Node, stages: Mapping[str, Stage], samples_of: SamplesOf) 
     if not isinstance(params, TrainParams) or not params.rule.checks_problem:
         return
     samples = samples_taken(stage, stages, node.coords, samples_of)
-    if not _can_be_posed(params.model, samples):
-        return
     # Loaded here, for PyTorch takes a second, and few rules refuse any model.
-    from curvflow.tasks.rules import check_rule
+    from curvflow.tasks.rules import check_loss, check_rule
 
     try:
-        check_rule(params.rule, params.model, params.loss, samples)
+        check_loss(params.rule, params.loss)
+        if _can_be_posed(params.model, samples):
+            check_rule(params.rule, params.model, params.loss, samples)
     except InputError as error:
         reason = str(error).removeprefix("rule: ")
         raise stage.error(("rule",), reason, labels=node.coords) from error
@@ -292,20 +294,24 @@ def _check_rule(node: Node, stages: Mapping[str, Stage], samples_of: SamplesOf) 
 def _check_layers(
     node: Node, stages: Mapping[str, Stage], samples_of: SamplesOf
 ) -> None:
-    """Refuse patterns of layers that no tensor of a built-in model matches.
+    """Refuse what is asked of layers where a built-in model has no such ones.
 
-    Models that tell their tensors were held against them when the study was read.
+    Those are patterns that no tensor matches - models that tell their tensors were held
+    against them when the study was read - and factors that a layer has none of.
 
     Raises:
-        StudyError: with the nearest names.
+        StudyError: with the nearest names, or the name of a tensor.
     """
-    stage = stages[node.stage]
-    if not getattr(node.params, "layers", None) or "weights" not in stage.inputs:
+    stage, params = stages[node.stage], node.params
+    factors = params if isinstance(params, FactorsParams) else None
+    checks_layers = factors is not None and factors.looks_at_layers
+    has_patterns = bool(getattr(params, "layers", None))
+    if not (has_patterns or checks_layers) or "weights" not in stage.inputs:
         return
     source = stages[stage.inputs["weights"][0]]
     training = source.params(node.coords)
-    model = getattr(training, "model", None)
-    if not isinstance(model, Model) or model.tensors or "data" not in source.inputs:
+    model, loss = (getattr(training, n, "auto") for n in ("model", "loss"))
+    if not isinstance(model, Model) or "data" not in source.inputs:
         return
     samples = samples_taken(source, stages, node.coords, samples_of)
     if not _can_be_posed(model, samples):
@@ -313,9 +319,21 @@ def _check_layers(
     # Loaded here, for PyTorch takes a second, and few studies look at single layers.
     from curvflow.tasks.networks.planned import tensor_names
 
-    names = tensor_names(model, getattr(training, "loss", "auto"), samples)
-    for path, reason, hint in unmatched_layers(node.params, source.name, names):
-        raise stage.error(path, reason, hint, labels=node.coords)
+    if has_patterns and not model.tensors:
+        names = tensor_names(model, loss, samples)
+        for path, reason, hint in unmatched_layers(params, source.name, names):
+            raise stage.error(path, reason, hint, labels=node.coords)
+    if factors is None or not checks_layers or isinstance(loss, OwnLoss):
+        return
+    from curvflow.tasks.curvature.network_factors import check_planned
+
+    try:
+        check_planned(factors, model, loss, samples)
+    except InputError as error:
+        name, _, reason = str(error).partition(": ")
+        given = "curvature" if factors.curvature == "hessian" else "fisher_type"
+        path = (given if name == "fisher_type" else name,)
+        raise stage.error(path, reason, labels=node.coords) from error
 
 
 def _can_be_posed(model: AnyModel, samples: Samples) -> bool:

@@ -7,17 +7,21 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 from torch.func import grad
 
 from curvflow.errors import InputError
+from curvflow.schemas.kind import Samples
 from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
-from curvflow.schemas.losses import loss_name
+from curvflow.schemas.losses import AnyLoss, loss_name
+from curvflow.schemas.models import AnyModel
 from curvflow.schemas.nodes import Member
 from curvflow.tasks.curvature.network_operators import problem_of, stacked_weights
 from curvflow.tasks.networks.losses import parse_loss
+from curvflow.tasks.networks.planned import drawn_networks, planned_problem
 from curvflow.tasks.networks.problems import (
     OperatorInputs,
     Problem,
@@ -36,6 +40,7 @@ from curvflow.tasks.numerics.kronecker.factors import (
     Choices,
     Factors,
     Recursion,
+    check_factors,
     factors,
 )
 from curvflow.tasks.numerics.kronecker.recorded import Recorded, Roots, Slopes
@@ -65,6 +70,26 @@ def chosen_names(params: FactorsParams, problem: Problem) -> tuple[str, ...] | N
                 f"{', '.join(names)}."
             )
     return tuple(n for n in names if any(fnmatchcase(n, p) for p in params.layers))
+
+
+@lru_cache(maxsize=64)
+def check_planned(
+    params: FactorsParams, model: AnyModel, loss: AnyLoss, samples: Samples
+) -> None:
+    """Refuse factors of a model that is to be fitted to samples of some form.
+
+    Args:
+        params: which factors.
+        model: specification of the model.
+        loss: the loss.
+        samples: with shape, targets and outputs.
+
+    Raises:
+        InputError: layers do not fit, by the name of a tensor.
+    """
+    problem = planned_problem(model, loss, samples)
+    choices = choices_of(params, chosen_names(params, problem))
+    check_factors(drawn_networks(problem), choices)
 
 
 def network_factors(

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn.functional import gelu
 
 from curvflow.tasks.networks.network import ForwardPass, Layout, Network
@@ -39,14 +40,49 @@ def dense(
     weight_MIO = forward_pass.tensors[names[0]].mT
     bias_MO = forward_pass.tensors.get(names[1])
     x_MNI = x_MNI.expand(len(weight_MIO), -1, -1)
-    if bias_MO is None:
-        y_MNO = torch.bmm(x_MNI, weight_MIO)
-    else:
-        y_MNO = torch.baddbmm(bias_MO.unsqueeze(1), x_MNI, weight_MIO)
+    bias_M1O = None if bias_MO is None else bias_MO.unsqueeze(1)
+    y_MNO = _moving_alone(x_MNI, weight_MIO, bias_M1O)
+    if y_MNO is None:
+        y_MNO = _affine(x_MNI, weight_MIO, bias_M1O)
     if forward_pass.uses is not None:
         added = None if bias_MO is None else names[1]
         forward_pass.uses.append(Use(names[0], added, x_MNI, (y_MNO,), Rows()))
     return y_MNO
+
+
+def _affine(x_MNI: Tensor, weight_MIO: Tensor, bias_M1O: Tensor | None) -> Tensor:
+    if bias_M1O is None:
+        return torch.bmm(x_MNI, weight_MIO)
+    return torch.baddbmm(bias_M1O, x_MNI, weight_MIO)
+
+
+def _moving_alone(
+    x_MNI: Tensor, weight_MIO: Tensor, bias_M1O: Tensor | None
+) -> Tensor | None:
+    """Return the rows with their derivative forward where weights alone have one.
+
+    Torch multiplies the weights by zeros for rows without, which takes as long as the
+    derivative itself. None elsewhere.
+    """
+    if torch.compiler.is_compiling():
+        return None
+    weight_MIO, moved_MIO = _dual(weight_MIO)
+    if moved_MIO is None or _dual(x_MNI)[1] is not None:
+        return None
+    tangent_MNO = torch.bmm(x_MNI, moved_MIO)
+    if bias_M1O is not None:
+        bias_M1O, moved_M1O = _dual(bias_M1O)
+        if moved_M1O is not None:
+            tangent_MNO = moved_M1O + tangent_MNO
+    y_MNO = _affine(x_MNI, weight_MIO, bias_M1O)
+    both: Tensor = forward_ad.make_dual(y_MNO, tangent_MNO)  # type: ignore[no-untyped-call] # torch has no types
+    return both
+
+
+def _dual(tensor: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return a tensor without its derivative forward, and that, if there is one."""
+    primal, tangent = forward_ad.unpack_dual(tensor)  # type: ignore[no-untyped-call] # torch has no types
+    return primal, tangent
 
 
 def note_scaling(

@@ -174,6 +174,22 @@ def network_loss(text: str, *, has_labels: bool) -> NetworkLoss:
     return _of_values(spec, has_labels=has_labels)
 
 
+def has_fisher(loss: AnyLoss) -> bool:
+    """Return whether the Gauss-Newton matrix of a loss is a Fisher matrix.
+
+    Args:
+        loss: of a likelihood or not; `auto` is, and a function of the user's own, which
+            is not called, is of none.
+    """
+    if loss == "auto" or isinstance(loss, OwnLoss):
+        return loss == "auto"
+    if isinstance(loss, str):
+        text: str = loss
+    else:
+        text = json.dumps(loss.model_dump(mode="json"))
+    return network_loss(text, has_labels=True).has_fisher
+
+
 def _of_values(
     spec: Bce | Poisson | Gaussian | MixtureBernoulli, *, has_labels: bool
 ) -> NetworkLoss:

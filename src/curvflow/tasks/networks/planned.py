@@ -1,16 +1,23 @@
-"""Problems of data whose form is known before they are."""
+"""Problems of data whose form alone is known, and networks on drawn inputs."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
 import numpy as np
+import torch
 
 from curvflow.schemas.kind import Samples
 from curvflow.schemas.losses import AnyLoss
 from curvflow.schemas.models import AnyModel
 from curvflow.schemas.nodes import Array, Data
+from curvflow.tasks.networks.initialization import initial_weights
 from curvflow.tasks.networks.problems import Problem, pose
+from curvflow.tasks.numerics.kronecker.recorded import Recorded
+from curvflow.tasks.numerics.streams import stream
+
+# Deviation of what is added to initial weights, some of which are zero.
+NOISE = 0.1
 
 
 def planned_problem(model: AnyModel, loss: AnyLoss, samples: Samples) -> Problem:
@@ -59,3 +66,31 @@ def tensor_names(model: AnyModel, loss: AnyLoss, samples: Samples) -> tuple[str,
         InputError: the loss or the model does not fit the targets.
     """
     return planned_problem(model, loss, samples).network.layout.names
+
+
+def drawn_networks(problem: Problem) -> Recorded:
+    """Return a model with two drawn inputs, by which uses of parameters are known.
+
+    Args:
+        problem: network and loss, which is not looked at.
+    """
+    network, generator = problem.network, stream(0, "kfac")
+    weights, statistics = network.split(initial_weights(network, generator, None))
+    noise = torch.randn(len(weights), generator=generator, dtype=torch.float64)
+    shape = (1, 2, *problem.input_shape)
+    if problem.takes_integers:
+        inputs = torch.randint(network.vocabulary or 2, shape, generator=generator)
+    else:
+        inputs = torch.randn(shape, generator=generator, dtype=torch.float64)
+    return Recorded(
+        call=network.outputs_and_uses,
+        names=network.layout.names,
+        shapes=network.layout.shapes,
+        weights=(weights + NOISE * noise).unsqueeze(0),
+        fixed=statistics.unsqueeze(0),
+        inputs=inputs,
+        targets=torch.zeros(1, 2),
+        roots=lambda _, outputs: outputs.unsqueeze(2),
+        batch_size=2,
+        models_per_pass=1,
+    )

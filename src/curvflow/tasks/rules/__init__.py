@@ -18,6 +18,7 @@ arguments belongs into it.
 Further functions are called where a rule has them:
 
     check(rule, problem)
+    check_loss(rule, loss)
     evaluated(weights_MD, state, hyper) -> weights
     watch(weights_MD, state, validation_loss_M, hyper) -> state
     notice(hyper, problem) -> line
@@ -27,16 +28,17 @@ Further functions are called where a rule has them:
 
 `check` refuses a problem that the rule cannot be trained on; if the specification's
 `checks_problem` says so, it is called while planning too, where model and samples are
-known. `evaluated` returns the weights that are the rule's result, measured and stored,
-where these are not those it steps from, such as an average; training goes on from the
-others all the same. `watch` is called after each epoch if the specification's `watches`
-says so. `notice` returns a line, or none, that is shown before training begins, as of
-what makes it slow. `rates` returns what is in force, (M, 1) each, where the rule
-chooses it itself; they are recorded, the momentum if the specification's
-`chooses_momentum` says so. `told` returns numbers that are recorded as curves, (M, 1)
-each: those that the specification's `tells` names. `preconditioner` returns how the
-rule scales its steps, if the specification's `has_preconditioner` says that it does so
-entry by entry.
+known. `check_loss` refuses a loss by its specification alone, before anything is known
+of model or samples, and calls no function of the user's own. `evaluated` returns the
+weights that are the rule's result, measured and stored, where these are not those it
+steps from, such as an average; training goes on from the others all the same. `watch`
+is called after each epoch if the specification's `watches` says so. `notice` returns a
+line, or none, that is shown before training begins, as of what makes it slow. `rates`
+returns what is in force, (M, 1) each, where the rule chooses it itself; they are
+recorded, the momentum if the specification's `chooses_momentum` says so. `told` returns
+numbers that are recorded as curves, (M, 1) each: those that the specification's `tells`
+names. `preconditioner` returns how the rule scales its steps, if the specification's
+`has_preconditioner` says that it does so entry by entry.
 
 A specification whose `product_from` names an epoch gets H w as `context.product` from
 that epoch on. A rule of several gradients calls `context.gradient_at` at other weights,
@@ -64,6 +66,18 @@ def functions_of(rule: Rule) -> Any:
     """Return the functions of a rule: its file, or its entry in that of its family."""
     module = import_module(f"curvflow.tasks.rules.{rule.module}")
     return getattr(module, "RULES", {}).get(rule.rule, module)
+
+
+def check_loss(rule: Rule, loss: AnyLoss) -> None:
+    """Refuse a loss that a rule cannot be trained on, whatever the model and the data.
+
+    Args:
+        rule: whose specification says that it checks problems.
+        loss: the loss.
+    """
+    functions = functions_of(rule)
+    if hasattr(functions, "check_loss"):
+        functions.check_loss(rule, loss)
 
 
 def check_rule(rule: Rule, model: AnyModel, loss: AnyLoss, samples: Samples) -> None:

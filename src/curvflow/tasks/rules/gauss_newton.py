@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from curvflow.schemas.losses import AnyLoss
 from curvflow.schemas.rules.gauss_newton import GaussNewton
 from curvflow.tasks.networks.problems import Problem
 from curvflow.tasks.numerics.krylov.linear_solvers import (
@@ -30,6 +31,7 @@ from curvflow.tasks.rules.shared.kfac_control import (
 from curvflow.tasks.rules.shared.kfac_factors import (
     Factors,
     check_factors,
+    check_likelihood,
     multiplied,
     no_factors,
     with_batch,
@@ -63,6 +65,12 @@ def check(rule: GaussNewton, problem: Problem) -> None:
     check_network(problem.network, rule.rule)
     if rule.preconditioner != "none":
         check_factors(rule, problem)
+
+
+def check_loss(rule: GaussNewton, loss: AnyLoss) -> None:
+    """Refuse a loss without a likelihood, where there are factors."""
+    if rule.preconditioner != "none":
+        check_likelihood(rule, loss)
 
 
 def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:

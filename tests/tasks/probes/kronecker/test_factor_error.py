@@ -13,12 +13,12 @@ from tests.tasks.toys import assert_declared, compute, member
 DAMPING = 0.05
 
 
-def told(factors, name="labels", **params):
+def told(factors, name="labels", exact=None, **params):
     data, (weights, _) = trained(name)
     settings = {"dampings": [DAMPING], **params}
-    one = member(
-        "probe.factor_error", settings, factors=factors, weights=weights, data=data
-    )
+    given = {"factors": factors, "weights": weights, "data": data}
+    given |= {} if exact is None else {"exact": exact}
+    one = member("probe.factor_error", settings, **given)
     (outcome, _) = compute("probe.factor_error", [one, one])
     return outcome
 
@@ -68,6 +68,107 @@ def test_intervals_hold_the_truth():
             held[name] += low <= float(expected[name]) <= high
     # 20 trials at 95 %: fewer than 16 happen once in four hundred.
     assert min(held.values()) >= 16, held
+
+
+SPLIT = ("factorisation", "departure", "interplay")
+
+
+def split(factors_outcome, exact_outcome):
+    """Return what the parts of `within` truly are, in all and of the first block."""
+    blocks, K = matrix(factors_outcome)
+    _, E = matrix(exact_outcome)
+    G = of_network("labels", operator="ggn")
+    inside = torch.zeros_like(G, dtype=torch.bool)
+    for block in blocks.blocks:
+        inside[block.columns[:, None], block.columns] = True
+    first = blocks.blocks[0].columns
+    B, whole = torch.where(inside, G, 0.0), G.square().sum()
+    parts = {}
+    for start, at in (("", slice(None)), ("block_", first)):
+        B_l, E_l, K_l = (A[at][:, at] for A in (B, E, K))
+        size = whole if not start else B_l.square().sum()
+        parts |= {
+            f"{start}factorisation": (B_l - E_l).square().sum() / size,
+            f"{start}departure": (E_l - K_l).square().sum() / size,
+            f"{start}interplay": 2 * ((B_l - E_l) * (E_l - K_l)).sum() / size,
+        }
+    return {name: float(value) for name, value in parts.items()}
+
+
+FORMS = [
+    {"fisher_type": "mc"},
+    {"fisher_type": "recursive"},
+    {"fisher_type": "projection", "mc_samples": 2},
+    {"fisher_type": "mc", "structure": "ekfac"},
+    {"fisher_type": "mc", "structure": "block"},
+    {"fisher_type": "mc", "structure": "diag"},
+]
+
+
+@pytest.mark.parametrize(
+    "form", FORMS, ids=lambda form: "-".join(map(str, form.values()))
+)
+def test_what_lies_within_blocks_is_split_with_exact_factors(form):
+    structure = form.get("structure", "kron")
+    outcome, exact = probed("labels", **form), probed("labels", structure=structure)
+    expected = split(outcome, exact)
+    arrays = told(as_factors(outcome), exact=as_factors(exact), num_probes=400).arrays
+    for name, value in expected.items():
+        found, sem = (np.ravel(arrays[n])[0] for n in (name, f"{name}_sem"))
+        assert abs(found - value) <= 5 * sem + 1e-12, name
+    # Departures are exact, and all else is of vectors.
+    parts = sum(arrays[name] for name in SPLIT)
+    sem = sum(arrays[f"{name}_sem"] for name in (*SPLIT, "within"))
+    assert parts == pytest.approx(float(arrays["within"]), abs=5 * float(sem))
+
+
+def test_intervals_of_the_parts_hold_the_truth():
+    outcome, exact = probed("labels", fisher_type="recursive"), probed("labels")
+    given, expected = as_factors(exact), split(outcome, exact)
+    assert_declared("probe.factor_error", told(as_factors(outcome), exact=given))
+    held = dict.fromkeys(expected, 0)
+    for seed in range(20):
+        arrays = told(as_factors(outcome), exact=given, seed=seed, num_probes=24).arrays
+        for name, value in expected.items():
+            low, high = (np.ravel(arrays[f"{name}_{e}"])[0] for e in ("low", "high"))
+            held[name] += low <= value <= high
+    assert min(held.values()) >= 16, held
+
+
+def test_exact_factors_have_nothing_left_out():
+    outcome = probed("labels")
+    arrays = told(as_factors(outcome), exact=as_factors(outcome)).arrays
+    assert arrays["departure"] == pytest.approx(0, abs=1e-12)
+    assert arrays["interplay"] == pytest.approx(0, abs=1e-12)
+    assert arrays["factorisation"] == pytest.approx(float(arrays["within"]))
+
+
+def test_factors_without_exact_ones_are_not_split():
+    assert "departure" not in told(as_factors(probed("labels"))).arrays
+
+
+@pytest.mark.parametrize(
+    ("exact", "word"),
+    [
+        ("fisher_type: mc", "fisher_type type-2, got mc"),
+        ("structure: ekfac", "structure"),
+        ("layers: [layer1.weight]", "layers"),
+    ],
+)
+def test_other_factors_than_exact_ones_of_the_same_blocks_are_refused(exact, word):
+    text = f"""\
+study: bound
+stages:
+  digits: {{use: data.digits, num_train: 50}}
+  fit: {{use: train, data: digits, model: {{kind: linear}}, epochs: 1,
+        rule: {{rule: sgd, lr: 0.1}}}}
+  factors: {{use: probe.factors, weights: fit, fisher_type: mc}}
+  exact: {{use: probe.factors, weights: fit, {exact}}}
+  far: {{use: probe.factor_error, factors: factors, exact: exact}}
+"""
+    with pytest.raises(StudyError, match=word) as caught:
+        load_study(text, file="study.yaml")
+    assert "stages.far" in str(caught.value)
 
 
 def test_extremes_are_those_of_the_preconditioned_matrix():

@@ -133,10 +133,22 @@ def _agree(one: Tensor, other: Tensor) -> bool:
     return torch.allclose(one, other, rtol=ENTRYWISE, atol=ENTRYWISE)
 
 
+def check_chain(of: Recorded) -> None:
+    """Refuse networks that are no chains of dense layers, by a few samples.
+
+    Args:
+        of: networks and data.
+
+    Raises:
+        InputError: they are not.
+    """
+    _links(of, next(of.parts()).first(2))
+
+
 def is_chain(of: Recorded) -> bool:
     """Return whether networks are chains of dense layers, by a few samples."""
     try:
-        _links(of, next(of.parts()).first(2))
+        check_chain(of)
     except InputError:
         return False
     return True

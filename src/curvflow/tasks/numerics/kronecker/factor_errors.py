@@ -19,7 +19,7 @@ from torch import Tensor
 from curvflow.tasks.numerics.estimators.logdets import LOG
 from curvflow.tasks.numerics.estimators.traces import random_vectors
 from curvflow.tasks.numerics.kronecker.blocks import BlockOperator, DampedBlocks
-from curvflow.tasks.numerics.kronecker.forms import Block
+from curvflow.tasks.numerics.kronecker.forms import Block, Eigenpairs
 from curvflow.tasks.numerics.krylov.functionals import Bounded, bounded
 from curvflow.tasks.numerics.krylov.lanczos import RitzData, lanczos
 from curvflow.tasks.numerics.operators.algebra import Whitened, shifted
@@ -39,6 +39,8 @@ class BlockDraws:
         error: ||(G_l - K_l) z||^2.
         inner: G_l z . K_l z, less half of what ||K_l z||^2 is above its known mean.
         trace: z . (G_l - K_l) z.
+        factorisation: ||(G_l - E_l) z||^2 of other factors E; None without.
+        interplay: 2 (G_l - E_l) z . (E_l - K_l) z; None without.
     """
 
     norm: Tensor
@@ -46,6 +48,8 @@ class BlockDraws:
     error: Tensor
     inner: Tensor
     trace: Tensor
+    factorisation: Tensor | None = None
+    interplay: Tensor | None = None
 
 
 def block_draws(
@@ -55,6 +59,7 @@ def block_draws(
     *,
     num_probes: int,
     distribution: str = "rademacher",
+    exact: BlockOperator | None = None,
 ) -> BlockDraws:
     """Multiply random vectors on each block.
 
@@ -64,6 +69,7 @@ def block_draws(
         seeds: of each model's vectors.
         num_probes: vectors, S, each of which takes a product for every block.
         distribution: of the entries of the vectors.
+        exact: other factors E with the same blocks, if both are to be told apart.
 
     Returns:
         The draws.
@@ -76,7 +82,7 @@ def block_draws(
         block.eigenpairs.values.double().square().sum((1, 2, 3)) for block in several
     ]
     pairs = [(probe, number) for probe in range(num_probes) for number in _all(several)]
-    found: list[list[Tensor]] = [[] for _ in range(5)]
+    found: list[list[Tensor]] = [[] for _ in range(5 if exact is None else 7)]
     for start in range(0, len(pairs), COLUMNS):
         chunk = pairs[start : start + COLUMNS]
         probes = range(chunk[0][0], chunk[-1][0] + 1)
@@ -87,23 +93,58 @@ def block_draws(
         ]
         z_MDC = torch.stack(columns, dim=2).to(operator.device)
         image_MDC, stand_MDC = product(operator, z_MDC), blocks @ z_MDC
+        exact_MDC = None if exact is None else exact @ z_MDC
         for place, (_, number) in enumerate(chunk):
             rows = several[number].columns
             whole_MD, k_MP = image_MDC[..., place], stand_MDC[:, rows, place]
             g_MP, z_MP = whole_MD[:, rows], z_MDC[:, rows, place]
             norm_M = g_MP.square().sum(1)
-            told = (
+            told = [
                 norm_M,
                 (whole_MD.square().sum(1) - norm_M).clamp(min=0),
                 (g_MP - k_MP).square().sum(1),
                 (g_MP * k_MP).sum(1) - (k_MP.square().sum(1) - known[number]) / 2,
                 ((g_MP - k_MP) * z_MP).sum(1),
-            )
+            ]
+            if exact_MDC is not None:
+                e_MP = exact_MDC[:, rows, place]
+                left_MP = g_MP - e_MP
+                told.append(left_MP.square().sum(1))
+                told.append(2 * (left_MP * (e_MP - k_MP)).sum(1))
             for into, value in zip(found, told, strict=True):
                 into.append(value)
     shape = (num_probes, len(several))
     stacked = [torch.unflatten(torch.stack(v, dim=1), 1, shape).cpu() for v in found]
     return BlockDraws(*stacked)
+
+
+def squared_distances(blocks: BlockOperator, others: BlockOperator) -> Tensor:
+    """Return ||K_l - E_l||_F^2 of blocks of the same forms, in double precision.
+
+    Args:
+        blocks: K.
+        others: E.
+
+    Returns:
+        Squares, (M, B), of matrices (U x V) diag(v) (U x V)' without writing them out.
+    """
+    pairs = zip(blocks.blocks, others.blocks, strict=True)
+    found = [
+        _squared_distance(one.eigenpairs, other.eigenpairs) for one, other in pairs
+    ]
+    return torch.stack(found, dim=1).cpu()
+
+
+def _squared_distance(one: Eigenpairs, other: Eigenpairs) -> Tensor:
+    # Along the eigenvectors of one the entries of the other are no diagonal.
+    left, right = (
+        (mine.double().mT @ theirs.double()).square()
+        for mine, theirs in ((one.left, other.left), (one.right, other.right))
+    )
+    mine, theirs = one.values.double(), other.values.double()
+    inner = (mine * (left @ theirs @ right.mT)).sum((1, 2, 3))
+    squares = [values.square().sum((1, 2, 3)) for values in (mine, theirs)]
+    return (squares[0] + squares[1] - 2 * inner).clamp(min=0)
 
 
 def _all(blocks: Sequence[Block]) -> range:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
-from curvflow.tasks.numerics.kronecker.chains import hessian_blocks
+from curvflow.tasks.numerics.kronecker.chains import check_chain, hessian_blocks
 from curvflow.tasks.numerics.kronecker.forms import (
     Block,
     Product,
@@ -46,7 +46,10 @@ from curvflow.tasks.numerics.kronecker.moments import (
 )
 from curvflow.tasks.numerics.kronecker.others import other_blocks
 from curvflow.tasks.numerics.kronecker.recorded import Recorded, accounted
-from curvflow.tasks.numerics.kronecker.recursions import recursive_blocks
+from curvflow.tasks.numerics.kronecker.recursions import (
+    check_recursion,
+    recursive_blocks,
+)
 from curvflow.tasks.numerics.kronecker.uses import AnyUse
 
 Structure = Literal["kron", "ekfac", "kfoc", "block", "diag"]
@@ -152,25 +155,47 @@ def factors(of: Recorded, choices: Choices) -> Factors:
     )
 
 
+def check_factors(of: Recorded, choices: Choices) -> None:
+    """Refuse layers that factors cannot be taken of, by a few samples.
+
+    Args:
+        of: networks and data; roots are not taken.
+        choices: which factors.
+
+    Raises:
+        InputError: a recursion cannot cross a layer, positions cannot be summed, or a
+            parameter is in no layer that is known and `other` refuses it.
+    """
+    _, _, several = _sorted(of, choices)
+    if choices.recursion == "recursive":
+        check_recursion(of, several)
+    if choices.recursion == "hessian":
+        check_chain(of)
+
+
+def _sorted(of: Recorded, choices: Choices) -> tuple[Places, Read, list[Piece]]:
+    """Return where parameters are, what they are in, and the blocks of layers."""
+    chosen = set(of.names if choices.layers is None else choices.layers)
+    places = Places.of(of.names, of.shapes, chosen)
+    found, record = accounted(of, places)
+    for layer in found.layers:
+        check_positions(layer, record, choices.kfac_approx)
+    if choices.other == "refuse":
+        _check_others(found, record)
+    several = [
+        piece
+        for layer in found.layers
+        for piece in pieces(layer, places, separate=choices.separate_weight_and_bias)
+    ]
+    return places, found, several
+
+
 class _Sweep:
     """Passes over the data, and what is added up in them."""
 
     def __init__(self, of: Recorded, choices: Choices) -> None:
         self._of, self._choices = of, choices
-        chosen = set(of.names if choices.layers is None else choices.layers)
-        self.places = Places.of(of.names, of.shapes, chosen)
-        self.read, record = accounted(of, self.places)
-        for layer in self.read.layers:
-            check_positions(layer, record, choices.kfac_approx)
-        if choices.other == "refuse":
-            _check_others(self.read, record)
-        self._pieces = [
-            piece
-            for layer in self.read.layers
-            for piece in pieces(
-                layer, self.places, separate=choices.separate_weight_and_bias
-            )
-        ]
+        self.places, self.read, self._pieces = _sorted(of, choices)
         few = next(of.parts()).first(2)
         self._num_roots = of.roots(few, of.forward(few)[0].detach()).shape[2]
         self.converged = torch.ones(len(of.weights), dtype=torch.bool)

@@ -138,9 +138,15 @@ class Piece:
         """Return the rows of the block, with ones for the bias."""
         if not self.has_bias:
             return sides
-        ones = torch.ones_like(sides.right[..., :1])
-        parts = [sides.right, ones] if self.has_weight else [ones]
-        return Sides(sides.left, torch.cat(parts, dim=-1))
+        right = sides.right
+        # One copy does for all models; products of positions would copy it again.
+        is_shared = right.stride(0) == 0 and right.shape[4] == 1
+        right = right[:1] if is_shared else right
+        ones = torch.ones_like(right[..., :1])
+        joined = torch.cat([right, ones], dim=-1) if self.has_weight else ones
+        if is_shared:
+            joined = joined.expand(len(sides.right), *[-1] * 5)
+        return Sides(sides.left, joined)
 
 
 @dataclass(frozen=True)

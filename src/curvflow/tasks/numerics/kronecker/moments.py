@@ -5,7 +5,7 @@ Letters of shapes: see `uses` and `layers`; K for O or I.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -58,11 +58,13 @@ class Moments:
         piece: the block.
         kfac_approx: whether each position counts by itself, or a sample's sum.
         knows_returned: I stands for the moments of what comes back.
+        has_spread: errors of the moments will be asked for.
     """
 
     piece: Piece
     kfac_approx: Approximation
     knows_returned: bool = False
+    has_spread: bool = True
     _left: _Sums = field(default_factory=_Sums)
     _right: _Sums = field(default_factory=_Sums)
     _draws: list[Tensor] = field(default_factory=list)
@@ -77,6 +79,9 @@ class Moments:
         self._num_draws = one.num_draws
         for is_left, into in ((True, self._left), (False, self._right)):
             rows = _joined([s.left if is_left else s.right for s in sides])
+            if not self.has_spread:
+                add_to(into.moments, one.part, second_moment(rows)[0])
+                continue
             comes_back = is_left == self._is_left
             if comes_back:
                 add_to(self._draws, one.part, _draw_squares(rows))
@@ -85,7 +90,8 @@ class Moments:
                 moment = scale * _identity_like(rows)
                 squares = moment.square().flatten(1).sum(1) / one.samples
             else:
-                moment, squares = second_moment(rows)
+                moment, squares_of_each = second_moment(rows)
+                squares = squares_of_each()
             add_to(into.moments, one.part, moment)
             add_to(into.squares, one.part, squares)
 
@@ -105,8 +111,14 @@ class Moments:
         return [Sides(left / count, right)]
 
     def matrices(self, samples: int) -> tuple[Tensor, Tensor]:
-        """Return both factors, (M, G, O, O) and (M, G, I, I), of N samples."""
+        """Return both factors, (M, G, O, O) and (M, G, I, I), of N samples.
+
+        Without a spread sums are overwritten: memory that has not been touched costs
+        as much as the division.
+        """
         left, right = (spanned(one.moments) for one in (self._left, self._right))
+        if not self.has_spread:
+            return left.div_(samples), right.div_(samples * self._positions)
         return left / samples, right / (samples * self._positions)
 
     def spread(self, samples: int, *, has_draws: bool) -> Spread:
@@ -169,23 +181,27 @@ def _joined(rows: Sequence[Tensor]) -> Tensor:
     return each[0] if len(each) == 1 else torch.cat(each, dim=4)
 
 
-def second_moment(rows: Tensor) -> tuple[Tensor, Tensor]:
+def second_moment(rows: Tensor) -> tuple[Tensor, Callable[[], Tensor]]:
     """Return the sum of r r' over samples, draws and positions.
 
     Args:
         rows: r, (M, N, R, G, T, K).
 
     Returns:
-        Sums (M, G, K, K), and the sum of the squared norms of each sample's own, (M,).
+        Sums (M, G, K, K), and what computes the sum of the squared norms of each
+        sample's own, (M,).
     """
     flat = rows.permute(0, 3, 1, 2, 4, 5).flatten(3, 4)  # M, G, N, RT, K
     count, size = flat.shape[3:]
     if count <= size:
-        together = flat.flatten(2, 3)
-        squares = (flat @ flat.mT).square().flatten(1).sum(1)
-        return gram(together), squares
+        return gram(flat.flatten(2, 3)), lambda: _squared_norms(flat @ flat.mT)
     each = flat.mT @ flat
-    return each.sum(2), each.square().flatten(1).sum(1)
+    return each.sum(2), lambda: _squared_norms(each)
+
+
+def _squared_norms(matrices: Tensor) -> Tensor:
+    """Return the sum of all squares of each model, (M,)."""
+    return matrices.square().flatten(1).sum(1)
 
 
 def gram(rows: Tensor) -> Tensor:

@@ -65,6 +65,20 @@ def recursive_blocks(
     return blocks, count
 
 
+def check_recursion(of: Recorded, pieces: Sequence[Piece]) -> None:
+    """Refuse layers that `recursive_blocks` cannot cross, by a few samples.
+
+    Args:
+        of: networks and data.
+        pieces: the blocks wanted.
+
+    Raises:
+        InputError: a layer is used twice, or is neither dense nor a convolution.
+    """
+    if not is_chain(of):
+        _check(of.forward(next(of.parts()).first(2))[1], pieces)
+
+
 @dataclass
 class _Wanted:
     """Sums over samples at the outputs of a layer.

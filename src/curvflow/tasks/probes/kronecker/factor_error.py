@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.kronecker.factor_error import FactorErrorParams
 from curvflow.schemas.kinds.shared.operators import OperatorParams
 from curvflow.schemas.nodes import Array, Member, Outcome
@@ -30,6 +31,7 @@ from curvflow.tasks.numerics.kronecker.factor_errors import (
     block_draws,
     logdet_difference,
     preconditioned_ritz,
+    squared_distances,
 )
 from curvflow.tasks.numerics.krylov.functionals import Bounded
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
@@ -37,7 +39,7 @@ from curvflow.tasks.numerics.krylov.quadrature import extremes, nodes
 from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.registry import Machine, computes
 
-FACTORS = "factors"
+FACTORS, EXACT = "factors", "exact"
 
 
 def _params(member: Member) -> FactorErrorParams:
@@ -73,7 +75,9 @@ def member_bytes(member: Member) -> int:
     # A basis of all runs, and vectors beside those that products count.
     vectors = params.num_runs * (params.num_steps + 4) + columns
     bases = 8 * int(node["size"]) * vectors
-    return products + bases + 2 * sum(array.nbytes for array in node.arrays.values())
+    several = [node, *member.inputs.get(EXACT, ())]
+    arrays = [array for one in several for array in one.arrays.values()]
+    return products + bases + 2 * sum(array.nbytes for array in arrays)
 
 
 @computes("probe.factor_error", member_bytes=member_bytes, data_bytes=probed_bytes)
@@ -81,15 +85,16 @@ def factor_error(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     """Hold factors against products with the matrix.
 
     Args:
-        members: `factors`, with the `weights` and `data` that they are of, and
-            parameters that differ in the seed.
+        members: `factors`, with the `weights` and `data` that they are of, maybe the
+            `exact` ones of these, and parameters that differ in the seed.
         machine: the device to compute on.
 
     Returns:
         Per member errors by block and in total, each with its own standard error.
 
     Raises:
-        InputError: weights or products hold NaN or infinity.
+        InputError: weights or products hold NaN or infinity, or `exact` has other
+            blocks.
 
     Reference:
         Hutchinson (1989), doi:10.1080/03610918908812806; Golub and Meurant (2010).
@@ -98,7 +103,14 @@ def factor_error(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 
 def _key(member: Member) -> object:
-    return problem_key(member), factors_key(member.one(FACTORS))
+    blocks = factors_key(member.one(FACTORS))
+    exact = member.inputs.get(EXACT, ())
+    if any(factors_key(node) != blocks for node in exact):
+        raise InputError(
+            "exact: expected the blocks of factors, got others. Take factors of the "
+            "same structure and layers."
+        )
+    return problem_key(member), blocks, bool(exact)
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
@@ -114,7 +126,11 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         columns=COLUMNS,
     )
     seeds = [_params(member).seed for member in members]
-    draws = block_draws(operator, blocks, seeds, num_probes=params.num_probes)
+    exact = _exact(members, machine, dtype)
+    draws = block_draws(
+        operator, blocks, seeds, num_probes=params.num_probes, exact=exact
+    )
+    apart = None if exact is None else squared_distances(blocks, exact)
     by_damping = [
         _at_damping(operator, blocks, damping, seeds, params)
         for damping in params.dampings
@@ -123,12 +139,54 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     outcomes = []
     for number in range(len(members)):
         arrays = _of_blocks(draws, blocks, number)
+        if apart is not None:
+            arrays |= _split(draws, apart[number], number)
         each = [told[number] for told in by_damping]
         steps = sum(int(told.pop("steps")) for told in each)
         arrays |= {name: np.stack([told[name] for told in each]) for name in each[0]}
         arrays["num_matvecs"] = np.array(count + steps, dtype=np.int64)
         outcomes.append(Outcome(arrays))
     return outcomes
+
+
+def _exact(
+    members: Sequence[Member], machine: Machine, dtype: torch.dtype
+) -> BlockOperator | None:
+    """Return the factors that nothing is drawn or left out of, if they are given."""
+    if EXACT not in members[0].inputs:
+        return None
+    nodes_M = [member.one(EXACT) for member in members]
+    return block_operator(nodes_M, machine.device, dtype)
+
+
+def _split(draws: BlockDraws, apart_B: Tensor, number: int) -> dict[str, Array]:
+    """Return the parts of what lies within blocks, of one member.
+
+    Args:
+        draws: of all members.
+        apart_B: squared distances of both factors, by block.
+        number: of the member.
+    """
+    assert draws.factorisation is not None
+    assert draws.interplay is not None
+    norm, outside, factorisation, interplay = (
+        each[number]
+        for each in (
+            draws.norm,
+            draws.outside,
+            draws.factorisation,
+            draws.interplay,
+        )
+    )
+    whole, apart = (norm + outside).sum(1), apart_B.expand_as(norm)
+    return {
+        **_share("factorisation", factorisation.sum(1), whole),
+        **_share("departure", apart.sum(1), whole),
+        **_signed("interplay", interplay.sum(1), whole),
+        **_share("block_factorisation", factorisation, norm),
+        **_share("block_departure", apart, norm),
+        **_signed("block_interplay", interplay, norm),
+    }
 
 
 def _of_blocks(
@@ -203,6 +261,18 @@ def _ratio(above: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
 def _share(name: str, above: Tensor, below: Tensor) -> dict[str, Array]:
     ratio, sem = _ratio(above, below)
     ends = wider_interval(ratio, sem, len(above) - 1)
+    return _told(name, ratio, sem, ends)
+
+
+def _signed(name: str, above: Tensor, below: Tensor) -> dict[str, Array]:
+    """Return a share that may be below zero, of draws that are skewed away from it."""
+    ratio, sem = _ratio(above, below)
+    degrees = len(above) - 1
+    low, high = student_interval(ratio, sem, degrees)
+    near, far = wider_interval(ratio.abs(), sem, degrees)
+    is_apart = low * high > 0  # about zero the skewed one may have no end
+    skewed = torch.where(ratio > 0, near, -far), torch.where(ratio > 0, far, -near)
+    ends = torch.where(is_apart, skewed[0], low), torch.where(is_apart, skewed[1], high)
     return _told(name, ratio, sem, ends)
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from curvflow.schemas.losses import AnyLoss
 from curvflow.schemas.rules.kfac import Kfac
 from curvflow.tasks.networks.problems import Problem
 from curvflow.tasks.rules.shared.kfac_control import (
@@ -27,6 +28,7 @@ from curvflow.tasks.rules.shared.kfac_control import (
 from curvflow.tasks.rules.shared.kfac_factors import (
     Factors,
     check_factors,
+    check_likelihood,
     multiplied,
     no_factors,
     with_batch,
@@ -52,6 +54,11 @@ class State(NamedTuple):
 def check(rule: Kfac, problem: Problem) -> None:
     """Refuse a loss without a likelihood, or a model with layers that are not known."""
     check_factors(rule, problem)
+
+
+def check_loss(rule: Kfac, loss: AnyLoss) -> None:
+    """Refuse a loss without a likelihood."""
+    check_likelihood(rule, loss)
 
 
 def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> State:
@@ -128,7 +135,8 @@ def _moves(
         factors = with_damping(
             state.factors, hyper, context, damping_M1, is_searched=is_searched
         )
-        direction_MD = -multiplied(gradient_MD, factors, hyper, context, damping_M1)
+        direction_MD = multiplied(gradient_MD, factors, hyper, context, damping_M1)
+        direction_MD.neg_()
         move = move_along(
             direction_MD, networks, gradient_MD, control, weights_MD, hyper
         )

@@ -92,7 +92,9 @@ def batch_blocks(
         pieces = [one.piece for one in parts.pieces]
         return tuple(recursive_factors(networks.recorded(weights_MD), pieces))
     labels = Labels(rule.fisher_type, rule.mc_samples)
-    moments = [Moments(one.piece, rule.kfac_approx) for one in parts.pieces]
+    moments = [
+        Moments(one.piece, rule.kfac_approx, has_spread=False) for one in parts.pieces
+    ]
     scales: list[list[Tensor]] = [[] for _ in parts.scales]
     rest: list[list[Tensor]] = [[] for _ in parts.rest]
     for swept in networks.swept(weights_MD, labels, is_signed=bool(parts.rest)):
@@ -232,7 +234,7 @@ def pi(left: Tensor, right: Tensor, hyper: Hyper) -> Tensor:
     """Return how many times the root of the damping the right factor has, (M, G)."""
     if not isinstance(hyper.rule.pi, str):
         return hyper["pi"].double().expand(len(left), left.shape[1])
-    sizes = [_size(matrices.double(), hyper.rule.pi) for matrices in (right, left)]
+    sizes = [_size(matrices, hyper.rule.pi) for matrices in (right, left)]
     return balance(*sizes)
 
 
@@ -240,11 +242,11 @@ def _size(matrices: Tensor, norm: str) -> Tensor:
     """Return a norm of factors, per row so that their sizes do not matter, (M, G)."""
     match norm:
         case "trace":
-            return torch.diagonal(matrices, dim1=-2, dim2=-1).mean(-1)
+            return torch.diagonal(matrices, dim1=-2, dim2=-1).double().mean(-1)
         case "frobenius":
             size: int = matrices.shape[-1]
-            return (matrices.square().sum((-2, -1)) / size).sqrt()
-    return decomposed(matrices)[0].amax(-1)
+            return (matrices.double().square().sum((-2, -1)) / size).sqrt()
+    return decomposed(matrices.double())[0].amax(-1)
 
 
 def _inverse(matrices: Tensor, added_MG: Tensor) -> Tensor:

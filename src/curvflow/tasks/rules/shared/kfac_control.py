@@ -252,10 +252,26 @@ def _changed(
     before_M1 = move.loss
     if not has_model(hyper.rule):
         before_M1 = networks.losses(weights[0]).unsqueeze(1)
-    before, after = (one.double().square().sum(1, keepdim=True) for one in weights)
+    before, after = (squares(one, hyper["l2"]) for one in weights)
     changed_M1 = networks.losses(weights[1]).unsqueeze(1) - before_M1
     changed_M1 = changed_M1 + hyper["l2"].double() * (after - before) / 2
     return changed_M1.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
+
+
+def squares(weights_MD: Tensor, l2_M1: Tensor) -> Tensor:
+    """Return sums of squares, in double precision.
+
+    Args:
+        weights_MD: of all models.
+        l2_M1: penalties that they are multiplied by.
+
+    Returns:
+        Sums (M, 1); where all penalties are 0, numbers that are finite where the
+        weights are, for no more is asked of them.
+    """
+    if l2_M1.any():
+        return weights_MD.double().square().sum(1, keepdim=True)
+    return weights_MD.abs().amax(1, keepdim=True).double()
 
 
 def _adapted(damping_M1: Tensor, ratio_M1: Tensor, hyper: Hyper) -> Tensor:

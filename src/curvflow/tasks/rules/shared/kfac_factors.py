@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.schemas.losses import AnyLoss
 from curvflow.schemas.rules.kfac._quadratic import QuadraticRule
+from curvflow.tasks.networks.losses import has_fisher
 from curvflow.tasks.networks.problems import Problem
 from curvflow.tasks.rules.shared.kfac_blocks import (
     Held,
@@ -57,11 +59,7 @@ def check_factors(rule: QuadraticRule, problem: Problem) -> None:
             tensor in no layer that is known.
     """
     if not problem.criterion.has_fisher:
-        raise InputError(
-            f"rule: {rule.rule} cannot be combined with a loss other than "
-            "cross_entropy, mse, sse, bce or poisson. Take one of them, or another "
-            "rule."
-        )
+        raise InputError(_no_likelihood(rule))
     if problem.tokens is not None and rule.fisher_type in ("type-2", "recursive"):
         raise InputError(
             f"rule: fisher_type: {rule.fisher_type} cannot be combined with labels of "
@@ -71,6 +69,27 @@ def check_factors(rule: QuadraticRule, problem: Problem) -> None:
         check_chain(problem.text)
     check_network(problem.network, rule.rule)
     rule_parts(rule, problem)
+
+
+def check_likelihood(rule: QuadraticRule, loss: AnyLoss) -> None:
+    """Refuse a loss that has no likelihood, by its specification.
+
+    Args:
+        rule: its specification.
+        loss: the loss; a function of the user's own is not called.
+
+    Raises:
+        InputError: it has none that is known.
+    """
+    if not has_fisher(loss):
+        raise InputError(_no_likelihood(rule))
+
+
+def _no_likelihood(rule: QuadraticRule) -> str:
+    return (
+        f"rule: {rule.rule} cannot be combined with a loss other than cross_entropy, "
+        "mse, sse, bce or poisson. Take one of them, or another rule."
+    )
 
 
 def rule_parts(rule: QuadraticRule, problem: Problem) -> Parts:

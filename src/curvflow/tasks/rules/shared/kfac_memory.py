@@ -75,7 +75,10 @@ def _counted(
     problem = read(text)
     given = meta_inputs(problem, batch, batch, dtype)
     parts = parts_of(text, chosen["kfac_approx"], separate=chosen["separate"])
-    moments = [Moments(one.piece, chosen["kfac_approx"]) for one in parts.pieces]
+    moments = [
+        Moments(one.piece, chosen["kfac_approx"], has_spread=False)
+        for one in parts.pieces
+    ]
 
     def roots(_: Part, outputs: Tensor) -> Tensor:
         # Of any law as many, and as large, as are sent back.

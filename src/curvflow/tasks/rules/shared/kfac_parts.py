@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.tasks.networks.initialization import initial_weights
 from curvflow.tasks.networks.network import Network
-from curvflow.tasks.networks.problems import Problem, read
+from curvflow.tasks.networks.planned import drawn_networks
+from curvflow.tasks.networks.problems import read
 from curvflow.tasks.numerics.kronecker.chains import recursive_factors
 from curvflow.tasks.numerics.kronecker.layers import (
     Approximation,
@@ -24,15 +24,11 @@ from curvflow.tasks.numerics.kronecker.layers import (
     check_positions,
     pieces,
 )
-from curvflow.tasks.numerics.kronecker.recorded import Recorded, accounted
+from curvflow.tasks.numerics.kronecker.recorded import accounted
 from curvflow.tasks.numerics.kronecker.uses import AnyUse, Scaling
-from curvflow.tasks.numerics.streams import stream
 
 # Entries of a scale and its shift that have a matrix, and of a tensor in no layer.
 MOST_DENSE, MOST_REST = 1 << 10, 1 << 16
-
-# Deviation of what is added to initial weights, some of which are zero.
-NOISE = 0.1
 
 
 @dataclass(frozen=True)
@@ -130,7 +126,7 @@ def check_chain(text: str) -> None:
     Raises:
         InputError: it is no chain of dense layers.
     """
-    recursive_factors(_drawn(read(text)), ())
+    recursive_factors(drawn_networks(read(text)), ())
 
 
 @lru_cache(maxsize=64)
@@ -150,7 +146,7 @@ def parts_of(text: str, approximation: Approximation, *, separate: bool) -> Part
     places = Places.of(
         network.layout.names, network.layout.shapes, set(network.layout.names)
     )
-    found, record = accounted(_drawn(problem), places)
+    found, record = accounted(drawn_networks(problem), places)
     for layer in found.layers:
         check_positions(layer, record, approximation)
     several = [
@@ -196,30 +192,6 @@ def _scale(number: int, record: Sequence[AnyUse], places: Places) -> Scale:
     assert isinstance(use, Scaling)
     names = [name for name in (use.weight, use.bias) if name is not None]
     return Scale(number, torch.cat([places.columns(name) for name in names]))
-
-
-def _drawn(problem: Problem) -> Recorded:
-    """Return a model with two drawn inputs, by which its record is checked."""
-    network, generator = problem.network, stream(0, "kfac")
-    weights, statistics = network.split(initial_weights(network, generator, None))
-    noise = torch.randn(len(weights), generator=generator, dtype=torch.float64)
-    shape = (1, 2, *problem.input_shape)
-    if problem.takes_integers:
-        inputs = torch.randint(network.vocabulary or 2, shape, generator=generator)
-    else:
-        inputs = torch.randn(shape, generator=generator, dtype=torch.float64)
-    return Recorded(
-        call=network.outputs_and_uses,
-        names=network.layout.names,
-        shapes=network.layout.shapes,
-        weights=(weights + NOISE * noise).unsqueeze(0),
-        fixed=statistics.unsqueeze(0),
-        inputs=inputs,
-        targets=torch.zeros(1, 2),
-        roots=lambda _, outputs: outputs.unsqueeze(2),
-        batch_size=2,
-        models_per_pass=1,
-    )
 
 
 def check_network(network: Network, rule: str) -> None:

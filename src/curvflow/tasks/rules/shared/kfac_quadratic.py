@@ -84,7 +84,12 @@ def quadratic(
         damping_M1: l2 and the damping of the model.
     """
     losses_M, curved_MKK = networks.along(weights_MD, directions)
-    stacked_MKD = torch.stack(directions, dim=1).double()
+    models, size = weights_MD.shape
+    stacked_MKD = weights_MD.new_empty(
+        models, len(directions), size, dtype=torch.float64
+    )
+    for number, one in enumerate(directions):  # what is stacked first is copied twice
+        stacked_MKD[:, number] = one
     inner_MKK = stacked_MKD @ stacked_MKD.mT
     slopes_MK = (stacked_MKD @ gradient_MD.double().unsqueeze(2)).squeeze(2)
     matrix_MKK = curved_MKK + damping_M1.double().unsqueeze(2) * inner_MKK

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from curvflow.schemas.explanations import TRAINED, Explanation
-from curvflow.schemas.kind import Input, Kind, Shares, Variable
+from curvflow.schemas.kind import Input, Kind, ParamProblem, Shares, Variable
 from curvflow.schemas.kinds.shared.operators import UNITS
 from curvflow.schemas.nodes import Data, Factors, Numbers, Weights
 from curvflow.schemas.params import Params
+
+_BLOCK, _DAMPING = ("block",), ("damping",)
+
+# What factors with the same blocks have in common.
+_SAME_BLOCKS = (
+    "curvature", "structure", "kfac_approx", "separate_weight_and_bias", "other",
+    "layers",
+)  # fmt: skip
 
 
 class FactorErrorParams(Params):
@@ -38,17 +47,40 @@ class FactorErrorParams(Params):
 
 
 def _estimated(
-    name: str, description: str, dims: tuple[str, ...] = (), units: str = "1"
+    name: str,
+    description: str,
+    dims: tuple[str, ...] = (),
+    units: str = "1",
+    *,
+    optional: bool = False,
 ) -> tuple[Variable, ...]:
-    return (
-        Variable(name, description, dims, units=units),
-        Variable(f"{name}_sem", "standard error over the vectors", dims, units=units),
-        Variable(f"{name}_low", "lower end of an interval of 95 %", dims, units=units),
-        Variable(f"{name}_high", "upper end of an interval of 95 %", dims, units=units),
+    described = {
+        name: description,
+        f"{name}_sem": "standard error over the vectors",
+        f"{name}_low": "lower end of an interval of 95 %",
+        f"{name}_high": "upper end of an interval of 95 %",
+    }
+    return tuple(
+        Variable(each, text, dims, units=units, optional=optional)
+        for each, text in described.items()
     )
 
 
-_BLOCK, _DAMPING = ("block",), ("damping",)
+def _split(name: str, description: str) -> tuple[Variable, ...]:
+    """Return a part of `within`, with `exact`, and the same of each block."""
+    of_block = description.replace("||G||_F^2", "||G_l||_F^2")
+    return (
+        *_estimated(name, f"{description}; with exact", optional=True),
+        *_estimated(f"block_{name}", f"{of_block}; with exact", _BLOCK, optional=True),
+    )
+
+
+def _drawn(params: Any, name: str, taken: Any) -> Iterator[ParamProblem]:
+    """Yield why factors are not those that nothing is drawn or left out of."""
+    if taken.fisher_type != "type-2":
+        message = f"expected '{name}' with fisher_type type-2, got {taken.fisher_type}"
+        yield (), message, "Take factors of all roots."
+
 
 KIND = Kind(
     name="probe.factor_error",
@@ -66,6 +98,19 @@ KIND = Kind(
         *_estimated("block_rel_error", "||G_l - K_l||_F / ||G_l||_F", _BLOCK),
         *_estimated("block_cosine", "<G_l, K_l> / (||G_l||_F ||K_l||_F)", _BLOCK),
         *_estimated("block_trace_error", "tr G_l - tr K_l", _BLOCK, UNITS),
+        *_split(
+            "factorisation", "share of ||G||_F^2 by which blocks differ from exact, E"
+        ),
+        *_split(
+            "departure",
+            "share of ||G||_F^2 by which E differs from K: what a recursion leaves "
+            "out, or the noise of labels drawn or of projections",
+        ),
+        *_split(
+            "interplay",
+            "share of ||G||_F^2 of twice the inner product of both differences: within "
+            "is the sum of the three, up to the vectors",
+        ),
         Variable("damping", "added to G and K", _DAMPING, units="as the eigenvalues"),
         Variable("logdet", "log det(K + damping), exact", _DAMPING),
         *_estimated(
@@ -92,6 +137,12 @@ KIND = Kind(
     main=("rel_error", "rel_error_sem", "cosine"),
     inputs={
         "factors": Input(Factors, shares=Shares("", inputs=("weights", "data"))),
+        "exact": Input(
+            Factors,
+            optional=True,
+            lacking=_drawn,
+            shares=Shares("factors", inputs=("weights", "data"), params=_SAME_BLOCKS),
+        ),
         "weights": Input(Weights, follows="factors"),
         "data": Input(Data, follows="factors", by_rows=True),
     },
@@ -101,7 +152,8 @@ KIND = Kind(
 EXPLANATION = Explanation(
     formula=(
         "z zero but on block l: E‖(Gz)_l‖² = ‖G_l‖², E‖(G - K)_l z‖² = ‖G_l - K_l‖², "
-        "and the rest of ‖Gz‖² lies outside the blocks"
+        "and the rest of ‖Gz‖² lies outside the blocks; with exact E, ‖G_l - K_l‖² = "
+        "‖G_l - E_l‖² + ‖E_l - K_l‖² + 2 ⟨G_l - E_l, E_l - K_l⟩"
     ),
     source=(
         "Hutchinson (1989), doi:10.1080/03610918908812806, of squares; Golub and "

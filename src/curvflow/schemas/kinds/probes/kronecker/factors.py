@@ -107,6 +107,12 @@ class FactorsParams(Params):
             )
         return self
 
+    @property
+    def looks_at_layers(self) -> bool:
+        """Whether they are for some forms of layers alone."""
+        is_recursive = self.fisher_type == "recursive" or self.curvature == "hessian"
+        return is_recursive or self.other == "refuse" or self.kfac_approx == "reduce"
+
 
 def _lacking(params: Any, name: str, training: Any) -> Iterator[ParamProblem]:
     yield from unknown_layers(params, name, training)
