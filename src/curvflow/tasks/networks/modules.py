@@ -414,7 +414,7 @@ class StackedModule:
             raise InputError(
                 "model: expected more than one sample in every batch for its batch "
                 "norm, got 1. Set drop_last, or another batch_size; of a probe "
-                "train_batch_size."
+                "train_batch_size, if it has that."
             ) from error
         finally:
             for backend, enabled in zip(backends, before, strict=True):
