@@ -236,6 +236,11 @@ def _in_training(
 def _hessian(
     source: _OperatorSource, order: OrderName = "forward_over_reverse"
 ) -> BatchedHessian:
+    network = source.problem.network
+    network.check_derivatives(forward=False)
+    if network.derivatives == "reverse":
+        order = "reverse_over_reverse"
+
     def report_trial(trial: Trial) -> None:
         source.record(f"order of differentiation: {trial.order} was the fastest")
 
@@ -252,6 +257,7 @@ def _residual(
     source: _OperatorSource, params: Sequence[OperatorParams]
 ) -> BatchedOperator:
     problem = source.problem
+    problem.network.check_derivatives(forward=True)
     return BatchedResidual(
         problem.network.outputs,
         problem.criterion.of_samples,
@@ -264,6 +270,7 @@ def _gauss_newton(
     kind: GaussNewton, source: _OperatorSource, params: Sequence[OperatorParams]
 ) -> BatchedOperator:
     problem = source.problem
+    problem.network.check_derivatives(forward=True)
     criterion = problem.criterion
     if kind == "type-2" and criterion.has_fisher:
         kind = "ggn"

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.func import grad
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.hessians import Losses
@@ -214,11 +213,13 @@ def mean_gradient(
 
 
 def _summed_gradient(losses: Losses, part: Part, drawing: dict[str, Draw]) -> Tensor:
-    def summed(at_MD: Tensor) -> Tensor:
-        weights_MW = part.full(at_MD)
-        return losses(weights_MW, part.inputs, part.targets, **drawing).sum()
-
-    gradient_MD: Tensor = grad(summed)(part.weights)
+    # Not by functorch, which takes no functions of a user's without `setup_context`.
+    with torch.enable_grad():
+        at_MD = part.weights.detach().requires_grad_()
+        losses_MN = losses(part.full(at_MD), part.inputs, part.targets, **drawing)
+        (gradient_MD,) = torch.autograd.grad(
+            losses_MN.sum(), at_MD, materialize_grads=True
+        )
     return gradient_MD
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.func import grad
 
 from curvflow.tasks.numerics.derivatives.hessians import Losses
 from curvflow.tasks.numerics.derivatives.passes import Draw
@@ -330,10 +329,10 @@ def _gradients(
     inputs_RB, targets_RB = (data.flatten(0, 1) for data in (inputs, targets))
     drawing = {"draw": draw} if draw else {}
 
-    def loss(weights_RD: Tensor) -> Tensor:
+    # Not by functorch, which takes no functions of a user's without `setup_context`.
+    with full_precision(), torch.enable_grad():
+        weights_RD = weights_RD.detach().requires_grad_()
         weights_RW = torch.cat([weights_RD, fixed_RS], dim=1)
-        return losses(weights_RW, inputs_RB, targets_RB, **drawing).sum() / batch
-
-    with full_precision():
-        found_RD: Tensor = grad(loss)(weights_RD)
+        loss = losses(weights_RW, inputs_RB, targets_RB, **drawing).sum() / batch
+        (found_RD,) = torch.autograd.grad(loss, weights_RD, materialize_grads=True)
     return found_RD.view(models, count, -1)
