@@ -1,6 +1,6 @@
 """Training and Hessian products of a user's transformer, against a plain loop.
 
-    python -m benchmarks.own_module [--turns N]
+    python -m benchmarks.own_module [--turns N] [--siblings]
 
 One decoder with two blocks of `nn.MultiheadAttention`, on windows of 16 tokens. The
 loop is PyTorch by hand, in the same precision: `loss.backward()` and `torch.optim.SGD`,
@@ -8,14 +8,16 @@ and products by a second backward pass over one graph of the gradient, the same 
 one by one. Here the task of a tile of one network trains, and the operator of a probe
 multiplies, in the order that a study takes and in a faster one. CPU seconds of one
 thread, of everything that a stage does, each the least of several turns, in turns;
-products must agree.
+products must agree. With `--siblings` ten such networks, of ten seeds, are trained and
+multiplied as one tile, and one by one, and so are ten of the kind `transformer` of the
+same sizes.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,7 +30,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
-from curvflow.schemas.nodes import Data, Member
+from curvflow.schemas.nodes import Data, Member, Outcome, Weights
 from curvflow.tasks.networks.problems import pose
 from curvflow.tasks.numerics.derivatives.differentiation_modes import Order
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
@@ -36,7 +38,7 @@ from curvflow.tasks.registry import Machine, find
 
 TOKENS, VOCABULARY, SAMPLES, BATCH, EPOCHS, COLUMNS = 16, 32, 256, 32, 6, 8
 ORDERS: tuple[Order, ...] = ("forward_over_reverse", "retained")
-WIDTHS = (16, 64)
+WIDTHS, SIBLINGS = (16, 64), 10
 
 
 class Block(nn.Module):
@@ -192,12 +194,74 @@ def multiplied(width: int, dtype: str, turns: int) -> dict[str, float]:
     return least(calls, turns)
 
 
+def models(width: int) -> dict[str, dict[str, Any]]:
+    """Return the module and the built-in transformer of the same sizes."""
+    of_kind = {
+        "kind": "transformer",
+        "vocabulary": VOCABULARY,
+        "width": width,
+        "layers": 2,
+        "heads": 2,
+    }
+    module = {"factory": f"{__name__}:Decoder", "kwargs": {"width": width}}
+    return {"module": module, "transformer": of_kind}
+
+
+def together(width: int, dtype: str, turns: int) -> Iterator[tuple[str, float, float]]:
+    """Yield what ten networks take one by one, and as one tile, in CPU seconds."""
+    data, task = drawn(), find("train").compute
+    trace = find("probe.hessian_trace").compute
+    chosen = find_kind("probe.hessian_trace").params.model_validate(
+        {"num_probes": COLUMNS, "dtype": dtype}
+    )
+    for name, model in models(width).items():
+        plain = member(data, width, dtype).params.model_dump() | {"model": model}
+        kind = find_kind("train").params
+        fits = [
+            Member(kind.model_validate(plain | {"seed": seed}), {"data": [data]})
+            for seed in range(SIBLINGS)
+        ]
+        probes = [
+            Member(chosen, {"weights": [last(fit)], "data": [data]})
+            for fit in task(fits, Machine())
+        ]
+        for what, compute, nodes in (("train", task, fits), ("trace", trace, probes)):
+
+            def apart(compute: Any = compute, nodes: Sequence[Member] = nodes) -> None:
+                for node in nodes:
+                    compute([node], Machine())
+
+            taken = least(
+                {"apart": apart, "tile": partial(compute, nodes, Machine())}, turns
+            )
+            yield f"{name}, {what}", taken["apart"], taken["tile"]
+
+
+def last(fit: Outcome) -> Weights:
+    """Return the last weights of a training as a node."""
+    arrays = {"weights": fit.arrays["weights"][-1], "network": fit.arrays["network"]}
+    return Weights("fit", "train", {}, arrays, str(hash(arrays["weights"].tobytes())))
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--turns", type=int, default=5)
-    turns = parser.parse_args().turns
+    parser.add_argument("--siblings", action="store_true")
+    given = parser.parse_args()
+    turns = given.turns
     torch.set_num_threads(1)
+    if given.siblings:
+        print("| width | precision | what | one by one | one tile | ratio |")
+        print("|---|---|---|---|---|---|")
+        for width in WIDTHS:
+            for what, apart, tile in together(width, "float32", turns):
+                print(
+                    f"| {width} | float32 | {what} | {apart:.3g} s | {tile:.3g} s | "
+                    f"{apart / tile:.1f} x |",
+                    flush=True,
+                )
+        return
     print(
         "| width | precision | what | loop | here | ratio |\n|---|---|---|---|---|---|"
     )

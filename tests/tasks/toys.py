@@ -432,6 +432,61 @@ def make_rounded() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 4), Rounded(), nn.Linear(4, 3))
 
 
+class _OldWay(torch.autograd.Function):
+    """A function as they were written before `setup_context`."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, slope):
+        (x,) = ctx.saved_tensors
+        return slope * x.cos()
+
+
+class OldWay(nn.Module):
+    """A layer that no transform of functorch takes, with second derivatives."""
+
+    def forward(self, x):
+        return _OldWay.apply(x)
+
+
+class Sine(nn.Module):
+    """The same by torch's own function."""
+
+    def forward(self, x):
+        return x.sin()
+
+
+def make_old_way(old: bool = True) -> nn.Module:
+    act = OldWay() if old else Sine()
+    return nn.Sequential(nn.Linear(3, 4), act, nn.Linear(4, 3))
+
+
+class Cut(nn.Module):
+    """A layer whose gradient hides on what it depends."""
+
+    def forward(self, x):
+        return _Cut.apply(x)
+
+
+class _Cut(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.slope = x.detach().cos()
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, slope):
+        return slope * ctx.slope
+
+
+def make_cut() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 4), Cut(), nn.Linear(4, 3))
+
+
 def make_recurrent(layer: str = "LSTM") -> nn.Module:
     return Recurrent(layer)
 

@@ -91,9 +91,9 @@ def test_more_passes_are_taken_where_they_are_to_be_small(monkeypatch):
     seen = []
     whole = sampled.SampledLosses._losses
 
-    def watched(self, weights_CD, statistics_CS, samples):
+    def watched(self, weights_CD, statistics_CS, samples, draw):
         seen.append((len(weights_CD), samples.count))
-        return whole(self, weights_CD, statistics_CS, samples)
+        return whole(self, weights_CD, statistics_CS, samples, draw)
 
     monkeypatch.setattr(sampled.SampledLosses, "_losses", watched)
     each = 8 * problem.network.width

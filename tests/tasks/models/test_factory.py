@@ -148,12 +148,6 @@ def test_weights_stored_without_buffers_have_the_modules_own():
         ("make_counting", {}, "second call"),
         ("make_two", {}, "returns a tensor, got tests.tasks.toys:make_two with tuple"),
         ("make_misfit", {}, "got tests.tasks.toys:make_misfit with RuntimeError: "),
-        (
-            "make_weight_norm",
-            {},
-            r"second derivatives, got .*It is in _WeightNorm at "
-            r"'0\.parametrizations\.weight\.0': replace that layer",
-        ),
     ],
 )
 def test_what_cannot_be_trained_in_a_batch_is_refused_by_name(name, kwargs, message):
@@ -176,11 +170,6 @@ def test_a_failure_in_the_users_code_begins_with_his_file_and_line(name, line, s
         train_all([train_member(blobs(), model=factory(name))])
     assert str(caught.value).startswith(f"model: toys.py:{number}: {says}")
     assert f"tests.tasks.toys:{name}" in str(caught.value)
-
-
-def test_a_function_without_second_derivatives_is_named_with_its_layer():
-    with pytest.raises(InputError, match=r"It is in Rounded at '1': replace that"):
-        train_all([train_member(blobs(), model=factory("make_rounded"))])
 
 
 def probed(name, kind, **params):

@@ -164,6 +164,16 @@ def test_infinity_and_text_are_refused_where_they_would_be_weights(wrong):
         imported(arrays)
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.int64, bool])
+def test_integers_are_no_parameters(kind):
+    arrays = named_as_ours()
+    name = next(iter(arrays))
+    arrays[name] = np.ones(arrays[name].shape, kind)
+    message = f"real numbers of the parameter '{name}', got {np.dtype(kind)}.*as floats"
+    with pytest.raises(InputError, match=message):
+        imported(arrays)
+
+
 def test_the_count_of_a_batch_norms_batches_is_left_out():
     arrays = named_as_ours() | {"norm1.num_batches_tracked": np.array(7)}
     assert np.array_equal(

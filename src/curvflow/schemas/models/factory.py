@@ -34,7 +34,7 @@ f(x) is what a `torch.nn.Module` computes that a function returns. `factory` nam
 initial parameters are taken, drawn from the seed, unless `init` names a law. In
 training its layers are as the function returns them, batch norm and dropout included;
 it is evaluated and probed after `eval()`. Layers that mix samples or draw at random
-there, or have no second derivatives, are refused.
+there are refused; one without second derivatives is named by what needs them.
 """,
     source="",
     example="""\

@@ -34,10 +34,10 @@ from curvflow.tasks.numerics.derivatives.gauss_newton import (
 )
 from curvflow.tasks.numerics.derivatives.gauss_newton import Kind as GaussNewton
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
-from curvflow.tasks.numerics.derivatives.passes import Averaged, Part
+from curvflow.tasks.numerics.derivatives.passes import Averaged
 from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.registry import Machine
-from curvflow.tasks.training.gradients import Noise, Uniform
+from curvflow.tasks.training.batch_draws import BatchDraws
 
 
 def network_text(member: Member) -> str:
@@ -180,32 +180,6 @@ def _source(
     return _OperatorSource(problem, inputs, machine.partial.record)
 
 
-@dataclass(frozen=True)
-class BatchDraws:
-    """Random numbers of networks in training, of each batch of the data.
-
-    Attributes:
-        seeds: of the models.
-        batch_size: samples of a batch.
-    """
-
-    seeds: Sequence[int]
-    batch_size: int
-
-    def at(self, part: Part) -> Uniform:
-        """Return the source of a batch, which draws the same at each call."""
-        return self.of(part.models, part.rows, part.weights)
-
-    def of(self, models: slice, rows: slice, weights_MD: Tensor) -> Uniform:
-        """Return the source of a batch of some models, given their weights."""
-        number = rows.start // self.batch_size
-        return Noise(self.seeds[models], number, "dropout", weights_MD).uniform()
-
-    def select(self, models: Tensor) -> BatchDraws:
-        """Return the sources of some of the models, by their indices (m,)."""
-        return replace(self, seeds=[self.seeds[model] for model in models.tolist()])
-
-
 def batch_draws(modes: Sequence[ModeParams], count: int) -> BatchDraws | None:
     """Return the random numbers of networks in training; None in evaluation.
 
@@ -217,6 +191,19 @@ def batch_draws(modes: Sequence[ModeParams], count: int) -> BatchDraws | None:
         return None
     size = min(modes[0].train_batch_size or count, count)
     return BatchDraws([mode.seed for mode in modes], size)
+
+
+def record_meeting(machine: Machine, size: int) -> None:
+    """Record that samples of networks in training meet in batches drawn at random.
+
+    Args:
+        machine: with the receipt of what is computed.
+        size: samples of a batch.
+    """
+    machine.partial.record(
+        f"mode train: a batch norm takes the statistics of random batches of {size}, "
+        "and dropout draws one mask for each from the probe's seed"
+    )
 
 
 def rows_together(member: Member, mode: ModeParams) -> int | None:
@@ -249,6 +236,11 @@ def _in_training(
 def _hessian(
     source: _OperatorSource, order: OrderName = "forward_over_reverse"
 ) -> BatchedHessian:
+    network = source.problem.network
+    network.check_derivatives(forward=False)
+    if network.derivatives == "reverse":
+        order = "reverse_over_reverse"
+
     def report_trial(trial: Trial) -> None:
         source.record(f"order of differentiation: {trial.order} was the fastest")
 
@@ -265,6 +257,7 @@ def _residual(
     source: _OperatorSource, params: Sequence[OperatorParams]
 ) -> BatchedOperator:
     problem = source.problem
+    problem.network.check_derivatives(forward=True)
     return BatchedResidual(
         problem.network.outputs,
         problem.criterion.of_samples,
@@ -277,6 +270,7 @@ def _gauss_newton(
     kind: GaussNewton, source: _OperatorSource, params: Sequence[OperatorParams]
 ) -> BatchedOperator:
     problem = source.problem
+    problem.network.check_derivatives(forward=True)
     criterion = problem.criterion
     if kind == "type-2" and criterion.has_fisher:
         kind = "ggn"

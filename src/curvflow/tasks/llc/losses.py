@@ -19,6 +19,8 @@ from curvflow.tasks.networks.problems import Problem, Samples
 from curvflow.tasks.numerics.derivatives.dense_gradients import DenseForm
 from curvflow.tasks.numerics.derivatives.passes import spans
 from curvflow.tasks.numerics.sampling.dense_losses import CHAIN_BYTES, DenseLosses
+from curvflow.tasks.training.batch_draws import BatchDraws
+from curvflow.tasks.training.gradients import Uniform
 
 
 def dense_form(problem: Problem) -> DenseForm | None:
@@ -66,12 +68,15 @@ class SampledLosses:
         samples: shared by all chains, or of each target.
         statistics: such as a batch norm's running means, of each chain, (C, S).
         owner: number of the target that a chain belongs to, (C,).
+        draws: random numbers of each chain's network in training, whose samples meet in
+            the batches of these: losses are over all the data then; None in evaluation.
     """
 
     problem: Problem
     samples: Samples
     statistics: Tensor
     owner: Tensor
+    draws: BatchDraws | None = None
 
     @property
     def num_samples(self) -> int:
@@ -81,7 +86,7 @@ class SampledLosses:
     @cached_property
     def _dense(self) -> DenseLosses | None:
         """The same without autograd, where the network is dense layers alone."""
-        form = dense_form(self.problem)
+        form = None if self.draws else dense_form(self.problem)
         if form is None or not self.problem.criterion.likelihood:
             return None
         samples = self.samples
@@ -126,7 +131,7 @@ class SampledLosses:
         count = self.num_samples if rows_CB is None else rows_CB.shape[1]
         each = self.problem.network.width * weights_CD.element_size()
         # It does not depend on how many chains there are, nor does the order of sums.
-        step = max(1, CHAIN_BYTES // each)
+        step = self.draws.batch_size if self.draws else max(1, CHAIN_BYTES // each)
         most = PASS_BYTES[weights_CD.device.type] // (each * min(step, count))
         parts = [
             self._of_chains(weights_CD, rows_CB, span, step)
@@ -144,11 +149,15 @@ class SampledLosses:
         parts = []
         for first in range(0, count, step):
             rows = slice(first, first + step)
+            draw = None
             if rows_CB is None:
                 samples = self.samples.rows(rows).models(self.owner[chains])
+                if self.draws is not None:
+                    draw = self.draws.of(chains, rows, weights_CD)
             else:
+                assert self.draws is None
                 samples = self._taken(rows_CB[chains, rows], chains)
-            parts.append(self._one_pass(weights_CD, chains, samples, count))
+            parts.append(self._one_pass(weights_CD, chains, samples, count, draw))
         if len(parts) == 1:
             return parts[0]
         return tuple(
@@ -156,23 +165,31 @@ class SampledLosses:
         )
 
     def _one_pass(
-        self, weights_CD: Tensor, chains: slice, samples: Samples, count: int
+        self,
+        weights_CD: Tensor,
+        chains: slice,
+        samples: Samples,
+        count: int,
+        draw: Uniform | None,
     ) -> tuple[Tensor, ...]:
         part_cD = weights_CD[chains].detach().requires_grad_(weights_CD.requires_grad)
-        losses_C = (
-            self._losses(part_cD, self.statistics[chains], samples).sum(1) / count
-        )
+        losses_CN = self._losses(part_cD, self.statistics[chains], samples, draw)
+        losses_C = losses_CN.sum(1) / count
         if not losses_C.requires_grad:
             return (losses_C,)
         (gradients_CD,) = torch.autograd.grad(losses_C.sum(), part_cD)
         return losses_C.detach(), gradients_CD
 
     def _losses(
-        self, weights_CD: Tensor, statistics_CS: Tensor, samples: Samples
+        self,
+        weights_CD: Tensor,
+        statistics_CS: Tensor,
+        samples: Samples,
+        draw: Uniform | None,
     ) -> Tensor:
         if statistics_CS.shape[1]:
             weights_CD = torch.cat([weights_CD, statistics_CS], dim=1)
-        outputs_CNO = self.problem.network.outputs(weights_CD, samples.inputs)
+        outputs_CNO = self.problem.network.outputs(weights_CD, samples.inputs, draw)
         return self.problem.criterion.of_samples(outputs_CNO, samples.targets)
 
     def _taken(self, rows_CB: Tensor, chains: slice) -> Samples:

@@ -15,7 +15,11 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.operators import OperatorParams, nearest_pattern
 from curvflow.schemas.kinds.shared.sampling import LlcParams, ObservingLlcParams
 from curvflow.schemas.nodes import Member
-from curvflow.tasks.curvature.network_operators import problem_of, stacked_weights
+from curvflow.tasks.curvature.network_operators import (
+    batch_draws,
+    problem_of,
+    stacked_weights,
+)
 from curvflow.tasks.curvature.operators import tile_operator
 from curvflow.tasks.curvature.preconditioners import preconditioner_of
 from curvflow.tasks.llc.losses import SampledLosses
@@ -25,6 +29,7 @@ from curvflow.tasks.numerics.derivatives.variances import gradient_variance
 from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.numerics.sampling.chain_targets import ChainTargets, SamplingOptions
 from curvflow.tasks.registry import Machine
+from curvflow.tasks.training.batch_draws import BatchDraws
 
 # Numbers that gradients of single samples may hold in one pass about one target.
 PASS_NUMBERS = 1 << 20
@@ -63,10 +68,13 @@ def member_targets(members: Sequence[Member], machine: Machine) -> ChainTargets:
     weights_MW = stacked_weights(members, machine, dtype=params.dtype)
     data = [member.one("data") for member in members]
     layout = problem.network.layout
+    weights_MD, statistics_MS = problem.network.split(weights_MW)
     at = ProblemAt(
         problem,
         load_samples(problem, data, "", machine.device, weights_MW.dtype),
-        *(part.contiguous() for part in problem.network.split(weights_MW)),
+        weights_MD.contiguous(),
+        statistics_MS.contiguous(),
+        batch_draws([params_of(m) for m in members], len(data[0]["inputs"])),
     )
     targets = problem_targets(
         at,
@@ -110,7 +118,12 @@ def _hessians(
     probed = [
         replace(
             member,
-            params=OperatorParams(layers=params.layers, seed=params.seed),
+            params=OperatorParams(
+                layers=params.layers,
+                mode=params.mode,
+                train_batch_size=params.train_batch_size,
+                seed=params.seed,
+            ),
         )
         for member, params in ((member, params_of(member)) for member in members)
     ]
@@ -126,17 +139,20 @@ class ProblemAt:
         samples: shared by all models, or of each.
         weights: parameters, (M, D).
         statistics: of the networks, (M, S).
+        draws: random numbers of networks in training; None in evaluation.
     """
 
     problem: Problem
     samples: Samples
     weights: Tensor
     statistics: Tensor
+    draws: BatchDraws | None = None
 
     def losses(self, owner_C: Tensor) -> SampledLosses:
         """Return the mean losses of chains, from the model each belongs to."""
         statistics_CS = self.statistics[owner_C]
-        return SampledLosses(self.problem, self.samples, statistics_CS, owner_C)
+        draws = self.draws and self.draws.select(owner_C)
+        return SampledLosses(self.problem, self.samples, statistics_CS, owner_C, draws)
 
     def gradient_variance(
         self, free: Tensor | None, weights_MD: Tensor, rows_Mn: Tensor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -22,11 +23,17 @@ from curvflow.tasks.networks.checks import (
     trial_parts,
 )
 from curvflow.tasks.networks.modules import StackedModule
-from curvflow.tasks.networks.network import Layout, Network
+from curvflow.tasks.networks.network import Derivatives, Layout, Network
 
 # Bytes that activations of one model may take in one pass of products. Each call of a
 # module costs Python's time: passes of a few rows of a transformer take twice as long.
 PASS_BYTES = 1 << 28
+
+# What is told of a layer without derivatives of all kinds, by those there are.
+LACKING: dict[Derivatives, str] = {
+    "reverse": "second derivatives are taken by reverse mode, for {} has no others",
+    "first": "there are no second derivatives, for {} has none",
+}
 
 # What is told of a module that vmap cannot hold.
 APART = "networks are computed one after another, for vmap cannot hold them"
@@ -61,10 +68,11 @@ def build(
     Raises:
         InputError: it is no module, nothing of it is trained, it computes other shapes,
             depends on chance in evaluation or on the other samples of a batch, or has
-            no second derivatives.
+            no derivatives.
 
     What cannot be computed for many models at once, such as a recurrent layer or a
-    branch on values, is computed for one after another, as the network's note says.
+    branch on values, is computed for one after another, as the network's note says. So
+    is what lacks derivatives beyond the first, or forward ones, with its layer named.
     """
     module = _make(spec, torch.Generator().manual_seed(0))
     _check_layers(module)
@@ -97,26 +105,52 @@ def build(
     x = trial_inputs(input_shape, takes_integers=takes_integers)
     if parts:
         x = trial_parts(parts, x)
-    shape, name = output_shape(num_outputs, tokens), spec.factory
+    shape = output_shape(num_outputs, tokens)
+    check = partial(check_network, name=spec.factory, output_shape=shape)
     try:
-        check_network(network, first_W, x, name=name, output_shape=shape)
+        check(network, first_W, x)
     except InputError as error:
         if (cause := error.__cause__) is None:
             raise
-        note = f"{name}: {APART} ({type(cause).__name__}: {first_line(cause)})"
+        note = f"{spec.factory}: {APART} ({type(cause).__name__}: {first_line(cause)})"
         network = replace(network, forward=called.apart, note=note)
-        check_network(
-            network,
-            first_W,
-            x,
-            name=name,
-            output_shape=shape,
-            layer=partial(called.layer_without_derivatives, x[0]),
-        )
+        network = _apart(network, partial(check, first_W=first_W, x=x), called, x[0])
     hooked = partial(network.outputs, first_W[None].float())
     width = _count_activations(module, hooked, torch.zeros_like(x[:, :1]))
     shares = called.shares
     return replace(network, width=width, moves_statistics=bool(shares), shares=shares)
+
+
+def _apart(
+    network: Network,
+    check: Callable[..., None],
+    called: StackedModule,
+    inputs: Tensor,
+) -> Network:
+    """Return a network that is computed model by model, with what derivatives it has.
+
+    Raises:
+        InputError: it cannot be called, or has no derivatives.
+    """
+    try:
+        check(network)
+    except InputError as error:
+        if error.__cause__ is None:
+            raise
+        for derivatives, lacks in LACKING.items():
+            layer = called.layer_without_derivatives(inputs, derivatives=derivatives)
+            layer = layer or "a function"
+            fewer = replace(
+                network,
+                derivatives=derivatives,
+                lacking=layer,
+                note=f"{network.note}; {lacks.format(layer)}",
+            )
+            with suppress(InputError):
+                check(fewer)
+                return fewer
+        raise
+    return network
 
 
 def _make(spec: FactoryModel, generator: torch.Generator) -> nn.Module:

@@ -16,7 +16,10 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.several_inputs import InputPart
 from curvflow.tasks.networks.network import Network
+from curvflow.tasks.numerics.derivatives.differentiation_modes import has_reverse_mode
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
+from curvflow.tasks.numerics.derivatives.precision import differentiable
+from curvflow.tasks.numerics.derivatives.slices import mean_gradient
 
 MODELS, SAMPLES = 2, 4
 
@@ -58,7 +61,9 @@ def check_network(
     output_shape: Sequence[int],
     layer: Callable[[], str] = str,
 ) -> None:
-    """Call a network, and multiply by its Hessian once, as training and probes would.
+    """Call a network, and derive it once, as training and probes would.
+
+    Second derivatives are taken as the network says that it has them.
 
     Args:
         network: the network of the user's module.
@@ -96,8 +101,9 @@ def check_network(
         with _refused(name, "computes in training"), torch.no_grad():
             in_training = [_trained(network, weights_MW, own) for _ in range(2)]
         _check_repeats(*in_training)
-        with _refused(name, "has second derivatives", layer):
-            _product(network, weights_MW, x)
+        order = "first" if network.derivatives == "first" else "second"
+        with _refused(name, f"has {order} derivatives", layer):
+            _derived(network, weights_MW, x)
 
 
 def _trained(network: Network, weights_MW: Tensor, x: Tensor) -> Tensor:
@@ -111,15 +117,36 @@ def _trained(network: Network, weights_MW: Tensor, x: Tensor) -> Tensor:
     return torch.cat([part.flatten(1) for part in passed], dim=1)
 
 
-def _product(network: Network, weights_MW: Tensor, x: Tensor) -> Tensor:
+def _derived(network: Network, weights_MW: Tensor, x: Tensor) -> None:
     def losses(weights_MW: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
         outputs = network.outputs(weights_MW, inputs).flatten(2)
         return (outputs - targets).square().mean(-1)
 
     targets = weights_MW.new_zeros(1, x.shape[1], 1)
     weights_MD, fixed_MS = network.split(weights_MW)
-    operator = BatchedHessian(losses, weights_MD, x, targets, fixed_MS=fixed_MS)
-    return operator @ torch.ones_like(weights_MD)
+    if network.derivatives == "first":
+        mean_gradient(losses, weights_MD, x, targets, fixed_MS=fixed_MS)
+        return
+    if network.derivatives == "all":
+        operator = BatchedHessian(losses, weights_MD, x, targets, fixed_MS=fixed_MS)
+        operator @ torch.ones_like(weights_MD)
+        return
+    whole_MD, behind_MS, x, targets = (
+        given.double() if given.is_floating_point() else given
+        for given in (weights_MD, fixed_MS, x, targets)
+    )
+
+    def total(weights_MD: Tensor) -> Tensor:
+        weights_MW = torch.cat([weights_MD, behind_MS], dim=1)
+        return losses(weights_MW, x, targets).sum()
+
+    with differentiable():
+        if not has_reverse_mode(total, whole_MD):
+            raise InputError(
+                "model: expected second derivatives, got others than differences of "
+                "gradients. Write the backward of each function of your own by "
+                "functions of torch."
+            )
 
 
 @contextmanager

@@ -18,9 +18,13 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.several_inputs import InputPart
 from curvflow.tasks.networks.draws import Drawn, Uniform
-from curvflow.tasks.networks.network import ForwardPass
+from curvflow.tasks.networks.network import Derivatives, ForwardPass
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
 from curvflow.tasks.numerics.derivatives.calls import arguments, tensor_of
+from curvflow.tasks.numerics.derivatives.differentiation_modes import (
+    has_reverse_mode,
+    parted,
+)
 from curvflow.tasks.numerics.derivatives.precision import differentiable, reroute
 
 # A batch norm's count of batches, on which it depends where all batches weigh alike.
@@ -213,19 +217,28 @@ class StackedModule:
         self._update(forward_pass, {n: t.unsqueeze(0) for n, t in moved.items()})
         return outputs.unsqueeze(0)
 
-    def layer_without_derivatives(self, inputs: Tensor) -> str:
-        """Return the first layer that has no second derivatives, or "".
+    def layer_without_derivatives(
+        self, inputs: Tensor, *, derivatives: Derivatives = "reverse"
+    ) -> str:
+        """Return the first layer of which a network has these alone, or "".
 
         Args:
             inputs: shape (N, ...).
+            derivatives: `reverse`, without second ones by forward mode; or `first`,
+                without second ones at all.
         """
+        has_second = (
+            _has_forward_derivatives
+            if derivatives == "reverse"
+            else _has_second_derivatives
+        )
         try:
             calls = self._calls(inputs)
         # It is a remark on a failure, and must not hide it.
         except Exception:
             return ""
         for name, layer, args, kwargs in calls:
-            if name and not _has_second_derivatives(layer, args, kwargs):
+            if name and not has_second(layer, args, kwargs):
                 return f"{type(layer).__name__} at '{name}'"
         return ""
 
@@ -414,7 +427,7 @@ class StackedModule:
             raise InputError(
                 "model: expected more than one sample in every batch for its batch "
                 "norm, got 1. Set drop_last, or another batch_size; of a probe "
-                "train_batch_size."
+                "train_batch_size, if it has that."
             ) from error
         finally:
             for backend, enabled in zip(backends, before, strict=True):
@@ -441,9 +454,45 @@ class StackedModule:
         return any(isinstance(layer, layers) for layer in self._trained)
 
 
+def _has_forward_derivatives(
+    layer: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> bool:
+    size, *at = _size_of(layer, args, kwargs)
+    along = tree_map(torch.ones_like, at)
+    try:
+        with differentiable():
+            jvp(grad(size, argnums=(0, 1)), tuple(at), tuple(along))
+    # Layers lack derivatives in many ways.
+    except Exception:
+        return False
+    return True
+
+
 def _has_second_derivatives(
     layer: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> bool:
+    size, held, given = _size_of(layer, args, kwargs)
+    buffers = {n: b.double() for n, b in layer.named_buffers() if _is_real(b)}
+    leaves, form = tree_flatten((held, given))
+    shapes = [leaf.shape for leaf in leaves]
+    at = torch.cat([leaf.double().flatten() for leaf in leaves])
+
+    def of_all(at: Tensor) -> Tensor:
+        held, inputs = tree_unflatten(parted(at, shapes), form)
+        return size(held | buffers, inputs)
+
+    try:
+        with differentiable():
+            return has_reverse_mode(of_all, at)
+    # As above.
+    except Exception:
+        return False
+
+
+def _size_of(
+    layer: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Callable[..., Tensor], dict[str, Tensor], list[Tensor]]:
+    """Return a layer's size as a function of parameters and inputs, and these."""
     given, form = tree_flatten(args)
     varied = [n for n, leaf in enumerate(given) if _is_real(leaf)]
     held = {name: p.detach() for name, p in layer.named_parameters()}
@@ -460,15 +509,7 @@ def _has_second_derivatives(
         ]
         return torch.stack(squares).sum()
 
-    at = held, [given[n].detach() for n in varied]
-    along = tree_map(torch.ones_like, at)
-    try:
-        with differentiable():
-            jvp(grad(size, argnums=(0, 1)), at, along)
-    # Layers lack derivatives in many ways.
-    except Exception:
-        return False
-    return True
+    return size, held, [given[n].detach() for n in varied]
 
 
 def _is_real(leaf: object) -> bool:

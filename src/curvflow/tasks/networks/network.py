@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -55,6 +56,8 @@ class ForwardPass:
         """Path-counting mode: activations are the identity."""
         return self.power is not None
 
+
+Derivatives = Literal["all", "reverse", "first"]
 
 # From a forward pass and inputs (M or 1, N, ...) to outputs (M, N, C).
 Forward = Callable[[ForwardPass, Tensor], Tensor]
@@ -147,6 +150,9 @@ class Network:
         note: how it is computed, where that is slower than users may expect.
         vocabulary: number of tokens that inputs may name; None where they name none.
         takes_leaves: one model is computed from the leaves of a pass, if it has some.
+        derivatives: `all`; `reverse`, of which the second are taken by reverse mode
+            alone; or `first`, where there are no others.
+        lacking: the layer for which it is so, such as `Act at '1'`.
     """
 
     layout: Layout
@@ -165,11 +171,35 @@ class Network:
     note: str = ""
     vocabulary: int | None = None
     takes_leaves: bool = False
+    derivatives: Derivatives = "all"
+    lacking: str = ""
 
     @property
     def num_parameters(self) -> int:
         """Number of parameters, D."""
         return self.layout.size
+
+    def check_derivatives(self, *, forward: bool) -> None:
+        """Refuse second derivatives that there are not.
+
+        Args:
+            forward: whether they are taken by forward mode, as those of outputs are.
+
+        Raises:
+            InputError: a layer lacks them.
+        """
+        if self.derivatives == "first":
+            raise InputError(
+                f"model: expected second derivatives, got {self.lacking} with first "
+                "ones alone. Replace that layer, or take what needs gradients alone, "
+                "such as probe.gradient_variance."
+            )
+        if forward and self.derivatives == "reverse":
+            raise InputError(
+                f"model: expected forward derivatives, got {self.lacking} without. "
+                "Take operator hessian, or replace that layer: an autograd.Function "
+                "has them by setup_context and jvp."
+            )
 
     def of_parameters(self, names: Collection[str]) -> Network:
         """Return the same function of some parameters; nothing is derived by the rest.

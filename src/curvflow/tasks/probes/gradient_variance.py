@@ -16,6 +16,7 @@ from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.network_operators import (
     problem_key,
     problem_of,
+    record_meeting,
     stacked_weights,
 )
 from curvflow.tasks.networks.problems import (
@@ -32,6 +33,7 @@ from curvflow.tasks.numerics.derivatives.variances import (
 from curvflow.tasks.numerics.estimators.intervals import positive_interval
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes
+from curvflow.tasks.training.batch_draws import PairDraws
 
 # Numbers that the gradients of one pass may hold for one model.
 PASS_NUMBERS = 1 << 20
@@ -48,11 +50,13 @@ def _samples_per_pass(size: int) -> int:
 def member_bytes(member: Member) -> int:
     """Return one member's estimated peak memory: gradients of a pass, and the data."""
     network = problem_of(member).network
-    rows = _samples_per_pass(network.num_parameters)
+    params = _params(member)
+    batch = params.batch_size if params.mode == "train" else 1
+    rows = max(1, _samples_per_pass(network.num_parameters) // batch)
     data = member.one("data")
-    used = _params(member).num_samples or len(data["inputs"])
+    used = params.num_samples or len(data["inputs"])
     return (
-        8 * rows * (6 * network.num_parameters + 4 * network.width)
+        8 * rows * (6 * network.num_parameters + 4 * batch * network.width)
         + 2 * probed_bytes(member)
         + read_bytes(data, used, 8)
     )
@@ -82,11 +86,17 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     count = len(members[0].one("data")["inputs"])
     used = params.num_samples or count
     _check_counts(params, count, used)
+    in_training = params.mode == "train"
+    batch = params.batch_size if in_training else 1
+    used -= used % batch
+    if in_training:
+        record_meeting(machine, batch)
     weights_MW = stacked_weights(members, machine, dtype=params.dtype)
     weights_MD, statistics_MS = problem.network.split(weights_MW)
     data = [member.one("data") for member in members]
     samples = load_samples(problem, data, "", machine.device, weights_MD.dtype)
-    rows_Mn = torch.stack([_rows(_params(m).seed, count, used) for m in members])
+    seeds = [_params(member).seed for member in members]
+    rows_Mn = torch.stack([_rows(seed, count, used, batch) for seed in seeds])
     taken = samples.taken(rows_Mn.to(samples.device))
     result = gradient_variance(
         problem.losses,
@@ -96,7 +106,9 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         sizes=problem.network.layout.sizes,
         num_samples=count,
         fixed_MS=statistics_MS,
-        samples_per_pass=_samples_per_pass(weights_MD.shape[1]),
+        samples_per_pass=max(1, _samples_per_pass(weights_MD.shape[1]) // batch),
+        batch_size=batch,
+        drawn=PairDraws(seeds, weights_MD).of_models if in_training else None,
     )
     return _outcomes(result, params, problem.network.layout.names, count, used)
 
@@ -109,7 +121,8 @@ def _outcomes(
     used: int,
 ) -> list[Outcome]:
     variance_M = result.layer_variance.sum(1)
-    low_M, high_M = positive_interval(variance_M, result.sem, used - 1)
+    draws = used // params.batch_size if params.mode == "train" else used
+    low_M, high_M = positive_interval(variance_M, result.sem, draws - 1)
     measured = {
         "gradient_variance": variance_M,
         "gradient_variance_sem": result.sem,
@@ -137,6 +150,12 @@ def _check_counts(params: GradientVarianceParams, count: int, used: int) -> None
                 f"{field}: expected at most the {count} samples, got {requested}. "
                 "Lower it."
             )
+    if params.mode == "train" and used < 2 * params.batch_size:
+        raise InputError(
+            f"batch_size: expected at most {used // 2}, half of the {used} samples "
+            f"used, with mode train, got {params.batch_size}. Lower it: a variance "
+            "needs two batches."
+        )
     if count < 2:
         raise InputError(
             "data: expected at least two samples, got 1. Take more data: a variance "
@@ -144,7 +163,7 @@ def _check_counts(params: GradientVarianceParams, count: int, used: int) -> None
         )
 
 
-def _rows(seed: int, count: int, used: int) -> Tensor:
-    if used == count:
+def _rows(seed: int, count: int, used: int, batch: int) -> Tensor:
+    if used == count and batch == 1:
         return torch.arange(count)
     return torch.randperm(count, generator=stream(seed, "samples"))[:used]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import count
 from typing import cast
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.hessian_variance import HessianVarianceParams
@@ -16,9 +19,12 @@ from curvflow.tasks.curvature.network_operators import (
     batched_operator,
     problem_key,
     problem_of,
+    record_meeting,
 )
 from curvflow.tasks.networks.problems import grouped, probed_bytes
+from curvflow.tasks.numerics.derivatives.passes import Averaged
 from curvflow.tasks.numerics.derivatives.variances import (
+    Sampled,
     batch_variance,
     batches_per_pass,
     curvature_variances,
@@ -27,6 +33,7 @@ from curvflow.tasks.numerics.estimators.intervals import positive_interval
 from curvflow.tasks.numerics.estimators.traces import estimate
 from curvflow.tasks.numerics.operators.base import as_sample_mean
 from curvflow.tasks.registry import Machine, computes
+from curvflow.tasks.training.batch_draws import PairDraws
 
 
 def _params(member: Member) -> HessianVarianceParams:
@@ -66,18 +73,23 @@ def variance(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params, size = _params(members[0]), problem_of(members[0]).network.num_parameters
-    count = len(members[0].one("data")["inputs"])
-    num_batches = _num_batches(params, count)
+    num_samples = len(members[0].one("data")["inputs"])
+    num_batches = _num_batches(params, num_samples)
     matrix = OperatorParams(operator=params.operator, dtype=params.dtype)
     names = problem_of(members[0]).network.layout.names
     operator = batched_operator(
         members, machine, [matrix] * len(members), names=names, columns=1
     )
+    seeds = [_params(member).seed for member in members]
+    if params.mode == "train":
+        record_meeting(machine, params.batch_size)
     draws = curvature_variances(
-        as_sample_mean(operator).of_samples,
-        [_params(member).seed for member in members],
+        as_sample_mean(operator).of_samples
+        if params.mode == "eval"
+        else _in_training(cast("Averaged", operator), seeds),
+        seeds,
         size=size,
-        num_samples=count,
+        num_samples=num_samples,
         batch_size=params.batch_size,
         num_batches=num_batches,
         num_probes=params.num_probes,
@@ -93,7 +105,9 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         "hessian_variance_high": high_M,
         "hessian_variance_draws": spread.draws,
         "hessian_variance_per_parameter": spread.mean / size,
-        "batch_hessian_variance": batch_variance(spread.mean, params.batch_size, count),
+        "batch_hessian_variance": batch_variance(
+            spread.mean, params.batch_size, num_samples
+        ),
         "squared_mean": mean.mean,
         "squared_mean_sem": mean.sem,
     }
@@ -107,13 +121,28 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     ]
 
 
-def _num_batches(params: HessianVarianceParams, count: int) -> int:
-    most = count // params.batch_size
+def _in_training(operator: Averaged, seeds: Sequence[int]) -> Sampled:
+    """Return the operators of batches whose samples meet, each with masks of its own.
+
+    The numbers of the calls tell these apart, as they come in the same order always.
+    """
+    calls = count()
+    like = torch.empty(0, dtype=operator.dtype, device=operator.device)
+
+    def sampled(models: Tensor, rows: Tensor) -> Averaged:
+        draws = PairDraws(seeds, like, next(calls))
+        return operator.of_samples(models, rows).in_training(draws)
+
+    return sampled
+
+
+def _num_batches(params: HessianVarianceParams, num_samples: int) -> int:
+    most = num_samples // params.batch_size
     num_batches = params.num_batches or most
     if not 2 <= num_batches <= most:
         raise InputError(
             f"num_batches: expected 2 to {most}, the batches of {params.batch_size} "
-            f"that {count} samples give, got {num_batches}. Lower batch_size or "
+            f"that {num_samples} samples give, got {num_batches}. Lower batch_size or "
             "num_batches."
         )
     return num_batches

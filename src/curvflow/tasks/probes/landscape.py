@@ -14,9 +14,11 @@ from curvflow.schemas.kinds.probes.landscape import LandscapeParams
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature.directions import Directions, columns_at_once, directions
 from curvflow.tasks.curvature.network_operators import (
+    batch_draws,
     batched_hessian,
     problem_key,
     problem_of,
+    rows_together,
     stacked_weights,
 )
 from curvflow.tasks.networks.problems import (
@@ -37,6 +39,7 @@ from curvflow.tasks.numerics.derivatives.slices import (
     plane_points,
 )
 from curvflow.tasks.registry import Machine, computes
+from curvflow.tasks.training.batch_draws import BatchDraws
 from curvflow.tasks.training.curves import Evaluation
 
 SETS = {"train": "", "test": "test_"}
@@ -61,16 +64,17 @@ def member_bytes(member: Member) -> int:
     if "trajectory" in member.inputs:
         trajectory_bytes = 3 * member.one("trajectory")["weights"].nbytes
     vectors = 8 * size * (8 * columns + 2 * points_held)
-    return (
-        problem.product_bytes(member.one("data"), columns) + vectors + trajectory_bytes
-    )
+    rows = rows_together(member, params)
+    products = problem.product_bytes(member.one("data"), columns, rows=rows)
+    return products + vectors + trajectory_bytes
 
 
 @computes("probe.landscape", member_bytes=member_bytes, data_bytes=probed_bytes)
 def landscape(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     """Evaluate the loss along directions, with its quadratic model at the weights.
 
-    Statistics of batch norms stay as stored.
+    Statistics of batch norms stay as stored; in mode train those of the training
+    samples are of each batch, and random numbers the same at all points.
 
     Args:
         members: `weights`, `data` and, for their directions, `trajectory` or `eigen`;
@@ -105,8 +109,13 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params, problem = _params(members[0]), problem_of(members[0])
     weights_MW = stacked_weights(members, machine, dtype=params.dtype)
     weights_MD, statistics_MS = problem.network.split(weights_MW)
+    several = [_params(member) for member in members]
     hessian = batched_hessian(
-        members, machine, dtype=params.dtype, columns=columns_at_once(members[0])
+        members,
+        machine,
+        dtype=params.dtype,
+        columns=columns_at_once(members[0]),
+        modes=several,
     )
     data = [member.one("data") for member in members]
     sets = {
@@ -114,14 +123,24 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         for name, prefix in SETS.items()
     }
     slice_directions = directions(members, hessian, problem, weights_MD)
-    gradient_MD = _mean_gradient(problem, weights_MD, statistics_MS, sets["train"])
+    draws = batch_draws(several, sets["train"].count)
+    gradient_MD = _mean_gradient(
+        problem, weights_MD, statistics_MS, sets["train"], draws
+    )
     local = local_model(hessian, gradient_MD, slice_directions.columns)
     classes = int(data[0]["num_classes"])
     outcomes = []
     for number, member in enumerate(members):
+        # The loss of test samples is that of the network as it is used, always.
+        own = draws and draws.select(torch.tensor([number]))
         losses = [
-            _MeanLoss(problem, samples.models(slice(number, number + 1)), classes)
-            for samples in sets.values()
+            _MeanLoss(
+                problem,
+                samples.models(slice(number, number + 1)),
+                classes,
+                own if name == "train" else None,
+            )
+            for name, samples in sets.items()
             if samples.count
         ]
         columns_DK = slice_directions.columns[number]
@@ -135,7 +154,11 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 
 def _mean_gradient(
-    problem: Problem, weights_MD: Tensor, statistics_MS: Tensor, samples: Samples
+    problem: Problem,
+    weights_MD: Tensor,
+    statistics_MS: Tensor,
+    samples: Samples,
+    draws: BatchDraws | None,
 ) -> Tensor:
     return mean_gradient(
         problem.losses,
@@ -143,16 +166,23 @@ def _mean_gradient(
         samples.inputs,
         samples.targets,
         fixed_MS=statistics_MS,
-        batch_size=problem.rows_per_pass(1),
+        batch_size=draws.batch_size if draws else problem.rows_per_pass(1),
         models_per_pass=max(2, problem.models_per_pass(samples.count, 1)),
+        draws=draws,
     )
 
 
 class _MeanLoss:
     """Mean loss, also for sse, and accuracy over one set of samples."""
 
-    def __init__(self, problem: Problem, samples: Samples, classes: int) -> None:
-        self._evaluate = Evaluation(problem, samples, classes)
+    def __init__(
+        self,
+        problem: Problem,
+        samples: Samples,
+        classes: int,
+        draws: BatchDraws | None,
+    ) -> None:
+        self._evaluate = Evaluation(problem, samples, classes, draws=draws)
         self._share = 1 / samples.count if problem.criterion.is_sum else 1.0
 
     def __call__(self, points_PW: Tensor) -> Tensor:

@@ -16,7 +16,6 @@ from curvflow.schemas.kinds.probes.sharpness import SharpnessParams
 from curvflow.schemas.kinds.shared.trained import PRECONDITIONER
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.network_operators import (
-    BatchDraws,
     batch_draws,
     batched_hessian,
     problem_key,
@@ -42,6 +41,7 @@ from curvflow.tasks.numerics.krylov.restarted_lanczos import (
 from curvflow.tasks.numerics.operators.algebra import Preconditioned, scaled
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes
+from curvflow.tasks.training.batch_draws import BatchDraws
 
 
 class LossOverData:

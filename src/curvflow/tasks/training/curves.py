@@ -13,8 +13,10 @@ from curvflow.schemas.kinds.shared.trained import RECORDED
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.networks.losses import sum_of_terms
 from curvflow.tasks.networks.problems import Problem, Samples
+from curvflow.tasks.training.batch_draws import BatchDraws
 from curvflow.tasks.training.batches import Subset
 from curvflow.tasks.training.cache_blocks import apply_in_blocks, rows_at_once
+from curvflow.tasks.training.gradients import Uniform
 
 
 @torch.no_grad()
@@ -74,10 +76,19 @@ class Evaluation:
         samples: Samples | Subset,
         num_classes: int,
         accuracy: Literal["auto", "nearest"] = "auto",
+        draws: BatchDraws | None = None,
     ) -> None:
-        """Take the problem, the samples, the number of classes, and the accuracy."""
+        """Take what is evaluated.
+
+        Args:
+            problem: network and loss.
+            samples: the set.
+            num_classes: of the data; 0 of values.
+            accuracy: of values with two classes, see `train`.
+            draws: random numbers of networks in training; None in evaluation.
+        """
         self._problem, self._samples = problem, samples
-        self._criterion = problem.criterion
+        self._criterion, self._draws = problem.criterion, draws
         values = 0 if problem.has_labels else samples.num_targets
         self._has_signs = values == 1 and num_classes == 2
         self._is_one_hot = values == num_classes > 1
@@ -108,6 +119,8 @@ class Evaluation:
             nothing = weights_MW.new_full((len(weights_MW),), torch.nan)
             return nothing, nothing
         rows = evaluated_rows(self._problem, weights_MW.element_size())
+        if self._draws is not None:
+            rows = self._draws.batch_size
         parts = [
             self._evaluate_rows(weights_MW, slice(start, start + rows))
             for start in range(0, self._samples.count, rows)
@@ -123,13 +136,17 @@ class Evaluation:
         chunk = self._samples.rows(rows)
 
         def one_pass(models: slice) -> tuple[Tensor, ...]:
-            return self._one_pass(weights_MW[models], chunk.models(models))
+            some_MW, draws = weights_MW[models], self._draws
+            draw = draws.of(models, rows, some_MW) if draws else None
+            return self._one_pass(some_MW, chunk.models(models), draw)
 
         whole = slice(0, len(weights_MW))
         return apply_in_blocks(one_pass, self._problem, whole, chunk, weights_MW)
 
-    def _one_pass(self, weights_MW: Tensor, chunk: Samples) -> tuple[Tensor, ...]:
-        outputs_MNC = self._problem.network.outputs(weights_MW, chunk.inputs)
+    def _one_pass(
+        self, weights_MW: Tensor, chunk: Samples, draw: Uniform | None
+    ) -> tuple[Tensor, ...]:
+        outputs_MNC = self._problem.network.outputs(weights_MW, chunk.inputs, draw)
         losses_MN = self._criterion.of_samples(outputs_MNC, chunk.targets)
         weights = self._criterion.weights_of(chunk.targets)
         right_MN = self._right(self._criterion.predicted(outputs_MNC), chunk.targets)

@@ -400,6 +400,8 @@ def _one_pass(
 ) -> tuple[Tensor, ...]:
     if len(weights_MD) == 1 and problem.network.takes_leaves and not has_product:
         return _one_model(problem, weights_MD, statistics_MS, samples, draw)
+    if has_product:
+        problem.network.check_derivatives(forward=False)
     weights_MD = weights_MD.detach().requires_grad_()
     # Fused attention has no second derivatives.
     with sdpa_kernel(SDPBackend.MATH) if has_product else nullcontext():
@@ -431,14 +433,18 @@ def _one_model(
     Views of a vector, and their derivatives, would take as long as a small layer each.
     """
     network, weights_1D = problem.network, weights_1D.detach()
-    tensors = network.layout.unflatten(weights_1D)
-    leaves = [tensor.squeeze(0).requires_grad_() for tensor in tensors]
+    layout = network.layout
+    pieces = torch.split(weights_1D[0], layout.sizes)
+    leaves = [
+        piece.view(shape).requires_grad_()
+        for piece, shape in zip(pieces, layout.shapes, strict=True)
+    ]
     outputs_1NC, after_1S = network.training_outputs(
         weights_1D,
         statistics_1S,
         samples.inputs,
         draw,
-        dict(zip(network.layout.names, leaves, strict=True)),
+        dict(zip(layout.names, leaves, strict=True)),
     )
     losses_1N = problem.criterion.of_samples(outputs_1NC, samples.targets)
     losses_1 = problem.reduced(losses_1N)

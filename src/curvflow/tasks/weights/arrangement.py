@@ -80,7 +80,14 @@ def _tensors(
         array = renamed[name]
         if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
             raise InputError(
-                f"{source}: expected finite numbers, got others in the array '{name}'"
+                f"{source}: expected finite numbers, got others in the array '{name}'. "
+                "Take a checkpoint that has not diverged."
+            )
+        if name in network.layout.names and array.dtype.kind != "f":
+            raise InputError(
+                f"{source}: expected real numbers of the parameter '{name}', got "
+                f"{array.dtype}, which are the codes of quantised weights, or a mask. "
+                "Save it as floats."
             )
     return [renamed[name] for name in names]
 

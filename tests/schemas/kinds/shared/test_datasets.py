@@ -46,10 +46,13 @@ def test_every_array_is_float64_whatever_was_given():
          "Reshape a single feature to (samples, 1)."),
         ((X * np.nan, LABELS), "inputs: expected finite numbers, got 12 NaN or "
          "infinite of 12. Remove or fill them."),
-        ((X.astype(str), LABELS), "inputs: expected real numbers, got dtype <U32"),
-        ((X * 1j, LABELS), "inputs: expected real numbers, got dtype complex128"),
-        ((X, LABELS[:4]), "targets: expected 6 rows as its inputs, got 4"),
-        ((X[:1], X[:1]), "inputs: expected at least 2 samples, got 1"),
+        ((X.astype(str), LABELS), "inputs: expected real numbers, got dtype <U32. "
+         "Encode it as numbers."),
+        ((X * 1j, LABELS), "inputs: expected real numbers, got dtype complex128. "
+         "Encode it as numbers."),
+        ((X, LABELS[:4]), "targets: expected 6 rows as its inputs, got 4. "
+         "Return a target for each row."),
+        ((X[:1], X[:1]), "inputs: expected at least 2 samples, got 1. Take more data."),
         ((X, LABELS + 1), "targets: expected integer labels 0..2 without gaps, got 1, "
          "2, 3. Give num_classes, relabel them, or give floats for regression."),
         ((X, 2 * LABELS), "targets: expected integer labels 0..2 without gaps, got 0, "
@@ -57,15 +60,16 @@ def test_every_array_is_float64_whatever_was_given():
         ((X, LABELS - 1), "targets: expected integer labels 0..2 without gaps, got "
          "-1, 0, 1. Give num_classes, relabel them, or give floats for regression."),
         ((X, LABELS[:, None]), "targets: expected integer labels of shape (samples,) "
-         "or (samples, tokens), or floats, got int64 of shape (6, 1)"),
+         "or (samples, tokens), or floats, got int64 of shape (6, 1). Reshape "
+         "labels of samples to (samples,)."),
         ((X, np.ones((6, 2, 2))), "targets: expected shape (samples,) or (samples, "
-         "outputs), got (6, 2, 2)"),
+         "outputs), got (6, 2, 2). Reshape them."),
         ((X, LABELS, X[:, :1], LABELS), "test_inputs: expected rows of shape (2,) as "
-         "in training, got (1,)"),
+         "in training, got (1,). Return both sets alike."),
         ((X, LABELS, X, X), "test_targets: expected rows of shape () as in training, "
-         "got (2,)"),
+         "got (2,). Return both sets alike."),
         ((X, LABELS, X, LABELS[1:]), "test_targets: expected 6 rows as its inputs, "
-         "got 5"),
+         "got 5. Return a target for each row."),
     ],
 )  # fmt: skip
 def test_what_is_no_data_set_is_refused(arrays, message):
@@ -113,6 +117,16 @@ def test_whole_numbers_as_floats_are_asked_about():
 )
 def test_values_that_do_not_look_like_labels_are_taken_as_they_are(targets):
     assert asked(targets)["targets"].shape == (6, 1)
+
+
+def test_with_a_number_of_classes_any_whole_numbers_are_asked_about():
+    beyond = np.array([0.0, 1.0, 2.0, 1.0, 0.0, 9.0])
+    with pytest.raises(InputError, match=r"whole numbers 0\.\.9 as floats\. Give"):
+        asked(beyond, num_classes=3)
+    with pytest.raises(InputError, match=r"labels 0\.\.2, got 9\. Raise num_classes"):
+        asked(beyond, num_classes=3, targets_as="labels")
+    signs = np.array([-1.0, 1.0, 1.0, -1.0, 1.0, 1.0])
+    assert asked(signs, num_classes=2)["targets"].shape == (6, 1)
 
 
 def test_integers_may_be_values_and_others_no_labels():

@@ -8,26 +8,32 @@ from pydantic import Field
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kinds.shared.operators import NetworkModeParams
 from curvflow.schemas.nodes import Data, Numbers, Weights
-from curvflow.schemas.params import Params
 
 UNITS = "(loss / parameter)^2"
 
 
-class GradientVarianceParams(Params):
+class GradientVarianceParams(NetworkModeParams):
     """Over which samples, and for batches of which size."""
 
     batch_size: int = Field(
         1,
         ge=1,
-        description="samples per batch, B, of the gradient whose variance is estimated",
+        description="samples per batch, B, of the gradient whose variance is "
+        "estimated; in mode train they meet in it",
     )
     num_samples: int | None = Field(
         None,
         ge=2,
         description="samples used, drawn without replacement; null takes all of them",
     )
-    seed: int = Field(0, ge=0, description="seed of which samples are used")
+    seed: int = Field(
+        0,
+        ge=0,
+        description="seed of which samples are used, and of batches and masks in mode "
+        "train",
+    )
     dtype: Literal["float32", "float64"] = Field(
         "float64", description="precision of the gradients"
     )

@@ -8,20 +8,23 @@ from pydantic import Field
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kinds.shared.operators import NetworkModeParams
 from curvflow.schemas.nodes import Data, Numbers, Weights
-from curvflow.schemas.params import Params
 
 UNITS = "(loss / parameter^2)^2"
 
 
-class HessianVarianceParams(Params):
+class HessianVarianceParams(NetworkModeParams):
     """Of which matrix, over which batches, along how many vectors."""
 
     operator: Literal["hessian", "ggn"] = Field(
         "hessian", description="of the mean training loss: hessian or ggn"
     )
     batch_size: int = Field(
-        1, ge=1, description="samples per batch multiplied, B; more cost less accuracy"
+        1,
+        ge=1,
+        description="samples per batch multiplied, B; more cost less accuracy; in "
+        "mode train they meet in it",
     )
     num_batches: int | None = Field(
         None,
@@ -34,7 +37,9 @@ class HessianVarianceParams(Params):
     distribution: Literal["rademacher", "gaussian"] = Field(
         "rademacher", description="law of their entries"
     )
-    seed: int = Field(0, ge=0, description="seed of vectors and batches")
+    seed: int = Field(
+        0, ge=0, description="seed of vectors and batches, and of masks in mode train"
+    )
     dtype: Literal["float32", "float64"] = Field(
         "float64", description="precision of the products"
     )

@@ -9,13 +9,13 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
+from curvflow.schemas.kinds.shared.operators import ModeParams
 from curvflow.schemas.nodes import Data, Eigenvectors, Landscape, Trajectory, Weights
-from curvflow.schemas.params import Params
 
 Directions = Literal["eigenvectors", "stored", "random", "trajectory"]
 
 
-class LandscapeParams(Params):
+class LandscapeParams(ModeParams):
     """Along what, how far, at how many points."""
 
     directions: Directions = Field(
@@ -49,7 +49,10 @@ class LandscapeParams(Params):
         500, ge=1, description="products with the block, for eigenvectors"
     )
     seed: int = Field(
-        0, ge=0, description="seed of random directions, and of the first block"
+        0,
+        ge=0,
+        description="seed of random directions, of the first block, and of masks in "
+        "mode train",
     )
     dtype: Literal["float32", "float64"] = Field(
         "float64", description="precision of losses and products"

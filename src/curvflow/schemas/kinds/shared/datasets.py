@@ -88,12 +88,14 @@ def dataset_as(
     """
     arrays, several = _packed(arrays)
     targets = {name: arrays[name] for name in arrays if name.endswith("targets")}
-    if params.targets_as is None and _look_like_labels(targets["targets"]):
-        most = int(targets["targets"].max())
+    given, has_classes = targets["targets"], params.num_classes is not None
+    if params.targets_as is None and (
+        _look_like_labels(given) or (has_classes and _are_whole(given))
+    ):
         raise InputError(
             "targets: expected labels as integers, or values, got the whole numbers "
-            f"0..{most} as floats. Give integers, or say which they are by targets_as: "
-            "labels or values."
+            f"{int(given.min())}..{int(given.max())} as floats. Give "
+            "integers, or say which they are by targets_as: labels or values."
         )
     if params.targets_as is not None:
         as_asked = _as_labels if params.targets_as == "labels" else _as_values
@@ -117,7 +119,7 @@ def _packed(
     if forms and (len(forms) < len(sets) or len(set(forms.values())) > 1):
         raise InputError(
             "test_inputs: expected inputs of the names, shapes and types of the "
-            "training inputs, got others"
+            "training inputs, got others. Return both sets alike."
         )
     return packed, {INPUT_PARTS: np.array(forms["inputs"])} if forms else {}
 
@@ -131,9 +133,19 @@ def _look_like_labels(targets: Array) -> bool:
     return len(found) > 1 and is_a_range and 2 * len(found) <= len(targets)
 
 
+def _are_whole(targets: Array) -> bool:
+    """Return whether floats, one a sample, are whole numbers of 0 or more."""
+    if targets.dtype.kind != "f" or targets.ndim != 1 or not len(targets):
+        return False
+    return bool((targets >= 0).all() and (targets == np.rint(targets)).all())
+
+
 def _as_labels(name: str, array: Array) -> Array:
     if array.dtype.kind == "f" and not np.array_equal(array, np.rint(array)):
-        raise InputError(f"{name}: expected whole numbers as labels, got others")
+        raise InputError(
+            f"{name}: expected whole numbers as labels, got others. "
+            "Round them, or set targets_as to values."
+        )
     return array.astype(np.int64)
 
 
@@ -229,7 +241,8 @@ def _integers(name: str, array: Array) -> Array:
         and array.max(initial=0) > np.iinfo(np.int64).max
     ):
         raise InputError(
-            f"{name}: expected integers below 2^63, got {array.max(initial=0)}"
+            f"{name}: expected integers below 2^63, got {array.max(initial=0)}. "
+            "Number them from 0, or give floats."
         )
     if isinstance(array, DiskArray):
         return as_array(array.astype(np.dtype(np.int64)))
@@ -238,7 +251,10 @@ def _integers(name: str, array: Array) -> Array:
 
 def _finite(name: str, array: Array, dtype: Floats = np.float64) -> Array:
     if array.dtype.kind not in "fiub":
-        raise InputError(f"{name}: expected real numbers, got dtype {array.dtype}")
+        raise InputError(
+            f"{name}: expected real numbers, got dtype {array.dtype}. "
+            "Encode it as numbers."
+        )
     if isinstance(array, DiskArray):
         plain, bad = as_array(array.astype(np.dtype(dtype))), array.num_not_finite()
     else:
@@ -257,30 +273,36 @@ def _targets(name: str, array: Array) -> Array:
         if array.ndim not in (1, 2) or (array.ndim == 2 and array.shape[1] < 2):
             raise InputError(
                 f"{name}: expected integer labels of shape (samples,) or (samples, "
-                f"tokens), or floats, got {array.dtype} of shape {array.shape}"
+                f"tokens), or floats, got {array.dtype} of shape {array.shape}. "
+                "Reshape labels of samples to (samples,)."
             )
         return np.ascontiguousarray(array, np.float64 if array.ndim == 1 else np.int64)
     plain = _finite(name, array)
     if plain.ndim not in (1, 2):
         raise InputError(
             f"{name}: expected shape (samples,) or (samples, outputs), "
-            f"got {plain.shape}"
+            f"got {plain.shape}. Reshape them."
         )
     return plain[:, np.newaxis] if plain.ndim == 1 else plain
 
 
 def _check_lengths(name: str, x: Array, y: Array, *, least: int) -> None:
     if len(x) != len(y):
-        raise InputError(f"{name}: expected {len(x)} rows as its inputs, got {len(y)}")
+        raise InputError(
+            f"{name}: expected {len(x)} rows as its inputs, got {len(y)}. "
+            "Return a target for each row."
+        )
     if len(x) < least:
-        raise InputError(f"inputs: expected at least {least} samples, got {len(x)}")
+        raise InputError(
+            f"inputs: expected at least {least} samples, got {len(x)}. Take more data."
+        )
 
 
 def _check_alike(name: str, test: Array, train: Array) -> None:
     if test.shape[1:] != train.shape[1:]:
         raise InputError(
             f"{name}: expected rows of shape {train.shape[1:]} as in training, "
-            f"got {test.shape[1:]}"
+            f"got {test.shape[1:]}. Return both sets alike."
         )
 
 
@@ -309,7 +331,10 @@ def _num_classes(y: Array, y_test: Array, given: int | None) -> int:
     labels = np.union1d(y, y_test).astype(np.int64)
     labels = labels[labels != IGNORED]
     if not len(labels):
-        raise InputError(f"targets: expected labels that count, got {IGNORED} alone")
+        raise InputError(
+            f"targets: expected labels that count, got {IGNORED} alone. "
+            "Give labels from 0."
+        )
     if given is not None:
         if len(labels) and not 0 <= labels[0] <= labels[-1] < given:
             wrong = labels[0] if labels[0] < 0 else labels[-1]

@@ -50,7 +50,7 @@ OrderName = Literal[
 OF_SAMPLES = ("fisher_empirical", "gradient_covariance")
 
 
-class ModeParams(Params):
+class NetworkModeParams(Params):
     """Whether a network is probed as it is used or as it is trained."""
 
     mode: Annotated[Literal["eval", "train"], Neutral("eval")] = Field(
@@ -59,6 +59,11 @@ class ModeParams(Params):
         "of each batch in batch norms, differentiated through, and with dropout, one "
         "mask per batch",
     )
+
+
+class ModeParams(NetworkModeParams):
+    """The same, and the batches of training."""
+
     train_batch_size: Annotated[int | None, Neutral(None)] = Field(
         None,
         ge=1,
@@ -429,7 +434,7 @@ def judged(
 
 
 # A Hessian and draws go together if both are of the same point of the same loss.
-SAME_LOSS = Shares("draws", inputs=("weights", "data"), params=("layers",))
+SAME_LOSS = Shares("draws", inputs=("weights", "data"), params=("layers", "mode"))
 
 # What is left of the Hessian, and what is not of its kind.
 OTHERS = ("residual", "gradient_covariance")

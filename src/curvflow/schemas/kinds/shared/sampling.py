@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, model_validator
 
+from curvflow.schemas.kinds.shared.operators import ModeParams
 from curvflow.schemas.params import Names, Neutral, Params
 
 Method = Literal[
@@ -154,8 +155,12 @@ class LlcParams(Params):
         return self
 
 
-class ObservingLlcParams(LlcParams):
-    """The same, and the losses that are kept at every draw."""
+class ObservingLlcParams(ModeParams, LlcParams):
+    """The same, the mode of the network, and the losses kept at every draw."""
+
+    seed: int = Field(
+        0, ge=0, description="seed of all that is drawn, and of masks in mode train"
+    )
 
     keep_losses: Annotated[
         Literal["samples", "tokens", "labels"] | None, Neutral(None)
@@ -173,6 +178,23 @@ class ObservingLlcParams(LlcParams):
         description="of the training samples, and of the test samples, the first so "
         "many are observed; null takes all",
     )
+
+    @model_validator(mode="after")
+    def _trains_on_all(self) -> ObservingLlcParams:
+        if self.mode == "eval":
+            return self
+        if self.sampling_method not in EXACT:
+            raise ValueError(
+                f"expected sampling_method {' or '.join(EXACT)} with mode train, whose "
+                "loss is that of batches of training as they are, got "
+                f"{self.sampling_method or 'null'}. Name one, or take mode eval."
+            )
+        if self.keep_losses is not None:
+            raise ValueError(
+                f"keep_losses {self.keep_losses} cannot be combined with mode train, "
+                "in which samples meet in a batch. Remove it, or take mode eval."
+            )
+        return self
 
     @model_validator(mode="after")
     def _observes(self) -> ObservingLlcParams:

@@ -55,15 +55,21 @@ def read_npz(content: Array) -> Entries:
         return _entries(*entries, _weights(arrays, "weights"))
     if "edges" not in arrays:
         got = ", ".join(sorted(arrays)[:10]) or "nothing"
-        raise InputError(f"path: expected the arrays {FORMS}, got {got}")
+        raise InputError(
+            f"path: expected the arrays {FORMS}, got {got}. Save them under "
+            "these names."
+        )
     edges = arrays["edges"]
     if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
         raise InputError(
             f"path: expected edges as integers of shape (E, 2), got {edges.dtype} of "
-            f"shape {edges.shape}"
+            f"shape {edges.shape}. Save a row of two nodes for each edge."
         )
     if edges.dtype == np.uint64 and edges.size and edges.max() >= 1 << 63:
-        raise InputError("path: expected edges below 2^63, got a larger number")
+        raise InputError(
+            "path: expected edges below 2^63, got a larger number. Number the nodes "
+            "anew."
+        )
     weights = _weights(arrays, "weights")
     _check_lengths(len(edges), weights)
     names, ends = compressed(np.ascontiguousarray(edges.T).astype(np.int64))
@@ -78,7 +84,8 @@ def _loaded(content: Array) -> dict[str, Array]:
     except BROKEN as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise InputError(
-            f"path: expected an .npz file of numbers, got one that is none ({reason})"
+            f"path: expected an .npz file of numbers, got one that is none "
+            f"({reason}). Write it by np.savez, without objects."
         ) from error
 
 
@@ -96,14 +103,17 @@ def _sparse_matrix(arrays: Mapping[str, Array]) -> Entries:
         )
     lacking = [n for n in (*wanted[form], "data", "shape") if n not in arrays]
     if lacking:
-        raise InputError(f"path: expected the array {lacking[0]} of {form}, got none")
+        raise InputError(
+            f"path: expected the array {lacking[0]} of {form}, got none. Save it "
+            "by scipy.sparse.save_npz."
+        )
     size = _size(arrays["shape"])
     if form == "coo":
         rows, columns = (_integers(arrays, part) for part in ("row", "col"))
         if len(rows) != len(columns):
             raise InputError(
                 f"path: expected row and col of one length, got {len(rows)} and "
-                f"{len(columns)}"
+                f"{len(columns)}. Save the matrix by scipy.sparse.save_npz."
             )
         entries = size, rows, columns
     else:
@@ -116,7 +126,10 @@ def _sparse_matrix(arrays: Mapping[str, Array]) -> Entries:
 def _size(shape: Array) -> int:
     sizes = shape.ravel().tolist()
     if shape.dtype.kind not in "iu" or len(sizes) != 2 or sizes[0] != sizes[1]:
-        raise InputError(f"path: expected a square matrix, got the shape {sizes[:4]}")
+        raise InputError(
+            f"path: expected a square matrix, got the shape {sizes[:4]}. Give "
+            "the adjacency matrix of a graph."
+        )
     return int(sizes[0])
 
 
@@ -125,7 +138,7 @@ def _integers(arrays: Mapping[str, Array], name: str) -> Array:
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InputError(
             f"path: expected {name} as a list of integers, got {array.dtype} of shape "
-            f"{array.shape}"
+            f"{array.shape}. Save the matrix by scipy.sparse.save_npz."
         )
     return array.astype(np.int64)
 
@@ -138,7 +151,7 @@ def _rows(arrays: Mapping[str, Array], size: int) -> tuple[int, Array, Array]:
     if not fits or (counts < 0).any() or indptr[-1] != len(indices):
         raise InputError(
             f"path: expected indptr that rises from 0 to the {len(indices)} indices, in"
-            f" {size + 1} steps, got others"
+            f" {size + 1} steps, got others. Save the matrix by scipy.sparse.save_npz."
         )
     return size, np.repeat(np.arange(size), counts), indices
 
@@ -153,7 +166,7 @@ def _entries(
             at = int(np.argmax(wrong))
             raise InputError(
                 f"path: expected a node from 0 to {size - 1}, got {ends[at]} in entry "
-                f"{at}"
+                f"{at}. Mend the entry, or the shape."
             )
     _check_lengths(len(sources), weights)
     return Entries(np.arange(size), sources, targets, weights, "matrix")
@@ -162,7 +175,8 @@ def _entries(
 def _check_lengths(entries: int, weights: Array | None) -> None:
     if weights is not None and len(weights) != entries:
         raise InputError(
-            f"path: expected a weight of each of {entries} entries, got {len(weights)}"
+            f"path: expected a weight of each of {entries} entries, got "
+            f"{len(weights)}. Save one for each."
         )
 
 
@@ -174,7 +188,7 @@ def _weights(arrays: Mapping[str, Array], name: str) -> Array | None:
     if array.ndim != 1 or array.dtype.kind not in "biuf":
         raise InputError(
             f"path: expected {name} as a list of numbers, got {array.dtype} of shape "
-            f"{array.shape}"
+            f"{array.shape}. Save them as one array of floats."
         )
     weights = array.astype(np.float64)
     wrong = first_wrong_weight(weights)

@@ -88,7 +88,8 @@ def texts(content: Array, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
             part = file.read(block_bytes)
         except (OSError, EOFError, zlib.error) as error:
             raise InputError(
-                f"path: expected a .gz file, got one that is broken ({error})"
+                f"path: expected a .gz file, got one that is broken ({error}). "
+                "Fetch or compress it again."
             ) from error
         if not part:
             return
@@ -132,7 +133,10 @@ def _check_text(text: Array, number: int) -> None:
     if not text.all():
         before = text[: int(np.argmin(text))]
         line = number + int(np.count_nonzero(before == NEWLINE))
-        raise InputError(f"path: expected text, got the byte 0 in line {line}")
+        raise InputError(
+            f"path: expected text, got the byte 0 in line {line}. "
+            "Unpack the file, or write it as text."
+        )
 
 
 @dataclass(frozen=True)
@@ -260,7 +264,8 @@ def _without_quotes(number: int, text: Array) -> Array:
         except (csv.Error, ValueError) as error:
             raise InputError(
                 f"path: expected the cells of a CSV file in line {at}, got "
-                f"'{line[:60].decode('utf-8', 'replace')}' ({error})"
+                f"'{line[:60].decode('utf-8', 'replace')}' ({error}). "
+                "Mend the line."
             ) from error
         lines.append(chr(UNIT_SEPARATOR).join(row).encode("latin-1"))
     return np.frombuffer(b"\n".join([*lines, b""]), np.uint8)
@@ -330,7 +335,9 @@ def whole_numbers(cells: Cells, first: int, last: int, what: str) -> Array:
     sound &= (values >= first) & (values <= last)
     if not sound.all():
         got = cells.shown(int(np.argmin(sound)))
-        raise InputError(f"path: expected {what} from {first} to {last}, got {got}")
+        raise InputError(
+            f"path: expected {what} from {first} to {last}, got {got}. Mend the file."
+        )
     return values
 
 

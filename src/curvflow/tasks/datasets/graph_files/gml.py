@@ -118,7 +118,8 @@ class _File:
     def refuse(self, place: int, expected: str, got: str) -> NoReturn:
         shown = " ".join(got[:60].split())  # a text may have several lines
         raise InputError(
-            f"path: expected {expected} in line {self.line(place)}, got '{shown}'"
+            f"path: expected {expected} in line {self.line(place)}, got '{shown}'. "
+            "Mend the file."
         )
 
     def integer(self, record: _Record, key: str, what: str) -> int:

@@ -56,7 +56,7 @@ def read_matrix(
     if len(sources) != head.entries:
         raise InputError(
             f"path: expected {head.entries} entries, as line {head.line} says, got "
-            f"{len(sources)}"
+            f"{len(sources)}. Mend the line, or fetch the file again."
         )
     return Entries(
         np.arange(head.first, last + 1),
@@ -73,5 +73,6 @@ def _check_lower(cells: Cells, rows: Array, columns: Array) -> None:
         at = int(np.argmax(is_above))
         raise InputError(
             "path: expected entries of a symmetric matrix on or below its diagonal, got"
-            f" {rows[at]} {columns[at]} in line {cells.lines[at]}"
+            f" {rows[at]} {columns[at]} in line {cells.lines[at]}. Leave out "
+            "what is above, or write `general` in the first line."
         )

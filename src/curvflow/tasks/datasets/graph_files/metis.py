@@ -42,14 +42,16 @@ def read_metis(
         num_lines += len(cells.lines)
     if num_lines < head.size:
         raise InputError(
-            f"path: expected a line for each of {head.size} nodes, got {num_lines}"
+            f"path: expected a line for each of {head.size} nodes, got {num_lines}. "
+            "Mend the first line; a node without neighbours has an empty one."
         )
     sources, targets = joined(parts[0], "int32"), joined(parts[1], "int32")
     num_loops = int((sources == targets).sum())
     if 2 * head.num_edges not in (len(sources), len(sources) + num_loops):
         raise InputError(
             f"path: expected {head.num_edges} edges, each at both ends, as line "
-            f"{head.line} says, got {len(sources)} neighbours"
+            f"{head.line} says, got {len(sources)} neighbours. "
+            "List each edge at both of its ends, or mend the line."
         )
     weights = joined(parts[2], "float64") if head.has_weights else None
     return Entries(np.arange(1, head.size + 1), sources, targets, weights, "both")
@@ -63,7 +65,7 @@ def _within(cells: Cells, head: MetisHead, num_lines: int) -> Cells:
         line = cells.lines[int(np.argmax(superfluous))]
         raise InputError(
             f"path: expected a line for each of {head.size} nodes, got another in line "
-            f"{line}"
+            f"{line}. Remove it, or mend the first line."
         )
     return cells.of(is_node)
 
@@ -77,7 +79,8 @@ def _neighbours(cells: Cells, head: MetisHead) -> tuple[Array, Array, Array]:
         what = "pairs of a neighbour and a weight" if head.has_weights else "neighbours"
         raise InputError(
             f"path: expected {head.skipped} weights of the node and {what} in line "
-            f"{cells.lines[at]}, got {cells.counts[at]} numbers"
+            f"{cells.lines[at]}, got {cells.counts[at]} numbers. "
+            "Mend the line, or the format in the first one."
         )
     begins = np.cumsum(cells.counts) - cells.counts
     place = np.arange(len(cells.starts)) - np.repeat(begins, cells.counts)

@@ -35,6 +35,10 @@ Order = Literal[
     "forward_over_reverse", "reverse_over_reverse", "retained", "linearised"
 ]
 ORDERS: tuple[Order, ...] = get_args(Order)
+
+# Of differences of gradients, and what these may be off, relative to the product:
+# modules may compute in single precision within.
+STEPS, ROOM = (1e-5, 1e-4), 0.05
 Scalar = Callable[[Any], Tensor]
 Product = Callable[[Tensor], Tensor]
 Shape = tuple[int, ...]
@@ -205,6 +209,91 @@ def _graph(loss: Scalar, weights: Tensor, shapes: Sequence[Shape] | None) -> _Gr
             for slope, leaf in zip(slopes, leaves, strict=True)
         ]
     return _Graph(kept, leaves, shapes)
+
+
+def has_reverse_mode(loss: Scalar, weights: Tensor) -> bool:
+    """Return whether second derivatives by reverse mode are what they should be.
+
+    Where a function says that it can be derived but once, torch leaves its part out
+    without a word if gradients by some tensors are asked for (2.13); and one written by
+    hand may forget on what its gradient depends. So the graph is searched for the
+    former, and a product is compared with a difference of gradients.
+
+    Args:
+        loss: the function, smooth about the weights, of weights of shape W.
+        weights: in double precision.
+
+    Returns:
+        False if they are missing or wrong.
+
+    Raises:
+        Exception: whatever deriving it raises.
+
+    Examples:
+        >>> from curvflow.tasks.numerics.derivatives.differentiation_modes import (
+        ...     has_reverse_mode,
+        ... )
+        >>> has_reverse_mode(lambda w: w.sin().sum(), torch.ones(3).double())
+        True
+        >>> has_reverse_mode(
+        ...     lambda w: (w.detach() * w).sum(), torch.ones(3).double()
+        ... )
+        False
+    """
+    graph = _graph(loss, weights, None)
+    if any(_derives_once(slope) for slope in graph.slopes):
+        return False
+    # Not of ones, along which much may cancel.
+    generator = torch.Generator().manual_seed(0)
+    along = torch.randn(weights.shape, generator=generator, dtype=weights.dtype)
+    along = along.to(weights.device)
+    (product,) = graph.along(along, batched=False)
+    return any(
+        torch.dist(product, _difference(loss, weights, step * along, step))
+        <= ROOM * product.norm()
+        for step in STEPS
+    )
+
+
+def check_derived_twice(loss: Scalar, weights: Tensor) -> None:
+    """Refuse a function of which a part may be derived but once.
+
+    Torch leaves it out of second derivatives by reverse mode without a word (2.13).
+
+    Args:
+        loss: the function, of weights of shape W.
+        weights: where it is derived.
+
+    Raises:
+        InputError: it is marked as `once_differentiable`.
+    """
+    if any(_derives_once(slope) for slope in _graph(loss, weights, None).slopes):
+        raise InputError(
+            "module: expected second derivatives, got a function that is marked as "
+            "once_differentiable. Write its backward by functions of torch, without "
+            "that mark, or replace its layer."
+        )
+
+
+def _difference(loss: Scalar, weights: Tensor, move: Tensor, step: float) -> Tensor:
+    above, below = (
+        _graph(loss, weights + way * move, None).slopes[0].detach() for way in (1, -1)
+    )
+    return (above - below) / (2 * step)
+
+
+def _derives_once(tensor: Tensor) -> bool:
+    """Return whether the graph of a tensor holds what must not be derived."""
+    seen, left = set(), [tensor.grad_fn]
+    while left:
+        node = left.pop()
+        if node is None or node in seen:
+            continue
+        if node.name() == "torch::autograd::Error":
+            return True
+        seen.add(node)
+        left += [after for after, _ in node.next_functions]
+    return False
 
 
 def _reverse_over_reverse(graph: _Graph) -> Written:

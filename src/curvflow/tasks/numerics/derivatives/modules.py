@@ -30,6 +30,7 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import (
     Scalar,
     Trial,
     Written,
+    check_derived_twice,
     copied,
     fastest,
     hessian_product,
@@ -310,8 +311,12 @@ def _hessian_of(
     chosen: list[Order] = [] if order == "auto" else [order]
     if not chosen and num_products <= FEW_PRODUCTS:
         chosen.append("reverse_over_reverse")
+    tried_once: list[bool] = []
 
     def prepare(batch: Batch, _first: int, columns: Tensor) -> Written:
+        if not tried_once:
+            tried_once.append(True)
+            check_derived_twice(scalar(few_of(batch)), of.weights)
         if not chosen:
             most = min(TRIAL_COLUMNS, columns_at_once(columns))
             few, trial_columns = few_of(batch), torch.ones_like(columns[:, :most])

@@ -367,6 +367,17 @@ class Averaged(ABC):
         few._kept = None
         return few
 
+    def in_training(self, draws: Draws) -> Self:
+        """Return the operator of the same samples, which meet in one batch.
+
+        Args:
+            draws: sources of random numbers, as `__init__` takes them.
+        """
+        twin = copy.copy(self)
+        twin._sources, twin._batch_size = draws, self.num_samples
+        twin._kept = None
+        return twin
+
     def select(self, models: Tensor) -> Self:
         """Return the operator of some of the models, by their indices (m,)."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.utils.parametrizations import _WeightNorm
 from torch.utils.hooks import RemovableHandle
 
 
@@ -49,12 +50,14 @@ def differentiable() -> Iterator[None]:
 
 
 def reroute(module: nn.Module) -> list[RemovableHandle]:
-    """Call layers whose forward derivatives torch has wrong (2.13) in another way.
+    """Call layers whose derivatives torch has wrong (2.13) in another way.
 
     - An embedding with a padding: its row has no gradient, and is not trained, but
       forward derivatives count it. Tokens of that row are taken as constants.
     - A group norm of inputs that are not contiguous, as attention leaves them: its
       gradient has no forward derivatives. They are copied.
+    - A weight norm: it has no forward derivatives, and second ones by reverse mode lack
+      a term. It is written out.
 
     Args:
         module: whose layers these are.
@@ -64,6 +67,12 @@ def reroute(module: nn.Module) -> list[RemovableHandle]:
     """
     handles = []
     for layer in module.modules():
+        if isinstance(layer, _WeightNorm) and not any(
+            isinstance(hook, _WrittenOut) for hook in layer._forward_hooks.values()
+        ):
+            written = _WrittenOut()
+            handles.append(layer.register_forward_pre_hook(written.take))
+            handles.append(layer.register_forward_hook(written))
         pads = isinstance(layer, nn.Embedding) and layer.padding_idx is not None
         if pads and _without_padding not in layer._forward_hooks.values():
             hook = layer.register_forward_hook(_without_padding, with_kwargs=True)
@@ -81,6 +90,22 @@ def _without_padding(
     (ids,) = (*args, *kwargs.values())
     is_padding = (ids == layer.padding_idx).unsqueeze(-1)
     return torch.where(is_padding, rows.detach(), rows)
+
+
+class _WrittenOut:
+    """Hooks by which a weight norm is called with constants, and what it is instead."""
+
+    def take(self, _: nn.Module, args: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        self._length, self._direction = args
+        return self._length.detach(), self._direction.detach()
+
+    def __call__(self, layer: nn.Module, _: object, __: Tensor) -> Tensor:
+        length, direction = self._length, self._direction
+        del self._length, self._direction
+        dim = cast("int", layer.dim)
+        kept = None if dim == -1 else dim % direction.ndim
+        rest = [d for d in range(direction.ndim) if d != kept]
+        return direction * (length / direction.square().sum(rest, keepdim=True).sqrt())
 
 
 def _contiguous(

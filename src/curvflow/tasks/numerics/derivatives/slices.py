@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.func import grad
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.hessians import Losses
-from curvflow.tasks.numerics.derivatives.passes import spans
+from curvflow.tasks.numerics.derivatives.passes import Draw, Draws, Part, passes, spans
 from curvflow.tasks.numerics.derivatives.precision import full_precision
 from curvflow.tasks.numerics.operators.base import BatchedOperator
 
@@ -179,6 +178,7 @@ def mean_gradient(
     fixed_MS: Tensor | None = None,
     batch_size: int | None = None,
     models_per_pass: int | None = None,
+    draws: Draws | None = None,
 ) -> Tensor:
     """Return the gradients of the mean losses of M models, (M, D).
 
@@ -190,33 +190,36 @@ def mean_gradient(
         fixed_MS: what `losses` takes behind the weights.
         batch_size: samples per pass, bounding memory; the mean stays exact.
         models_per_pass: models per pass; None for all.
+        draws: sources of random numbers, which `losses` then takes as `draw`.
 
     Returns:
         The gradients.
     """
     behind_MS = weights_MD[:, :0] if fixed_MS is None else fixed_MS
     models, count = len(weights_MD), inputs.shape[1]
-    rows = batch_size or count
     total_MD = torch.zeros_like(weights_MD)
     with full_precision():
-        for chosen in spans(models, models_per_pass or models):
-            own = chosen if len(inputs) == models else slice(None)
-            for start in range(0, count, rows):
-                part = slice(start, start + rows)
-                x, y = inputs[own, part], targets[own, part]
-                total_MD[chosen] += _summed_gradient(
-                    losses, weights_MD[chosen], behind_MS[chosen], x, y
-                )
+        for part in passes(
+            weights_MD,
+            behind_MS,
+            inputs,
+            targets,
+            batch_size=batch_size or count,
+            models_per_pass=models_per_pass or models,
+        ):
+            drawing = {"draw": draws.at(part)} if draws else {}
+            total_MD[part.models] += _summed_gradient(losses, part, drawing)
     return total_MD / count
 
 
-def _summed_gradient(
-    losses: Losses, weights_MD: Tensor, behind_MS: Tensor, x: Tensor, y: Tensor
-) -> Tensor:
-    def summed(at_MD: Tensor) -> Tensor:
-        return losses(torch.cat([at_MD, behind_MS], dim=1), x, y).sum()
-
-    gradient_MD: Tensor = grad(summed)(weights_MD)
+def _summed_gradient(losses: Losses, part: Part, drawing: dict[str, Draw]) -> Tensor:
+    # Not by functorch, which takes no functions of a user's without `setup_context`.
+    with torch.enable_grad():
+        at_MD = part.weights.detach().requires_grad_()
+        losses_MN = losses(part.full(at_MD), part.inputs, part.targets, **drawing)
+        (gradient_MD,) = torch.autograd.grad(
+            losses_MN.sum(), at_MD, materialize_grads=True
+        )
     return gradient_MD
 
 

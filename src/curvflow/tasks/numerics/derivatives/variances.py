@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.func import grad
 
 from curvflow.tasks.numerics.derivatives.hessians import Losses
+from curvflow.tasks.numerics.derivatives.passes import Draw
 from curvflow.tasks.numerics.derivatives.precision import full_precision
 from curvflow.tasks.numerics.estimators.traces import random_vectors
 from curvflow.tasks.numerics.operators.base import BatchedOperator, product
@@ -24,6 +24,10 @@ from curvflow.tasks.numerics.streams import shuffled
 # From models (R,) and samples of each (R, B) to the operators of the mean over them,
 # shape (R, D, D).
 Sampled = Callable[[Tensor, Tensor], BatchedOperator]
+
+# From the number of models M and the numbers of batches (n,) to the source of random
+# numbers of the M n pairs of both, batches within models, the same at each call.
+Drawn = Callable[[int, Tensor], Draw]
 
 # Numbers of the copies of one model's weights in a pass, a copy per batch.
 PASS_NUMBERS = 1 << 20
@@ -215,8 +219,13 @@ def gradient_variance(
     num_samples: int,
     fixed_MS: Tensor,
     samples_per_pass: int,
+    batch_size: int = 1,
+    drawn: Drawn | None = None,
 ) -> GradientVariance:
-    """Measure how much the gradients of single samples differ.
+    """Measure how much the gradients of single samples, or of batches, differ.
+
+    Of batches S^2 is B times half the mean squared distance between the gradients of
+    two disjoint ones, which is the variance between samples where these do not meet.
 
     Args:
         losses: loss of each sample, (M, n), of weights, inputs and targets.
@@ -227,6 +236,9 @@ def gradient_variance(
         num_samples: N, of which these are n.
         fixed_MS: what `losses` takes behind the weights.
         samples_per_pass: gradients held at once for each model.
+        batch_size: consecutive samples that meet in one gradient, B, a divisor of n.
+        drawn: random numbers of networks in training, which `losses` then takes as
+            `draw`; the standard error is then that of the batches.
 
     Returns:
         Variance, its standard error and the mean's squared norm.
@@ -248,27 +260,30 @@ def gradient_variance(
         >>> found.layer_variance.sum().item()
         1.0
     """
-    count = inputs.shape[1]
+    count = inputs.shape[1] // batch_size
 
     def passes() -> list[Tensor]:
         starts = range(0, count, samples_per_pass)
         return [torch.arange(s, min(s + samples_per_pass, count)) for s in starts]
 
-    def gradients(rows_n: Tensor) -> Tensor:
-        return _gradients(
-            losses, weights_MD, fixed_MS, inputs[:, rows_n], targets[:, rows_n]
-        ).double()
+    def gradients(numbers_n: Tensor) -> Tensor:
+        rows_nB = numbers_n[:, None] * batch_size + torch.arange(batch_size)
+        x, y = inputs[:, rows_nB], targets[:, rows_nB]
+        draw = drawn(len(weights_MD), numbers_n) if drawn else None
+        return _gradients(losses, weights_MD, fixed_MS, x, y, draw).double()
 
     mean_MD, spread_ML = _merged(gradients, passes(), sizes)
-    layer_ML = spread_ML / (count - 1)
-    variance_M, rest = layer_ML.sum(1), 1 / count - 1 / num_samples
+    layer_ML = batch_size * (spread_ML / (count - 1))
+    variance_M, rest = layer_ML.sum(1), 1 / (count * batch_size) - 1 / num_samples
     squared_M = mean_MD.square().sum(1) - rest * variance_M
     sem_M = torch.zeros_like(variance_M)
-    if rest:
+    # Of single samples none are left over that could differ; of batches, other ones.
+    share = rest if drawn is None else batch_size**2 / count
+    if share:
         distances_Mn = torch.cat(
             [(gradients(r) - mean_MD[:, None]).square().sum(2) for r in passes()], dim=1
         )
-        sem_M = (rest * distances_Mn.var(dim=1)).sqrt()
+        sem_M = (share * distances_Mn.var(dim=1)).sqrt()
     return GradientVariance(layer_ML.cpu(), sem_M.cpu(), squared_M.cpu())
 
 
@@ -302,19 +317,22 @@ def _gradients(
     fixed_MS: Tensor,
     inputs: Tensor,
     targets: Tensor,
+    draw: Draw | None,
 ) -> Tensor:
-    """Return each sample's gradient, (M, n, D): as many models of one sample each."""
-    models, count = inputs.shape[:2]
+    """Return the gradient of each batch, (M, n, D): as many models of one batch each.
+
+    Inputs and targets have shape (M, n, B, ...).
+    """
+    models, count, batch = inputs.shape[:3]
     weights_RD = weights_MD.repeat_interleave(count, dim=0)
     fixed_RS = fixed_MS.repeat_interleave(count, dim=0)
-    inputs_R1, targets_R1 = (
-        data.flatten(0, 1).unsqueeze(1) for data in (inputs, targets)
-    )
+    inputs_RB, targets_RB = (data.flatten(0, 1) for data in (inputs, targets))
+    drawing = {"draw": draw} if draw else {}
 
-    def loss(weights_RD: Tensor) -> Tensor:
+    # Not by functorch, which takes no functions of a user's without `setup_context`.
+    with full_precision(), torch.enable_grad():
+        weights_RD = weights_RD.detach().requires_grad_()
         weights_RW = torch.cat([weights_RD, fixed_RS], dim=1)
-        return losses(weights_RW, inputs_R1, targets_R1).sum()
-
-    with full_precision():
-        found_RD: Tensor = grad(loss)(weights_RD)
+        loss = losses(weights_RW, inputs_RB, targets_RB, **drawing).sum() / batch
+        (found_RD,) = torch.autograd.grad(loss, weights_RD, materialize_grads=True)
     return found_RD.view(models, count, -1)

@@ -9,7 +9,11 @@ from functools import partial
 import torch
 
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
-from curvflow.tasks.curvature.network_operators import problem_key, problem_of
+from curvflow.tasks.curvature.network_operators import (
+    problem_key,
+    problem_of,
+    rows_together,
+)
 from curvflow.tasks.curvature.preconditioners import given_bytes, preconditioner_key
 from curvflow.tasks.llc.losses import PASS_BYTES
 from curvflow.tasks.llc.observed import ObservedLosses
@@ -49,9 +53,16 @@ def member_bytes(member: Member) -> int:
     may_whiten = params.sampling_method in (None, "multiscale_mala")
     if params.calibrate == "auto" and may_whiten:
         numbers += COPIES * size * (size if size <= DENSE else STEPS)
-    sampling = 8 * numbers + PASS_BYTES["cpu"] + probed_bytes(member)
+    sampling = 8 * numbers + max(PASS_BYTES["cpu"], _together_bytes(member))
+    sampling += probed_bytes(member)
     sampling += given_bytes(member)
     return max(sampling, _spectrum_bytes(member)) if is_measured else sampling
+
+
+def _together_bytes(member: Member) -> int:
+    """Return the bytes of a pass of two chains over samples that meet in a batch."""
+    rows = rows_together(member, params_of(member)) or 0
+    return 2 * 8 * rows * problem_of(member).network.width
 
 
 def _num_observed(member: Member) -> int:
@@ -73,7 +84,9 @@ def _spectrum_bytes(member: Member) -> int:
     # In double precision the matrix, its eigenvectors and what finds them; or the basis
     # and a few blocks of vectors.
     vectors = 6 * size if size <= DENSE else RUNS * (STEPS + 10)
-    products = problem.product_bytes(member.one("data"), RUNS) + given_bytes(member)
+    rows = rows_together(member, params_of(member))
+    products = problem.product_bytes(member.one("data"), RUNS, rows=rows)
+    products += given_bytes(member)
     return products + 8 * size * vectors
 
 

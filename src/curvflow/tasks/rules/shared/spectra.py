@@ -144,6 +144,7 @@ def _curvature(
     batch, criterion = context.batch.models(span), context.problem.criterion
     # Operators are of the mean over samples; of sse the sum is minimised.
     share = batch.count if criterion.is_sum else 1
+    context.problem.network.check_derivatives(forward=matrix == "ggn")
     outputs = _training_outputs(weights_MD, context, span)
 
     def sample(outputs_MNC: Tensor, targets: Tensor) -> Tensor:
