@@ -71,7 +71,7 @@ began = time.monotonic()
 assert attempt(calm) == 0
 whole = time.monotonic() - began
 lots = random.Random(0)
-codes = [attempt(killed, lots.uniform(0, whole / 16)) for _ in range(kills)]
+codes = [attempt(killed, lots.uniform(0, whole / 8)) for _ in range(kills)]
 assert attempt(killed) == 0
 print(codes.count(-signal.SIGKILL))
 """
