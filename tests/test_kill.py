@@ -29,7 +29,8 @@ stages:
   table: {use: aggregate.summary, of: [fit, trace, eigen], over: seed}
 """
 # A driver imports what runs need, reads the code of the kinds once and forks the runs
-# that it kills, so that they are killed at work. Small tiles, so that there is much to lose.
+# that it kills, so that they are killed at work. Small tiles, so that there is much to
+# lose.
 DRIVER = """
 import gc, os, random, signal, sys, time
 import torch, torch._dynamo
