@@ -4,6 +4,7 @@ import gc
 from importlib import import_module
 
 from curvflow.schemas.kinds import all_kinds
+from tests.code_read import read_code
 
 LOADED = """
     curvflow.cli.app curvflow.cli.commands.run curvflow.flows.api
@@ -16,4 +17,5 @@ LOADED = """
 for name in LOADED.split():
     import_module(name)
 all_kinds()
+read_code()
 gc.freeze()  # else each fork copies what its collector looks at

@@ -32,10 +32,13 @@ from benchmarks import (
 )
 from benchmarks.peers_workflow import CURVFLOW, Grid, repetition
 from benchmarks.scale import QUICK
+from benchmarks.scaling import workers
 from benchmarks.scaling.coordinator import PARTS, WIDE, cost
 from curvflow.schemas.kinds.shared.graphs import graph
 from curvflow.schemas.nodes import Graph
 from curvflow.schemas.study.study import load_study
+from tests import forkserver
+from tests.flows.run.runners.clusters import forking
 from tests.pictures import place_only
 
 
@@ -280,17 +283,12 @@ def test_epochs_on_images_are_timed_by_hand_and_as_a_tile(monkeypatch, capsys):
 
 
 @pytest.mark.cluster
-def test_two_workers_are_compared_with_plain_processes(tmp_path):
-    head, *rows = QUICK["two"](tmp_path)
+def test_two_workers_are_compared_with_plain_processes(tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "get_context", lambda _: forkserver.running())
+    with forking():
+        head, *rows = QUICK["two"](tmp_path)
     assert head.startswith("4 tiles of 0.1 s")
     assert len(rows) == 5
-
-
-@pytest.mark.prefect
-def test_requests_are_counted_for_each_number_of_nodes(tmp_path):
-    _, few, more, _ = QUICK["prefect"](tmp_path)
-    assert [row.split()[0] for row in (few, more)] == ["10", "20"]
-    assert int(few.split()[1]) >= 20
 
 
 @pytest.mark.processes

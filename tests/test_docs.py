@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -54,15 +55,19 @@ def examples() -> Iterator[Any]:
             yield pytest.param(study, id=f"{place}-{line}")
 
 
+@cache
+def shown_modules() -> dict[str, str]:
+    """Return the modules shown on all pages, by name."""
+    module = re.compile(r"^```python\n# (\w+)\.py\n(.*?)^```", FLAGS)
+    texts = (page.read_text(encoding="utf-8") for page in PAGES)
+    return dict(found for text in texts for found in module.findall(text))
+
+
 @contextmanager
 def modules_shown(folder: Path) -> Iterator[None]:
     """Write the modules shown to a folder, importable for the time of the block."""
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        for name, code in re.findall(
-            r"^```python\n# (\w+)\.py\n(.*?)^```", text, FLAGS
-        ):
-            (folder / f"{name}.py").write_text(code, encoding="utf-8")
+    for name, code in shown_modules().items():
+        (folder / f"{name}.py").write_text(code, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch, mock.patch.dict(kinds._added):
         patch.syspath_prepend(folder)
         yield

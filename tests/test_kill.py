@@ -28,8 +28,9 @@ stages:
   norms: {use: probe.norms, weights: fit, at: all}
   table: {use: aggregate.summary, of: [fit, trace, eigen], over: seed}
 """
-# A driver imports what runs need once and forks the runs that it kills, so that they
-# are killed at work. Small tiles, so that there is much to lose.
+# A driver imports what runs need, reads the code of the kinds once and forks the runs
+# that it kills, so that they are killed at work. Small tiles, so that there is much to
+# lose.
 DRIVER = """
 import gc, os, random, signal, sys, time
 import torch, torch._dynamo
@@ -43,10 +44,16 @@ import curvflow.tasks.probes.hessian_trace
 import curvflow.tasks.probes.norms
 import curvflow.tasks.train
 from curvflow.flows.api import run
+from curvflow.flows.graph.open_study import open_study
+from curvflow.flows.plan.plan import make_plan
 from curvflow.schemas.kinds import all_kinds
 
+calm, killed, kills = sys.argv[1], sys.argv[2], int(sys.argv[3])
 tiles.MAX_WIDTH = 2
 all_kinds()
+opened = open_study(calm, store="memory:")
+plan = make_plan(opened.study, opened.store, opened.files)
+plan.codes.read(plan.graph)
 gc.freeze()
 
 
@@ -61,7 +68,6 @@ def attempt(study, seconds=None):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-calm, killed, kills = sys.argv[1], sys.argv[2], int(sys.argv[3])
 began = time.monotonic()
 assert attempt(calm) == 0
 whole = time.monotonic() - began

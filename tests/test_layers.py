@@ -46,6 +46,7 @@ OWNERS = {
     "scipy": {"tasks"},
     "sklearn": {"tasks"},
     "torch": {"tasks", "testing"},
+    "google_crc32c": {"stores"},
     "numcodecs": {"stores"},
     "obstore": {"stores"},
     "zarr": {"stores"},

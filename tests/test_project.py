@@ -13,7 +13,12 @@ import curvflow
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-MODULES = {"pillow": "PIL", "ruamel.yaml": "ruamel", "scikit-learn": "sklearn"}
+MODULES = {
+    "google-crc32c": "google_crc32c",
+    "pillow": "PIL",
+    "ruamel.yaml": "ruamel",
+    "scikit-learn": "sklearn",
+}
 BOUNDED = {"fastapi", "sqlalchemy"}  # listed for their bounds; Prefect imports them
 # Joined here so that this file does not hold what it looks for.
 HOSTS = ("pypi" + ".org", "pythonhosted" + ".org", "index" + "-url", "find" + "-links")

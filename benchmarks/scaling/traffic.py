@@ -16,6 +16,7 @@ from tests.deployed.proxy import proxied
 from tests.deployed.server import BIN, serving
 
 HERE = Path(__file__).parent
+PROGRAM = (str(BIN / "curvflow"),)
 
 
 def table(folder: Path, sizes: list[int]) -> Iterator[str]:
@@ -49,7 +50,7 @@ def timed(folder: Path, nodes: int, environment: Mapping[str, str]) -> float:
     """Run a study of so many nodes in a fresh process; seconds."""
     where, options = HERE / "together.yaml", ("--workers", "1", "--store", folder)
     asked = ("run", where, "--set", f"axes.seed={nodes // 2}", *options)
-    command = [str(BIN / "curvflow"), *map(str, asked)]
+    command = [*PROGRAM, *map(str, asked)]
     started = time.perf_counter()
     subprocess.run(command, env=environment, capture_output=True, check=True)
     return time.perf_counter() - started

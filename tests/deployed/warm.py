@@ -32,6 +32,7 @@ LOADED = """
     prefect.cli.deployment prefect.cli.work_pool prefect.engine prefect.flow_engine
     torch._dynamo
 """
+ROOT = Path(__file__).parents[2]
 PATIENCE = 600  # against tests that hang
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -69,6 +70,7 @@ def serve(path):
     for name in LOADED.split():
         import_module(name)
     import_module("curvflow.schemas.kinds").all_kinds()
+    _read_code()
     gc.freeze()  # else each fork copies what its collector looks at
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
@@ -82,6 +84,16 @@ def serve(path):
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
+
+
+def _read_code():
+    """Read the code of the kinds of most runs."""
+    sys.path.insert(0, str(ROOT))
+    try:
+        from tests.code_read import read_code
+    finally:
+        sys.path.remove(str(ROOT))
+    read_code()
 
 
 def _asked(wire):

@@ -12,6 +12,8 @@ import sys
 from itertools import count
 from pathlib import Path
 
+import zarr.storage
+
 from curvflow.stores import local_payloads, zarr_payloads
 from curvflow.stores.files import Disk
 from curvflow.stores.local import LocalStore
@@ -77,7 +79,9 @@ def prepare(folder, scenario):
 
 
 def main(folder, scenario):
-    assert zarr_payloads, "loaded before the first fork, or each child would load zarr"
+    # Loaded before the first fork, or each child would load them.
+    assert zarr_payloads
+    assert zarr.storage
     local_payloads.ZIP_BYTES = 1 << 20 if scenario in ("zip", "without links") else -1
     for point in count():
         child = os.fork()

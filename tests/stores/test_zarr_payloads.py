@@ -5,6 +5,7 @@ import zipfile
 import numpy as np
 import pytest
 import zarr
+from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from curvflow.errors import CorruptPayloadError, StoreError
 from curvflow.stores import local_payloads, zarr_payloads
@@ -76,6 +77,84 @@ def test_plain_zarr_reads_a_payload(tmp_path):
         group = zarr.open_group(store, mode="r")
         for name, array in arrays_of().items():
             np.testing.assert_array_equal(group[name][:], array)
+
+
+CODECS = [ZstdCodec(level=1), Crc32cCodec()]
+ARRAYS = {
+    **{
+        dtype: np.arange(6).reshape(3, 2).astype(dtype)
+        for dtype in sorted(zarr_payloads.PLAIN)
+    },
+    "big-endian": np.arange(3, dtype=">f8"),
+    "strided": np.arange(24.0).reshape(3, 8)[:, ::2],
+    "transposed": np.arange(12.0).reshape(2, 2, 3).T,
+    "empty": np.zeros((3, 0, 2)),
+    "no nodes": np.zeros((0, 2)),
+    "text": np.array([["a", "", "größer"], ["bb", "c", "\0x"]]),
+    "words": np.array(["one", "other"], dtype=object),
+    "no text": np.zeros((2, 0), "<U1"),
+}
+
+
+@pytest.mark.parametrize("most", [1 << 20, -1], ids=["together", "a chunk per node"])
+@pytest.mark.parametrize("name", ARRAYS)
+def test_plain_arrays_are_written_and_read_as_zarr_does(
+    name, most, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(zarr_payloads, "WHOLE_BYTES", most)
+    arrays = {"x": ARRAYS[name]}
+    ours, path = dict(entries(arrays, sharded=False)), tmp_path / "ours.zip"
+    path.write_bytes(zip_payload(arrays))
+    with monkeypatch.context() as patch:
+        patch.setattr(zarr_payloads, "_is_plain", lambda _: False)
+        theirs = dict(entries(arrays, sharded=False))
+        (tmp_path / "theirs.zip").write_bytes(zip_payload(arrays))
+    metadata = {entry for entry in ours if entry.endswith("zarr.json")}
+    assert metadata == {"zarr.json", "x/zarr.json"}
+    assert {e: ours[e] for e in ours.keys() - metadata} == {
+        e: theirs[e] for e in theirs.keys() - metadata
+    }
+    opened = [
+        zarr.open_group(zarr.storage.ZipStore(tmp_path / file, mode="r"), mode="r")["x"]
+        for file in ("ours.zip", "theirs.zip")
+    ]
+    assert opened[0].metadata == opened[1].metadata
+    pack = ZarrPayload("p", path)
+    assert isinstance(pack._arrays["x"], zarr_payloads.PlainArray)
+    found = pack.read_all()["x"]
+    monkeypatch.setattr(zarr_payloads, "_plain", lambda _: None)
+    by_zarr = ZarrPayload("p", path)
+    expected = by_zarr.read_all()["x"]
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_array_equal(found, expected)
+    assert found.flags.writeable
+    assert pack.layout() == by_zarr.layout()
+    assert pack.row_bytes("x") == by_zarr.row_bytes("x")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"compressors": None},
+        {"compressors": [ZstdCodec(level=2), Crc32cCodec()]},
+        {"chunks": (2, 3)},
+        {"chunks": (3, 2)},
+        {"shards": (3, 3), "chunks": (1, 3)},
+        {"attributes": {"by": "others"}},
+        {"fill_value": 1.0},
+    ],
+)
+def test_arrays_in_other_forms_are_read_by_zarr(how, tmp_path):
+    group = zarr.create_group(tmp_path / "x", zarr_format=3)
+    values = np.arange(9.0).reshape(3, 3)
+    plain = {"chunks": (3, 3), "compressors": CODECS}
+    group.create_array("x", data=values, **plain | how)
+    group.create_array("y", data=values, **plain)
+    pack = ZarrPayload("p", tmp_path / "x")
+    assert isinstance(pack._arrays["x"], zarr.Array)
+    assert isinstance(pack._arrays["y"], zarr_payloads.PlainArray)
+    for name in "xy":
+        np.testing.assert_array_equal(pack.rows(name, [2, 0]), values[[2, 0]])
 
 
 def test_large_variables_take_several_shards(tmp_path, monkeypatch):

@@ -4,24 +4,30 @@ A payload is one zarr v3 group, one array (nodes, ...) per variable: one chunk f
 small one, else a chunk per node, zstd and then crc32c over the compressed bytes. zarr
 answers a missing chunk with the fill value and without a word, so presence is checked
 here before anything is read.
+
+Arrays of that form are written and read here, entry by entry, as zarr would: for each
+chunk zarr goes to a thread of its own and back, which takes ten times as long as what
+is done there. Shards, rows of arrays on disk and whatever else is found are zarr's.
 """
 
 from __future__ import annotations
 
 import errno
 import io
+import json
+import math
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+import google_crc32c
 import numpy as np
-import zarr
-from zarr.abc.store import Store
-from zarr.codecs import Crc32cCodec, ZstdCodec
-from zarr.core.buffer import Buffer
-from zarr.storage import LocalStore, MemoryStore, ZipStore
+from numcodecs.vlen import VLenUTF8
+from numcodecs.zstd import Zstd
 
 from curvflow.errors import CorruptPayloadError, StoreError
 from curvflow.schemas.disk_arrays import DiskArray, RowReader, as_array
@@ -30,6 +36,12 @@ from curvflow.schemas.nodes import Array
 from curvflow.stores.base import Layout
 from curvflow.stores.payload_digests import TEXT, corrupt_payload, payload_id
 from curvflow.stores.row_files import rows_in
+
+if TYPE_CHECKING:
+    import zarr
+    from zarr.core.buffer import Buffer
+
+    ZarrArray = zarr.Array[Any]
 
 # One shard holds as many nodes as fit in this, so that writing needs no more memory.
 SHARD_BYTES = 64 << 20
@@ -44,37 +56,200 @@ DIGEST = "digest:of"
 # Not the payload's fault, so no reason to compute it again.
 NOT_CORRUPT = {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
-ZarrArray = zarr.Array[Any]
+AnyArray: TypeAlias = "PlainArray | ZarrArray"
+Content: TypeAlias = Callable[[str], bytes]
+# Types of plain arrays, as zarr names them.
+PLAIN = {
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+}
+STRING = np.dtypes.StringDType()
+GROUP = {"attributes": {}, "zarr_format": 3, "node_type": "group"}
+ZSTD = Zstd(level=1)
+UTF8 = VLenUTF8()
+CHECKSUM = 4  # bytes, after the compressed ones
+
+
+@dataclass(frozen=True)
+class PlainArray:
+    """An array whose chunks hold whole nodes, compressed and with a checksum.
+
+    Attributes:
+        shape: (nodes, ...).
+        dtype: of its elements; that of strings for text.
+        chunks: shape of a chunk.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    chunks: tuple[int, ...]
+
+    shards = None
+    compressors = ("zstd", "crc32c")
+
+    @property
+    def ndim(self) -> int:
+        """Return the number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Return the number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of all elements."""
+        return self.size * self.dtype.itemsize
+
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        """Return the metadata as zarr has them."""
+        is_text = self.dtype == STRING
+        numbers: dict[str, Any] = {"name": "bytes"}
+        if self.dtype.itemsize > 1:
+            numbers |= {"configuration": {"endian": "little"}}
+        fill = {"b": False, "f": 0.0, "c": [0.0, 0.0]}.get(self.dtype.kind, 0)
+        text = {"name": "vlen-utf8", "configuration": {}}
+        zstd = {"name": "zstd", "configuration": {"level": 1, "checksum": False}}
+        grid = {"chunk_shape": list(self.chunks)}
+        return {
+            "shape": list(self.shape),
+            "data_type": "string" if is_text else self.dtype.name,
+            "chunk_grid": {"name": "regular", "configuration": grid},
+            "chunk_key_encoding": {
+                "name": "default",
+                "configuration": {"separator": "/"},
+            },
+            "fill_value": "" if is_text else fill,
+            "codecs": [text if is_text else numbers, zstd, {"name": "crc32c"}],
+            "attributes": {},
+            "zarr_format": 3,
+            "node_type": "array",
+            "storage_transformers": [],
+        }
+
+    def encoded(self, values: Array) -> bytes:
+        """Return the chunk of some nodes."""
+        if self.dtype == STRING:
+            raw = UTF8.encode(values.astype(object))
+        else:
+            raw = values.astype(self.dtype.newbyteorder("<"), copy=False).tobytes()
+        data = bytes(ZSTD.encode(raw))
+        return data + _checksum(data)
+
+    def decoded(self, chunk: bytes) -> Array:
+        """Return the nodes of a chunk; they may be read alone."""
+        data, checksum = chunk[:-CHECKSUM], chunk[-CHECKSUM:]
+        if _checksum(data) != checksum:
+            raise ValueError("the checksum differs")
+        raw = ZSTD.decode(data)
+        if self.dtype == STRING:
+            return cast("Array", UTF8.decode(raw)).reshape(self.chunks)
+        plain = np.frombuffer(raw, self.dtype.newbyteorder("<"))
+        return plain.reshape(self.chunks)
+
+    def read(self, name: str, content: Content, start: int, stop: int) -> Array:
+        """Return fresh nodes `start` to `stop`, by the entries of a payload."""
+        kind = object if self.dtype == STRING else self.dtype
+        values = np.empty((stop - start, *self.shape[1:]), kind)
+        step = self.chunks[0]
+        for row in range(start // step, -(-stop // step)) if values.size else ():
+            (entry,) = _chunk_names(name, self, row)
+            first = row * step
+            lower, upper = max(start, first), min(stop, first + step)
+            found = self.decoded(content(entry))[lower - first : upper - first]
+            values[lower - start : upper - start] = found
+        return values.astype(str) if self.dtype == STRING else values
+
+
+def _checksum(data: bytes) -> bytes:
+    return int(google_crc32c.value(data)).to_bytes(CHECKSUM, "little")
+
+
+def _plain(metadata: object) -> PlainArray | None:
+    """Return the array of these metadata if it is a plain one."""
+    try:
+        found = cast("dict[str, Any]", metadata)
+        named, shape = found["data_type"], tuple(found["shape"])
+        chunks = tuple(found["chunk_grid"]["configuration"]["chunk_shape"])
+        is_known = named == "string" or named in PLAIN
+    except (LookupError, TypeError):
+        return None
+    if not is_known or not shape or not all(type(n) is int for n in (*shape, *chunks)):
+        return None
+    array = PlainArray(shape, STRING if named == "string" else np.dtype(named), chunks)
+    is_of_nodes = chunks == (chunks[0], *(max(1, size) for size in shape[1:]))
+    is_whole = chunks[0] == 1 or chunks[0] == max(1, shape[0])
+    return array if is_of_nodes and is_whole and array.metadata == found else None
 
 
 def entries(
     arrays: Mapping[str, Array], *, sharded: bool
 ) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of each entry of the zarr group."""
-    held: dict[str, Buffer] = {}
-    group = zarr.create_group(MemoryStore(held), zarr_format=3)
+    yield "zarr.json", _json(GROUP)
     for name, array in sorted(arrays.items()):
         if isinstance(array, DiskArray):
-            yield from _row_chunks(group, name, array, held)
+            yield from _by_zarr(name, array, _row_chunks)
+        elif sharded or not _is_plain(array):
+            yield from _by_zarr(name, _stored(array), _chunks, sharded)
         else:
-            yield from _chunks(group, name, _stored(array), held, sharded)
-    for name, data in sorted(held.items()):
-        yield name, data.to_bytes()
+            yield from _plain_chunks(name, array)
+
+
+def _is_plain(array: Array) -> bool:
+    is_known = array.dtype.kind in TEXT or array.dtype.name in PLAIN
+    return is_known and _steps(array)[1][0] in (1, len(array))
+
+
+def _plain_chunks(name: str, array: Array) -> Iterator[tuple[str, bytes]]:
+    _, chunks = _steps(array)
+    dtype = STRING if array.dtype.kind in TEXT else array.dtype.newbyteorder("=")
+    made = PlainArray(array.shape, dtype, chunks)
+    for row in range(len(array) // chunks[0]) if array.size else ():
+        (entry,) = _chunk_names(name, made, row)
+        yield entry, made.encoded(array[row * chunks[0] : (row + 1) * chunks[0]])
+    yield f"{name}/zarr.json", _json(made.metadata)
+
+
+def _json(metadata: Mapping[str, Any]) -> bytes:
+    return json.dumps(metadata, indent=2).encode()
+
+
+def _by_zarr(
+    name: str, array: Any, write: Callable[..., Iterator[tuple[str, bytes]]], *how: bool
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the entries of one variable as zarr writes them."""
+    import zarr  # what is plain needs none
+    from zarr.storage import MemoryStore
+
+    held: dict[str, Buffer] = {}
+    group = zarr.create_group(MemoryStore(held), zarr_format=3)
+    yield from write(group, name, array, held, *how)
+    yield f"{name}/zarr.json", held[f"{name}/zarr.json"].to_bytes()
+
+
+def _steps(array: Array) -> tuple[int, tuple[int, ...]]:
+    """Return the nodes of a shard and the shape of a chunk."""
+    nodes, inner = len(array), tuple(max(1, size) for size in array.shape[1:])
+    step = max(1, min(nodes, SHARD_BYTES * nodes // max(1, array.nbytes)))
+    return step, (step if array.nbytes <= WHOLE_BYTES else 1, *inner)
 
 
 def _chunks(
     group: zarr.Group, name: str, array: Array, held: dict[str, Buffer], sharded: bool
 ) -> Iterator[tuple[str, bytes]]:
-    nodes, inner = len(array), tuple(max(1, size) for size in array.shape[1:])
-    step = max(1, min(nodes, SHARD_BYTES * nodes // max(1, array.nbytes)))
-    rows = step if array.nbytes <= WHOLE_BYTES else 1
+    from zarr.codecs import Crc32cCodec, ZstdCodec
+
+    nodes, (step, chunks) = len(array), _steps(array)
     is_text = array.dtype.kind in TEXT
     made = group.create_array(
         name,
         shape=array.shape,
         dtype=str if is_text else array.dtype,
-        chunks=(rows, *inner),
-        shards=(step, *inner) if sharded else None,
+        chunks=chunks,
+        shards=(step, *chunks[1:]) if sharded else None,
         compressors=[ZstdCodec(level=1), Crc32cCodec()],
         fill_value="" if is_text else 0,
         config={"write_empty_chunks": True},
@@ -162,12 +337,9 @@ class ZarrPayload:
         """Open a folder or a zip file."""
         self._payload = payload
         with _corruption(payload, None, "it"):
-            store, names, self._holds = _opened(path)
+            names, self._holds, self._content = _opened(path)
             self._folder = path if path.is_dir() else None
-            group = zarr.open_group(store, mode="r", zarr_format=3)
-            # One by one: of several at once zarr raises the first error and leaves the
-            # others to the interpreter, which prints them.
-            self._arrays = {name: cast("ZarrArray", group[name]) for name in names}
+            self._arrays = _arrays(path, names, self._content)
         self._whole: dict[str, Array] = {}
         self._asked: set[str] = set()
         self._verified: dict[RowReader, str] = {}
@@ -221,7 +393,7 @@ class ZarrPayload:
         array = self._arrays.get(name)
         return 0 if array is None else array.nbytes // max(1, array.shape[0])
 
-    def _is_whole(self, name: str, array: ZarrArray, slots: Sequence[int]) -> bool:
+    def _is_whole(self, name: str, array: AnyArray, slots: Sequence[int]) -> bool:
         """Return whether a variable is kept whole, after reading it if that is quicker.
 
         Of chunks that hold a node each, the first is read alone.
@@ -239,46 +411,76 @@ class ZarrPayload:
             for name, array in self._arrays.items()
         }
 
-    def _array(self, name: str, slots: Sequence[int]) -> ZarrArray:
+    def _array(self, name: str, slots: Sequence[int]) -> AnyArray:
         array = self._arrays.get(name)
         rows = 0 if array is None or array.ndim == 0 else array.shape[0]
         if array is None or not all(0 <= slot < rows for slot in slots):
             raise corrupt_payload(self._payload, slots[0], f"{name} is missing")
         return array
 
-    def _load(self, name: str, array: ZarrArray) -> bool:
+    def _load(self, name: str, array: AnyArray) -> bool:
         try:
             self._whole[name] = self._read(name, array, 0, array.shape[0])
         except CorruptPayloadError:
             return False  # some other node's chunk; those that are well stay readable
         return True
 
-    def _read(self, name: str, array: ZarrArray, start: int, stop: int) -> Array:
+    def _read(self, name: str, array: AnyArray, start: int, stop: int) -> Array:
         with _corruption(self._payload, start, name):
             step = (array.shards or array.chunks)[0]
             for row in range(start // step, -(-stop // step)) if array.size else ():
                 if not all(map(self._holds, _chunk_names(name, array, row))):
                     slot = max(start, row * step)
                     raise corrupt_payload(self._payload, slot, f"{name} has no chunk")
+            if isinstance(array, PlainArray):
+                return array.read(name, self._content, start, stop)
             values = np.asarray(array[start:stop])
         return (
             values.astype(object).astype(str) if values.dtype.kind in TEXT else values
         )
 
 
-def _opened(path: Path) -> tuple[Store, list[str], Callable[[str], bool]]:
-    """Return a payload's zarr store, its variables, and a test for an entry."""
+def _opened(path: Path) -> tuple[list[str], Callable[[str], bool], Content]:
+    """Return a payload's variables, a test for an entry, and what reads one."""
     if path.is_dir():
         variables = sorted(entry.name for entry in path.iterdir() if entry.is_dir())
-        store = LocalStore(path, read_only=True)
-        return store, variables, lambda entry: (path / entry).is_file()
-    with zipfile.ZipFile(path) as archive:
-        names = frozenset(archive.namelist())
+        return (
+            variables,
+            lambda entry: (path / entry).is_file(),
+            lambda entry: (path / entry).read_bytes(),
+        )
+    archive = zipfile.ZipFile(path)
+    names = frozenset(archive.namelist())
     variables = sorted({entry.partition("/")[0] for entry in names if "/" in entry})
-    return ZipStore(path, mode="r"), variables, names.__contains__
+    return variables, names.__contains__, archive.read
 
 
-def _chunk_names(name: str, array: ZarrArray, row: int) -> list[str]:
+def _arrays(path: Path, names: Sequence[str], content: Content) -> dict[str, AnyArray]:
+    """Return the variables of a payload: plain ones, or as zarr opens them."""
+    arrays: dict[str, AnyArray] = {}
+    if json.loads(content("zarr.json")) == GROUP:
+        found = {
+            name: _plain(json.loads(content(f"{name}/zarr.json"))) for name in names
+        }
+        arrays |= {name: array for name, array in found.items() if array is not None}
+    if rest := [name for name in names if name not in arrays]:
+        group = _zarr_group(path)
+        # One by one: of several at once zarr raises the first error and leaves the
+        # others to the interpreter, which prints them.
+        arrays |= {name: cast("ZarrArray", group[name]) for name in rest}
+    return arrays
+
+
+def _zarr_group(path: Path) -> zarr.Group:
+    import zarr  # what is plain needs none
+    from zarr.storage import LocalStore, ZipStore
+
+    is_folder = path.is_dir()
+    store = LocalStore(path, read_only=True) if is_folder else ZipStore(path, mode="r")
+    return zarr.open_group(store, mode="r", zarr_format=3)
+
+
+def _chunk_names(name: str, array: AnyArray, row: int) -> list[str]:
     """Return the entries that hold a row of chunks: one, or several of an array's."""
     if not _has_row_chunks(array):
         return ["/".join([name, "c", str(row), *["0"] * (array.ndim - 1)])]
@@ -286,6 +488,6 @@ def _chunk_names(name: str, array: ZarrArray, row: int) -> list[str]:
     return ["/".join([name, "c", str(row), str(n), *rest]) for n in range(count)]
 
 
-def _has_row_chunks(array: ZarrArray) -> bool:
+def _has_row_chunks(array: AnyArray) -> bool:
     """Return whether rows lie in chunks as they are."""
     return array.ndim > 2 and array.shards is None and not array.compressors

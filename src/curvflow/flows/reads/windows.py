@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from types import FrameType
 
 from curvflow.flows.reads import ledgers
@@ -55,6 +54,7 @@ from curvflow.flows.reads.places import (
     stat_of,
     value_digest,
 )
+from curvflow.schemas.kinds import plugins
 
 
 class Window:
@@ -307,7 +307,7 @@ def may_import(*texts: str) -> bool:
     The hook costs every process that has it a little, so one that runs built-in code
     alone is to have none.
     """
-    return any(map(_CODE.search, texts)) or bool(entry_points(group="curvflow.kinds"))
+    return any(map(_CODE.search, texts)) or bool(plugins())
 
 
 @contextmanager

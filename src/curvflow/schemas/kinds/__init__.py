@@ -8,7 +8,7 @@ from __future__ import annotations
 import pkgutil
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 
 from curvflow.errors import RequestError, UnknownNameError, nearest
@@ -42,8 +42,14 @@ def _shipped() -> dict[str, Kind]:
 
 
 @cache
+def plugins() -> tuple[EntryPoint, ...]:
+    """Return the modules of kinds that installed packages name, as they are now."""
+    return tuple(entry_points(group="curvflow.kinds"))
+
+
+@cache
 def _load_plugins() -> None:
-    for entry in entry_points(group="curvflow.kinds"):
+    for entry in plugins():
         entry.load()  # a module that registers its kinds by @curvflow.stage
 
 

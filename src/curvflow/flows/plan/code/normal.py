@@ -61,6 +61,7 @@ class Names:
         self._memo: dict[tuple[str, str], tuple[Meaning | None, frozenset[str]]] = {}
         self._looked_up: list[set[str]] = [set()]
         self._answers: dict[str, tuple[str, frozenset[str]]] = {}
+        self._versions: dict[str, tuple[str, str] | None] = {}
 
     def answer(self, name: str, question: Callable[[], str]) -> str:
         """Return the answer to a question about a module, asked once."""
@@ -81,10 +82,15 @@ class Names:
         """Return package and digest of a module of the project, or None."""
         if name.endswith(ALL):
             return "", self._sources.digest(name)
-        module = self.module(name)
-        if module is None:
-            return None
-        return module.package, self._sources.digest(name)
+        self._looked_up[-1].add(name)
+        if name not in self._versions:
+            module = self.module(name)
+            digest = "" if module is None else self._sources.digest(name)
+            version = None if module is None else (module.package, digest)
+            if name.partition(".")[0] in self.tops:
+                return version  # another of its name may be imported at any time
+            self._versions[name] = version
+        return self._versions[name]
 
     def inner(self, name: str) -> list[str]:
         """Return the modules of a package of the project."""

@@ -7,7 +7,10 @@ imported for it: it is located by Python's own finders, and read as text.
 from __future__ import annotations
 
 import ast
+import os
+import stat
 import sys
+import time
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -39,6 +42,7 @@ LIBRARIES = frozenset(
 _INSTALLED = ("site-packages", "dist-packages")
 
 
+SETTLED = 2_000_000_000  # nanoseconds since its last change after which a file is kept
 ALL = ".*"  # after a package: the names of its modules
 
 
@@ -54,6 +58,7 @@ class Sources:
         self._places: dict[str, Path | None] = {}
         self._modules: dict[str, Module | None] = {}
         self._digests: dict[str, str] = {}
+        self._beside: dict[str, bool] = {}
 
     def module(self, name: str, tops: frozenset[str]) -> Module | None:
         """Return a module of the project; None if it has no readable source in it.
@@ -93,9 +98,8 @@ class Sources:
             if is_typed(name):
                 return _digest(typed_text())
             place = self._place(name)
-            is_file = place is not None and place.is_file()
-            data = place.read_bytes() if place and is_file else None
-            return "" if data is None else _digest(data)
+            content = _content(str(place)) if place else None
+            return content.digest if content else ""
         return self._digests[name]
 
     def inner(self, name: str) -> list[str]:
@@ -122,6 +126,11 @@ class Sources:
             )
 
     def _is_beside(self, top: str) -> bool:
+        if top not in self._beside:
+            self._beside[top] = self._lies_beside(top)
+        return self._beside[top]
+
+    def _lies_beside(self, top: str) -> bool:
         place = self._place(top)
         if place is None:
             return False
@@ -140,10 +149,13 @@ class Sources:
         if place.is_dir():
             return Module(name, name), ""  # a package without an __init__ file
         try:
-            data = place.read_bytes()
+            content = _content(str(place))
         except OSError:
             return None, ""
-        return _parsed(name, data, place.name == "__init__.py"), _digest(data)
+        if content is None:
+            return None, ""
+        is_package = place.name == "__init__.py"
+        return _parsed(name, content.data, is_package), content.digest
 
     def _place(self, name: str) -> Path | None:
         if name not in self._places:
@@ -178,10 +190,53 @@ def _loaded(name: str) -> Path | None:
 
 
 def _file(base: Path, name: str) -> Path | None:
-    for place in (base / name / "__init__.py", base / f"{name}.py", base / name):
-        if place.exists():
-            return place.absolute()
+    # Of text, as a plan looks for some hundred modules in several places each.
+    inner = os.path.join(base, name)  # noqa: PTH118
+    for place in (f"{inner}{os.sep}__init__.py", f"{inner}.py", inner):
+        if os.path.exists(place):  # noqa: PTH110
+            return Path(place).absolute()
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What a file held.
+
+    Attributes:
+        state: times, size and number of the file.
+        data: its bytes.
+        digest: of these.
+    """
+
+    state: tuple[int, ...]
+    data: bytes
+    digest: str
+
+
+_contents: dict[str, _Content] = {}
+
+
+def _content(path: str) -> _Content | None:
+    """Return what a file holds, read anew unless it is as it was; None if it is none.
+
+    A plan asks a thousand times. As two changes in quick succession may bear one time,
+    what has just been changed is not kept.
+    """
+    try:
+        now = os.stat(path)  # noqa: PTH116
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(now.st_mode):
+        return None
+    times = now.st_mtime_ns, now.st_ctime_ns
+    state = (*times, now.st_size, now.st_ino, now.st_dev)
+    known = _contents.get(path)
+    if known is None or known.state != state:
+        data = Path(path).read_bytes()
+        known = _Content(state, data, _digest(data))
+        if time.time_ns() - max(times) > SETTLED:
+            _contents[path] = known
+    return known
 
 
 @cache
