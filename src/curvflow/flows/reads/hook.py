@@ -352,6 +352,11 @@ def _is_statement(frame: FrameType) -> bool:
     above = frame.f_back
     if above is not None and origin(above.f_code.co_filename) == "curvflow":
         return True
+    return _at_import(frame)
+
+
+def _at_import(frame: FrameType) -> bool:
+    """Return whether a frame is at an import statement."""
     code = frame.f_code.co_code
     return dis.opname[code[frame.f_lasti]] == "IMPORT_NAME"
 
@@ -413,7 +418,7 @@ def _stated(
         name = resolve_name("." * level + name, package)
     inner = [f"{name}.{member}" for member in members or ()]
     if frame is not None:
-        _imported([name, *inner], frame, not _is_statement(frame))
+        _imported([name, *inner], frame, not _at_import(frame))
 
 
 def _imported(names: list[str], frame: FrameType, is_computed: bool) -> None:

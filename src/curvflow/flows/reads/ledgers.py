@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from curvflow.flows.reads.hook import VARIABLE
@@ -37,6 +37,10 @@ specs: dict[str, object] = {}  # of the imports that were seen
 # as it imports them by computed names or holds them since a call.
 stated: defaultdict[str, set[str]] = defaultdict(set)
 linked: defaultdict[str, dict[str, bool]] = defaultdict(dict)
+# Modules of a user's that code of theirs has loaded by computed names, in this process;
+# with UNKNOWN where a call was not looked at. A later call may find them anywhere.
+UNKNOWN = ""
+by_name: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,7 @@ def forget_imports(modules: Iterable[str]) -> None:
     """Count modules as imported unseen, since a call of theirs was not looked at."""
     for name in modules:
         specs.pop(name, None)
+        by_name.add(UNKNOWN)
 
 
 def unseen(modules: Iterable[str]) -> list[str]:
@@ -126,6 +131,37 @@ def unseen(modules: Iterable[str]) -> list[str]:
         if is_users(name)
         and specs.get(name, specs) is not getattr(sys.modules[name], "__spec__", None)
     ]
+
+
+def loads(followed: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return modules of which all may be used, as computed names may have led to them.
+
+    They are those of the followed ones, whose names a fingerprint follows one by one,
+    that were loaded so in this process, or that a module imports which no fingerprint
+    follows. The second are other followed ones that these import.
+    """
+    pending = [(name, True) for name in by_name]
+    for module in with_parents(followed):
+        pending += _linked_from(module, followed)
+    seen: dict[str, bool] = {}
+    while pending:
+        name, is_whole = pending.pop()
+        if name in seen and seen[name] >= is_whole:
+            continue
+        seen[name] = is_whole
+        pending += _linked_from(name, followed)
+        passes = name not in followed
+        inner = (with_parents([name]) - {name}) | stated.get(name, set())
+        pending += [(other, passes) for other in inner]
+    whole = sorted(name for name in seen if seen[name] and name in followed)
+    return tuple(whole), tuple(sorted(seen.keys() - {*whole}))
+
+
+def _linked_from(module: str, followed: Collection[str]) -> list[tuple[str, bool]]:
+    """List what no text of a module leads to; of followed ones what a name computes."""
+    passes = module not in followed
+    links = linked.get(module, {})
+    return [(name, passes or not is_stated) for name, is_stated in links.items()]
 
 
 def source_files(modules: Iterable[str]) -> set[str]:

@@ -18,6 +18,7 @@ from curvflow.flows.reads import ledgers
 from curvflow.flows.reads.background import background
 from curvflow.flows.reads.chance import generators, moved
 from curvflow.flows.reads.hook import (
+    PROCESS,
     SOURCE,
     VARIABLE,
     Callers,
@@ -48,6 +49,7 @@ from curvflow.flows.reads.memos import (
 from curvflow.flows.reads.places import (
     TICK,
     Sight,
+    is_script,
     is_users,
     names_digest,
     path_of,
@@ -119,6 +121,8 @@ class Window:
 
     def imported(self, modules: list[str], how: Importing, callers: Callers) -> None:
         """Take down modules of a user's that are imported, loaded before or not."""
+        if how.is_computed:
+            ledgers.by_name.update(modules)
         if how.importer and not how.is_computed:
             ledgers.stated[how.importer].update(modules)
             return
@@ -263,7 +267,20 @@ class Window:
             # Who copies all of them uses none, as far as can be told.
             sights = {n: s for n, s in sights.items() if not n.startswith(VARIABLE)}
         hidden = (*unseen(self._modules), *sorted(self._faults))
-        return Observed(sights, hidden, self._statements())
+        loads, passed = self._loads()
+        if hidden or PROCESS in sights:
+            loads = None
+        return Observed(sights, hidden, self._statements(), loads, passed)
+
+    def _loads(self) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+        """Return what computed names have led to in this process, and beyond.
+
+        None if some of it may have gone unseen. A script or a notebook may call
+        functions by itself, at which nobody looks.
+        """
+        loads, passed = ledgers.loads(self._modules)
+        is_all = ledgers.UNKNOWN not in ledgers.by_name and not is_script()
+        return loads if is_all else None, passed
 
     def _is_own(self, name: str, sight: Sight) -> bool:
         """Return whether the call has changed, or made, what it also read."""
@@ -290,11 +307,16 @@ class Observed:
         sights: by absolute path, or name of the variable or source.
         unseen: modules that were imported before anybody looked.
         stated: modules that import statements in functions lead to, by their files.
+        loads: modules that a fingerprint follows, and that computed names may have led
+            to; None if not all of them are known.
+        passed: others that it follows, and that these import.
     """
 
     sights: Sights
     unseen: tuple[str, ...] = ()
     stated: Mapping[str, str] = field(default_factory=dict)
+    loads: tuple[str, ...] | None = None
+    passed: tuple[str, ...] = ()
 
 
 # `module:name`, as nothing else in a study has a colon before a letter.

@@ -89,6 +89,7 @@ _OPERATING = (
     *(ast.FormattedValue, ast.comprehension, ast.Starred, ast.Dict, ast.Set),
     *(ast.DictComp, ast.SetComp),
 )
+_FILLED = ("?dict.fromkeys",)
 _PAUSING = (ast.Yield, ast.YieldFrom, ast.Await)
 
 
@@ -574,7 +575,9 @@ class _Judge:
             return  # of a module all is taken
         if text not in READING:
             raise _DoubtError(call, f"a call of `{text[1:]}`")
-        if any(map(self._may_be_code, within(call))):
+        # What a table is to hold for each key is kept, not called.
+        read = ast.Call(call.func, call.args[:1], []) if text in _FILLED else call
+        if any(map(self._may_be_code, within(read))):
             raise _DoubtError(call, f"`{text[1:]}` with code given to it")
 
     def _library(self, call: ast.Call, text: str, *, of_result: bool = False) -> None:

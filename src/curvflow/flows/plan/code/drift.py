@@ -70,7 +70,7 @@ class Accepted:
         then = receipt.code
         if not self._is_comparable(then) or self._is_untouched(then):
             return None
-        now = self._codes.of(node).fingerprint
+        now = self._codes.of_result(node, receipt).fingerprint
         if now == "" or now in self.alike(then):
             return None
         return then, now
@@ -82,7 +82,7 @@ class Accepted:
             return False
         if self._is_untouched(then):
             return True
-        now = self._codes.of(node).fingerprint
+        now = self._codes.of_result(node, receipt).fingerprint
         return now != "" and now in self.alike(then)
 
     def _is_comparable(self, then: str) -> bool:
@@ -192,9 +192,8 @@ def _drift(
             index.codes.get(fingerprint) for fingerprint in sorted(accepted.alike(then))
         )
         records = [record for record in alike if record and _is_of_today(record)]
-        nearest = min(
-            (_moves(record, codes.of(moved[0])) for record in records), key=len
-        )
+        now = codes.of_result(moved[0], moved[0].receipt)
+        nearest = min((_moves(record, now) for record in records), key=len)
         moves |= {move.name: move for move in nearest if move.name not in moves}
     kind = nodes[0].kind
     return Drift(

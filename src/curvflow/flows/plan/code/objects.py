@@ -54,6 +54,12 @@ HARMLESS = frozenset(
         *("xarray", OWN),
     }
 )
+# Objects of Python's own, whatever they are bound by.
+_VARIABLES = frozenset(
+    f"{home}.{name}"
+    for home in ("typing", "typing_extensions")
+    for name in ("ParamSpec", "TypeVar", "TypeVarTuple")
+)
 # Of classes, and what all functions have.
 _METACLASSES = frozenset({"?type", "abc.ABCMeta", "enum.EnumMeta", "enum.EnumType"})
 _OF_FUNCTIONS = frozenset({"__doc__", "__module__", "__name__", "__qualname__"})
@@ -116,6 +122,8 @@ class Objects:
         for node in ast.walk(made):
             if isinstance(node, ast.Call):
                 meaning = self._names.spelt(home, node.func)
+                if meaning.text in _VARIABLES:
+                    continue
                 if meaning.text in KEEPING or meaning.text == "?":
                     return True
                 if is_own(meaning.text):
