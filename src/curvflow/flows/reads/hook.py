@@ -71,10 +71,12 @@ class Importing(NamedTuple):
     Attributes:
         importer: the module whose body does it; empty in a function.
         is_computed: the name of the module is computed.
+        by: the module whose code does it.
     """
 
     importer: str
     is_computed: bool
+    by: str
 
 
 class Eye(Protocol):
@@ -425,9 +427,10 @@ def _imported(names: list[str], frame: FrameType, is_computed: bool) -> None:
     modules = [name for name in names if is_users(name)]
     if modules and (callers := _callers(frame)) is not None:
         is_body = frame.f_code.co_name == "<module>"
-        importer = str(frame.f_globals.get("__name__", "")) if is_body else ""
+        by = str(frame.f_globals.get("__name__", ""))
+        how = Importing(by if is_body else "", is_computed, by)
         for eye in _eyes:
-            eye.imported(modules, Importing(importer, is_computed), callers)
+            eye.imported(modules, how, callers)
 
 
 @contextmanager

@@ -153,8 +153,9 @@ def loads(followed: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         passes = name not in followed
         inner = (with_parents([name]) - {name}) | stated.get(name, set())
         pending += [(other, passes) for other in inner]
-    whole = sorted(name for name in seen if seen[name] and name in followed)
-    return tuple(whole), tuple(sorted(seen.keys() - {*whole}))
+    known = sorted(name for name in seen if name in followed)
+    whole = tuple(name for name in known if seen[name])
+    return whole, tuple(name for name in known if not seen[name])
 
 
 def _linked_from(module: str, followed: Collection[str]) -> list[tuple[str, bool]]:

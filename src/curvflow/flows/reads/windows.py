@@ -121,7 +121,10 @@ class Window:
 
     def imported(self, modules: list[str], how: Importing, callers: Callers) -> None:
         """Take down modules of a user's that are imported, loaded before or not."""
-        if how.is_computed:
+        is_theirs = callers.modules or callers.importing
+        is_followed = how.importer or how.by in self._modules
+        if is_theirs and (how.is_computed or not is_followed):
+            # What bodies import by statements, `stated` and `linked` tell.
             ledgers.by_name.update(modules)
         if how.importer and not how.is_computed:
             ledgers.stated[how.importer].update(modules)

@@ -313,6 +313,7 @@ class _Writer:
         self.asks_for_names = False
         self.scopes = Scopes(module.package, renames=renames)
         self._names, self._module = names, module
+        self._called: ast.expr | None = None  # what loads a module, where it is called
 
     def write(self, value: object) -> None:
         if isinstance(value, ast.AST):
@@ -366,12 +367,17 @@ class _Writer:
         if meaning.definition:
             self.references[meaning.definition] = None
 
-    def _take(self, meaning: Meaning) -> None:
-        """Refer to a value; of a module that is one, any name may be meant."""
+    def _take(self, meaning: Meaning, node: ast.expr) -> None:
+        """Refer to a value; of a module that is one, any name may be meant.
+
+        What loads modules is one, too, where it is handed on and not called.
+        """
         self._refer(meaning)
         whole = meaning.within if meaning.module is None else meaning.module.name
         if whole:
             self.references[f"{whole}:{VALUE}"] = None
+        if meaning.text in LOADING and node is not self._called:
+            self.references[f"{self._module.name}:{COMPUTED}"] = None
 
     def _local(self, name: str | None) -> None:
         if name is not None:
@@ -383,7 +389,7 @@ class _Writer:
         if meaning is None:
             self._local(node.id)
         else:
-            self._take(meaning)
+            self._take(meaning, node)
 
     def attribute(self, node: ast.Attribute) -> None:
         chain, root = dotted(node)
@@ -391,7 +397,7 @@ class _Writer:
         if meaning is None:
             self._plain(node)
         else:
-            self._take(meaning)
+            self._take(meaning, node)
 
     def captured(self, node: ast.MatchAs | ast.MatchStar | ast.ExceptHandler) -> None:
         self.out.append(type(node).__name__)
@@ -489,6 +495,8 @@ class _Writer:
 
     def call(self, node: ast.Call) -> None:
         called = self._means(node.func)
+        if called in LOADING:
+            self._called = node.func
         if called in _FINDING and node.args:
             self._find(_plain_text(node.args[0]).partition(":")[0])
         if (
@@ -506,12 +514,16 @@ class _Writer:
         else:
             self._plain(node)
         if called in LOADING:
-            name = loaded_module(node) or loaded_package(node, self._module)
-            loaded = self._names.imported(Import(name), ()).module if name else None
-            if loaded is not None:
-                self.references[f"{loaded.name}:{VALUE}"] = None
-            elif not name:
-                self.references[f"{self._module.name}:{COMPUTED}"] = None
+            self._load(node)
+
+    def _load(self, node: ast.Call) -> None:
+        """Refer to the modules that a call loads."""
+        name = loaded_module(node) or loaded_package(node, self._module)
+        loaded = self._names.imported(Import(name), ()).module if name else None
+        if loaded is not None:
+            self.references[f"{loaded.name}:{VALUE}"] = None
+        elif not name:
+            self.references[f"{self._module.name}:{COMPUTED}"] = None
 
     def _hand(self, call: ast.Call) -> None:
         """Refer to annotations of what is given to a library that may read them."""
