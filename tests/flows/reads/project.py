@@ -82,6 +82,7 @@ class Project:
                 for known in LEDGERS:
                     known.pop(name, None)
         ledgers.assigned.clear()
+        ledgers.by_name.clear()
         for name, kind in list(kinds._added.items()):
             if kind.home.partition(":")[0].partition(".")[0] in self.names:
                 kinds._added.pop(name)
@@ -92,7 +93,7 @@ class Project:
         opened = open_study(self.folder / "study.yaml", create=True)
         return make_plan(opened.study, opened.store, opened.files)
 
-    def run(self, **options):
+    def run(self, answer=None, **options):
         """Run the study; return its record."""
         self.forget()
         opened, watcher = open_study(self.folder / "study.yaml", create=True), Watcher()
@@ -100,6 +101,7 @@ class Project:
             opened.study,
             opened.store,
             opened.files,
+            answer=answer,
             options=RunOptions(**options),
             observer=watcher,
         )

@@ -389,7 +389,12 @@ def _imports_told() -> Iterator[None]:
             fromlist: Any = (),
             level: int = 0,
         ) -> Any:
-            module = real(name, globals, locals, fromlist, level)
+            try:
+                module = real(name, globals, locals, fromlist, level)
+            except BaseException:
+                if not _at_import(sys._getframe(1)):
+                    _quietly(_failed, name, sys._getframe(1))
+                raise
             _quietly(_stated, name, globals, fromlist, level, sys._getframe(1))
             return module
 
@@ -397,8 +402,12 @@ def _imports_told() -> Iterator[None]:
 
     def computed(real: Any) -> Any:
         def told(name: str, package: Any = None, level: int = 0) -> Any:
-            module = real(name, package, level)
             whole = resolve_name("." * level + name, package) if level else name
+            try:
+                module = real(name, package, level)
+            except BaseException:
+                _quietly(_failed, whole, sys._getframe(1))
+                raise
             _quietly(_imported, [whole], sys._getframe(1), True)
             return module
 
@@ -421,6 +430,13 @@ def _stated(
     inner = [f"{name}.{member}" for member in members or ()]
     if frame is not None:
         _imported([name, *inner], frame, not _at_import(frame))
+
+
+def _failed(name: str, frame: FrameType) -> None:
+    """Have it noted that no module was loaded by a computed name."""
+    if (callers := _callers(frame)) is not None:
+        for eye in _eyes:
+            eye.imported([name], Importing("", True, ""), callers)
 
 
 def _imported(names: list[str], frame: FrameType, is_computed: bool) -> None:

@@ -37,8 +37,9 @@ specs: dict[str, object] = {}  # of the imports that were seen
 # as it imports them by computed names or holds them since a call.
 stated: defaultdict[str, set[str]] = defaultdict(set)
 linked: defaultdict[str, dict[str, bool]] = defaultdict(dict)
-# Modules of a user's that code of theirs has loaded by computed names, in this process;
-# with UNKNOWN where a call was not looked at. A later call may find them anywhere.
+# Modules of a user's that calls of their code have loaded by computed names, in this
+# process, where a later call may find them anywhere; with UNKNOWN if one was not
+# looked at. What imports have loaded so is in `linked`.
 UNKNOWN = ""
 by_name: set[str] = set()
 
@@ -138,7 +139,8 @@ def loads(followed: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
     They are those of the followed ones, whose names a fingerprint follows one by one,
     that were loaded so in this process, or that a module imports which no fingerprint
-    follows. The second are other followed ones that these import.
+    follows; and what such a name has led to in vain, which may come. The second are
+    other followed ones that these import.
     """
     pending = [(name, True) for name in by_name]
     for module in with_parents(followed):
@@ -153,9 +155,10 @@ def loads(followed: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         passes = name not in followed
         inner = (with_parents([name]) - {name}) | stated.get(name, set())
         pending += [(other, passes) for other in inner]
-    known = sorted(name for name in seen if name in followed)
-    whole = tuple(name for name in known if seen[name])
-    return whole, tuple(name for name in known if not seen[name])
+    missing = {n for n, whole in seen.items() if n and whole and n not in sys.modules}
+    known = sorted(name for name in seen if name in followed or name in missing)
+    passed = tuple(name for name in known if not seen[name])
+    return tuple(name for name in known if seen[name]), passed
 
 
 def _linked_from(module: str, followed: Collection[str]) -> list[tuple[str, bool]]:

@@ -83,6 +83,7 @@ class Window:
         self._before: dict[str, State] = {}
         self._read_by: defaultdict[str, set[str]] = defaultdict(set)
         self._faults: set[str] = set()
+        self._is_begun = True  # by this process, and so by nobody else
 
     def note(self, name: str, sight: Sight, callers: Callers) -> None:
         """Take down what was read, as it was at the first look."""
@@ -121,10 +122,10 @@ class Window:
 
     def imported(self, modules: list[str], how: Importing, callers: Callers) -> None:
         """Take down modules of a user's that are imported, loaded before or not."""
-        is_theirs = callers.modules or callers.importing
         is_followed = how.importer or how.by in self._modules
-        if is_theirs and (how.is_computed or not is_followed):
-            # What bodies import by statements, `stated` and `linked` tell.
+        is_call = bool(self._modules and (callers.modules or callers.importing))
+        if is_call and (how.is_computed or not is_followed):
+            # What bodies do while modules are imported, `stated` and `linked` tell.
             ledgers.by_name.update(modules)
         if how.importer and not how.is_computed:
             ledgers.stated[how.importer].update(modules)
@@ -263,6 +264,10 @@ class Window:
         self._seen.setdefault(name, now)
         return True
 
+    def goes_on(self) -> None:
+        """Take down that a call goes on from what another process may have begun."""
+        self._is_begun = False
+
     def observed(self) -> Observed:
         """Return what the call used, to be kept with its results."""
         sights = self.sights()
@@ -271,7 +276,7 @@ class Window:
             sights = {n: s for n, s in sights.items() if not n.startswith(VARIABLE)}
         hidden = (*unseen(self._modules), *sorted(self._faults))
         loads, passed = self._loads()
-        if hidden or PROCESS in sights:
+        if hidden or PROCESS in sights or not self._is_begun:
             loads = None
         return Observed(sights, hidden, self._statements(), loads, passed)
 

@@ -294,7 +294,7 @@ class Publisher:
         if seen is None and not plan.reads.are_declared(stages):
             return {"observed": False} if modules else None
         observed = seen or Observed({})
-        loads = observed.loads if plan.codes.loads_any(node) else None
+        loads = self._loads(node, observed)
         if loads is not None:
             modules = (*plan.codes.modules(node, loads), *observed.passed)
         # A fingerprint follows these, and the store is read by this package alone.
@@ -312,6 +312,14 @@ class Publisher:
                 self._told.add((node.stage, warning))
                 self._observer.warn(f"{node.stage}: {warning}")
         return reads
+
+    def _loads(self, node: Node, observed: Observed) -> Sequence[str] | None:
+        """Return the modules that computed names have led to; None if they may be any.
+
+        What a shorter result has loaded that is resumed, nobody knows.
+        """
+        is_asked = self._plan.codes.loads_any(node) and node.shorter is None
+        return observed.loads if is_asked else None
 
     def _code(self, node: Node, loads: Sequence[str] | None) -> str:
         """Return the fingerprint of a node's code, recorded with its definitions."""

@@ -673,6 +673,19 @@ IMPORTS = {
         "N_load('inner').V",
         {"pkg/__init__.py": "", "pkg/inner.py": "from far import V\nW = 0\n"},
     ),
+    "one that fails": (
+        "import importlib\nfrom other import table as N_w\ndef N_load(n):\n    try:\n"
+        "        return importlib.import_module(n).A\n"
+        "    except KeyError:\n        return 0",
+        "N_load('near')",
+        {"near.py": "from far import V\nA = {2: 5}[V]\n"},
+    ),
+    "one that fails in Python's own words": (
+        "from far import W\nN_w = W\ndef N_load(n):\n    try:\n"
+        "        return __import__(n).A\n    except KeyError:\n        return 0",
+        "N_load('far')",
+        {"far.py": "W = 0\nV = 1\nA = {2: 5}[V] if W else V\n"},
+    ),
     "what a loaded one does to another": (
         "import importlib\nimport other\nfrom near import W\nN_w = W\n"
         "def N_load(n):\n    importlib.import_module(n)\n    return other.table",
@@ -744,6 +757,56 @@ IMPORTS = {
             "pkg/__init__.py": "from importlib import import_module\n"
             "def load(n): return import_module(f'{__name__}.{n}')\n",
             "pkg/inner.py": "from far import V\n",
+        },
+    ),
+    "one of a package, by a format": (
+        "import importlib\nimport pkg.inner as i\nN_w = i.W\n"
+        "def N_load(n): return importlib.import_module('pkg.%s' % n)",
+        "N_load('inner').V",
+        {"pkg/__init__.py": "", "pkg/inner.py": "from far import V\nW = 0\n"},
+    ),
+    "one of a package, by a method": (
+        "import importlib\nimport pkg.inner as i\nN_w = i.W\n"
+        "def N_load(n): return importlib.import_module('pkg.{}'.format(n))",
+        "N_load('inner').V",
+        {"pkg/__init__.py": "", "pkg/inner.py": "from far import V\nW = 0\n"},
+    ),
+    "one of a package, by another method": (
+        "import importlib\nimport pkg.inner as i\nN_w = i.W\n"
+        "def N_load(n): return importlib.import_module('no.pkg'.removeprefix(n))",
+        "N_load('no.').inner.V",
+        {"pkg/__init__.py": "", "pkg/inner.py": "from far import V\nW = 0\n"},
+    ),
+    "one of its package": (
+        "import pkg",
+        "pkg.loads.load('inner').V",
+        {
+            "pkg/__init__.py": "from . import loads\n",
+            "pkg/loads.py": "from importlib import import_module\n"
+            "def load(n): return import_module(__package__ + '.' + n)\n",
+            "pkg/inner.py": "from far import V\nW = 0\n",
+        },
+    ),
+    "one of a package whose name another hides": (
+        "import importlib\nimport pkg.inner as i\nN_w = i.W\n"
+        "def N_load(__name__): return importlib.import_module(f'{__name__}.inner')",
+        "N_load('pkg').V",
+        {"pkg/__init__.py": "", "pkg/inner.py": "from far import V\nW = 0\n"},
+    ),
+    "one that is relative to a package": (
+        "import importlib\nimport pkg.inner as i\nN_w = i.W\n"
+        "def N_load(n): return importlib.import_module('.' + n, package='pkg')",
+        "N_load('inner').V",
+        {"pkg/__init__.py": "", "pkg/inner.py": "from far import V\nW = 0\n"},
+    ),
+    "one that is relative to the package above": (
+        "import importlib\nimport pkg.inner as i\nN_w = i.W\n"
+        "def N_load(n): return importlib.import_module('..' + n, 'pkg.deep')",
+        "N_load('inner').V",
+        {
+            "pkg/__init__.py": "",
+            "pkg/inner.py": "from far import V\nW = 0\n",
+            "pkg/deep.py": "",
         },
     ),
     "one of a package with another name": (

@@ -35,6 +35,7 @@ from curvflow.flows.plan.code.fingerprints import (
     Code,
     Fingerprints,
     form_of,
+    recorded_loads,
 )
 from curvflow.flows.plan.code.sources import OWN, is_typed
 from curvflow.flows.plan.why.cost import Costs, Prediction
@@ -68,7 +69,7 @@ class Accepted:
         code was recorded, or in another normal form, or today's code is unknown.
         """
         then = receipt.code
-        if not self._is_comparable(then) or self._is_untouched(then):
+        if not self._is_comparable(then) or self._is_untouched(receipt):
             return None
         now = self._codes.of_result(node, receipt).fingerprint
         if now == "" or now in self.alike(then):
@@ -80,7 +81,7 @@ class Accepted:
         then = receipt.code
         if not self._is_comparable(then):
             return False
-        if self._is_untouched(then):
+        if self._is_untouched(receipt):
             return True
         now = self._codes.of_result(node, receipt).fingerprint
         return now != "" and now in self.alike(then)
@@ -91,11 +92,14 @@ class Accepted:
             self._comparable[then] = record is not None and _is_of_today(record)
         return self._comparable[then]
 
-    def _is_untouched(self, then: str) -> bool:
+    def _is_untouched(self, receipt: Receipt) -> bool:
+        then = receipt.code
+        files = self._index.codes[then].files
         if then not in self._untouched:
-            files = self._index.codes[then].files
             self._untouched[then] = bool(files) and self._codes.are_as_before(files)
-        return self._untouched[then]
+        # A module that was not there may have come.
+        loads = recorded_loads(receipt.reads) or ()
+        return self._untouched[then] and files.keys() >= {*loads}
 
 
 def _is_of_today(record: CodeRecord) -> bool:
