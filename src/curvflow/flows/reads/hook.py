@@ -433,7 +433,12 @@ def _stated(
 
 
 def _failed(name: str, frame: FrameType) -> None:
-    """Have it noted that no module was loaded by a computed name."""
+    """Have it noted that a user's code has loaded no module by a computed name."""
+    caller: FrameType | None = frame
+    while caller and str(caller.f_globals.get("__name__")).startswith("importlib"):
+        caller = caller.f_back
+    if caller is None or origin(caller.f_code.co_filename) != "user":
+        return  # a library tries what it may use
     if (callers := _callers(frame)) is not None:
         for eye in _eyes:
             eye.imported([name], Importing("", True, ""), callers)

@@ -142,7 +142,7 @@ def loads(followed: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     follows; and what such a name has led to in vain, which may come. The second are
     other followed ones that these import.
     """
-    pending = [(name, True) for name in by_name]
+    pending = [(name, True) for name in list(by_name)]  # threads may add some
     for module in with_parents(followed):
         pending += _linked_from(module, followed)
     seen: dict[str, bool] = {}
