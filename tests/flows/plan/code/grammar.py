@@ -50,6 +50,52 @@ FORMS = {
     "a partial": ("import functools\nN = functools.partial(int, X)", "N()"),
     "a dictionary": ("N = {'k': X}", "N['k']"),
     "an entry": ("N = {}\nN['k'] = X", "N['k']"),
+    "an object of values": (
+        "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass N_c:\n"
+        "    v: int = 1\n    @property\n    def p(self):\n        return self.v + 1\n"
+        "N_i = N_c(2)\nN = (N_i.p, X)",
+        "N",
+    ),
+    "an object of a list": (
+        "import dataclasses\nN = []\n@dataclasses.dataclass\nclass N_c:\n"
+        "    v: list\n    @property\n    def p(self):\n        return self.v.append(1)\n"
+        "N_i = N_c(N)\nN_v = [N_i.p for i in range(X)]",
+        "len(N)",
+    ),
+    "an object of a list that a field makes": (
+        "import dataclasses\nN = []\n@dataclasses.dataclass\nclass N_c:\n"
+        "    v: list = dataclasses.field(default_factory=lambda: N)\n"
+        "    @property\n    def p(self):\n        return self.v.append(self.w)\n"
+        "    w: int = X\nN_i = N_c()\nN_v = N_i.p",
+        "N[0]",
+    ),
+    "an object whose property fills": (
+        "import dataclasses\nN = []\n@dataclasses.dataclass\nclass N_c:\n"
+        "    v: int = 1\n    @property\n    def p(self):\n"
+        "        return N.append(X)\nN_i = N_c(2)\nN_v = N_i.p",
+        "N[0]",
+    ),
+    "an object that is set by a property": (
+        "import dataclasses\nN = []\n@dataclasses.dataclass\nclass N_c:\n"
+        "    v: int\n    @property\n    def v(self):\n        return 1\n"
+        "    @v.setter\n    def v(self, w):\n        N.append(X)\nN_i = N_c(2)",
+        "N[0]",
+    ),
+    "an object of another base": (
+        "import dataclasses, logging\nN = []\nclass N_c(logging.Handler):\n"
+        "    def createLock(self):\n        N.append(X)\nN_i = N_c(2)",
+        "N[0]",
+    ),
+    "an object of a model": (
+        "import pydantic\nN = []\nclass N_c(pydantic.BaseModel):\n"
+        "    def model_post_init(self, context):\n        N.append(X)\nN_i = N_c()",
+        "N[0]",
+    ),
+    "an object with a property of another name": (
+        "N = []\ndef N_p(f):\n    N.append(X)\nclass N_c:\n    property = N_p\n"
+        "    @property\n    def p(self):\n        return 1\nN_i = N_c()",
+        "N[0]",
+    ),
     "a table of one value": ("N = dict.fromkeys(['k'], X)", "N['k']"),
     "a function of a table of one value": (
         "N = []\nN_t = dict.fromkeys(['k'], N.append)\nN_v = sorted([X], key=N_t['k'])",

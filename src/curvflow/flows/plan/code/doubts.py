@@ -494,7 +494,13 @@ class _Judge:
         elif is_own(meaning.text):
             pass
         elif meaning.module is not None or meaning.definition or meaning.within:
-            is_quiet = self._objects.is_plain_class(meaning) or self._is_quiet(meaning)
+            is_quiet = (
+                self._objects.is_plain_class(meaning)
+                or self._is_quiet(meaning)
+                or self._objects.holds_values(
+                    self._module, call, meaning, self._meaning
+                )
+            )
             if chain or not is_quiet:
                 raise _DoubtError(call, f"a call of the project's `{root.id}`")
         else:
