@@ -31,6 +31,7 @@ LEDGERS = (
     ledgers.specs,
     ledgers.stated,
     ledgers.linked,
+    ledgers.through,
 )
 HERE = 'HERE = __file__.rpartition("/")[0]\n'
 ONE = """

@@ -37,6 +37,9 @@ specs: dict[str, object] = {}  # of the imports that were seen
 # as it imports them by computed names or holds them since a call.
 stated: defaultdict[str, set[str]] = defaultdict(set)
 linked: defaultdict[str, dict[str, bool]] = defaultdict(dict)
+# By module: those that functions of others import by statements while it is imported,
+# each with the module of the function.
+through: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
 # Modules of a user's that calls of their code have loaded by computed names, in this
 # process, where a later call may find them anywhere; with UNKNOWN if one was not
 # looked at. What imports have loaded so is in `linked`.
@@ -165,7 +168,8 @@ def _linked_from(module: str, followed: Collection[str]) -> list[tuple[str, bool
     """List what no text of a module leads to; of followed ones what a name computes."""
     passes = module not in followed
     links = linked.get(module, {})
-    return [(name, passes or not is_stated) for name, is_stated in links.items()]
+    others = [(name, by not in followed) for name, by in tuple(through.get(module, ()))]
+    return others + [(n, passes or not is_stated) for n, is_stated in links.items()]
 
 
 def source_files(modules: Iterable[str]) -> set[str]:

@@ -134,6 +134,7 @@ class Window:
         names = dict.fromkeys(set(modules) - followed, not how.is_computed)
         for module in callers.importing:
             link(ledgers.linked[module], names)
+            ledgers.through[module].update((name, how.by) for name in modules)
         if callers.modules:
             link(self._reached, names)
             for module in callers.modules:

@@ -58,7 +58,8 @@ FORMS = {
     ),
     "an object of a list": (
         "import dataclasses\nN = []\n@dataclasses.dataclass\nclass N_c:\n"
-        "    v: list\n    @property\n    def p(self):\n        return self.v.append(1)\n"
+        "    v: list\n    @property\n    def p(self):\n"
+        "        return self.v.append(1)\n"
         "N_i = N_c(N)\nN_v = [N_i.p for i in range(X)]",
         "len(N)",
     ),
