@@ -1072,7 +1072,7 @@ def _answer(writer: int, folder: Path) -> NoReturn:
 
 
 def _looked_at(folder: Path) -> Run:
-    windows.is_script = lambda: False  # type: ignore[assignment] # as in a command
+    vars(windows)["is_script"] = lambda: False  # as in a command
     fingerprints._known.clear()
     codes, start = Fingerprints(folder), node(own_kind("mine", "mine:start"))
     modules = codes.modules(start)
@@ -1080,6 +1080,7 @@ def _looked_at(folder: Path) -> Run:
     if "mine" not in sys.modules:
         importlib.import_module("mine")  # for its error
     with windows.calling(modules) as window:
+        assert window is not None
         result = repr(sys.modules["mine"].start())
         observed = window.observed()
     loads = observed.loads if codes.loads_any(start) else None
