@@ -6,8 +6,10 @@ Takes the newest commits of a package's history that edit it, and for each as ma
 its functions and classes as asked for, as if a kind ran them. An edit changes nothing
 for one of them if its own definitions, followed name by name, are what they were.
 Counted is how often its fingerprint moves all the same, since a module that it depends
-on counts as a whole. The package is renamed, so that this one's own history is a
-user's too.
+on counts as a whole. It is counted twice: by the text alone, as without the record of a
+run, where a computed name may lead to any module that is imported; and with one, in
+which such names have led to modules of other packages. The package is renamed, so that
+this one's own history is a user's too.
 
     --commits N   newest commits that edit the package (30)
     --entries N   functions and classes of each (20)
@@ -26,7 +28,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from curvflow.flows.plan.code import fingerprints
 from curvflow.flows.plan.code.fingerprints import Definitions
@@ -36,6 +38,18 @@ from curvflow.flows.plan.code.sources import Sources
 NAME = "project"  # of the package, whatever it is called
 # Definitions of modules that a commit does not edit are those of the one before.
 _known: dict[bool, dict[Any, Any]] = {True: {}, False: {}}
+
+
+class Reached(NamedTuple):
+    """The digests of what a name reaches.
+
+    Attributes:
+        by_text: with all that computed names may lead to.
+        by_record: with none of the package's modules for these.
+    """
+
+    by_text: dict[str, str]
+    by_record: dict[str, str]
 
 
 def main() -> None:
@@ -56,11 +70,14 @@ def main() -> None:
 
 def line(name: str, counts: Counter[str]) -> str:
     """Word the counts of a project."""
-    idle = counts["alarm"] + counts["quiet"]
-    share = counts["alarm"] / idle if idle else float("nan")
+    idle = counts["idle"]
+    text, record = (
+        f"{counts[way]} alarms ({counts[way] / idle if idle else float('nan'):.1%})"
+        for way in Reached._fields
+    )
     return (
         f"{name}: {counts['commits']} commits, {idle} edits that change nothing, "
-        f"{counts['alarm']} alarms ({share:.1%}); {counts['moved']} others"
+        f"{record} with a record, {text} without; {counts['moved']} others"
     )
 
 
@@ -83,9 +100,11 @@ def count(repository: str, package: str, commits: int, entries: int) -> Counter[
         for name in few:
             if now[False][name] != then[False][name]:
                 counts["moved"] += 1
-            else:
-                alarm = now[True][name] != then[True][name]
-                counts["alarm" if alarm else "quiet"] += 1
+                continue
+            counts["idle"] += 1
+            for way in Reached._fields:
+                before_, after_ = (getattr(c[True][name], way) for c in (then, now))
+                counts[way] += before_ != after_
     return counts
 
 
@@ -137,7 +156,7 @@ def defined(folder: Path) -> Iterator[str]:
                 yield f"{name}:{top}"
 
 
-def digests(folder: Path, names: list[str], whole: bool) -> dict[str, dict[str, str]]:
+def digests(folder: Path, names: list[str], whole: bool) -> dict[str, Reached]:
     """Return the definitions that each name reaches; `whole` as this version does."""
     kept = fingerprints._is_theirs, fingerprints._known
     fingerprints._known = _known[whole]
@@ -147,8 +166,10 @@ def digests(folder: Path, names: list[str], whole: bool) -> dict[str, dict[str, 
         definitions = Definitions(Names(Sources(folder, folder), frozenset({NAME})))
         found = {}
         for name in names:
-            reached = definitions.reached([name], ())
-            found[name] = {n: definitions.digest(n) for n in reached}
+            ways = (definitions.reached([name], (), loads) for loads in (None, ()))
+            found[name] = Reached(
+                *({n: definitions.digest(n) for n in w} for w in ways)
+            )
         return found
     finally:
         fingerprints._is_theirs, fingerprints._known = kept

@@ -31,6 +31,7 @@ LEDGERS = (
     ledgers.specs,
     ledgers.stated,
     ledgers.linked,
+    ledgers.through,
 )
 HERE = 'HERE = __file__.rpartition("/")[0]\n'
 ONE = """
@@ -82,6 +83,7 @@ class Project:
                 for known in LEDGERS:
                     known.pop(name, None)
         ledgers.assigned.clear()
+        ledgers.by_name.clear()
         for name, kind in list(kinds._added.items()):
             if kind.home.partition(":")[0].partition(".")[0] in self.names:
                 kinds._added.pop(name)
@@ -92,7 +94,7 @@ class Project:
         opened = open_study(self.folder / "study.yaml", create=True)
         return make_plan(opened.study, opened.store, opened.files)
 
-    def run(self, **options):
+    def run(self, answer=None, **options):
         """Run the study; return its record."""
         self.forget()
         opened, watcher = open_study(self.folder / "study.yaml", create=True), Watcher()
@@ -100,6 +102,7 @@ class Project:
             opened.study,
             opened.store,
             opened.files,
+            answer=answer,
             options=RunOptions(**options),
             observer=watcher,
         )

@@ -14,7 +14,7 @@ from curvflow.flows.reads.hook import (
     open_eye,
     server_threads,
 )
-from curvflow.flows.reads.ledgers import held, merge
+from curvflow.flows.reads.ledgers import by_name, held, merge
 from curvflow.flows.reads.places import Sight
 
 
@@ -54,7 +54,9 @@ class Background:
         """Do nothing."""
 
     def imported(self, modules: list[str], how: Importing, callers: Callers) -> None:
-        """Do nothing; imports in threads are rare."""
+        """Take down what computed names lead to; other imports in threads are rare."""
+        if how.is_computed:
+            by_name.update(modules)
 
     def failed(self, error: Exception) -> None:
         """Do nothing."""

@@ -234,6 +234,8 @@ def in_words(reads: Mapping[str, Any] | None) -> Iterator[str]:
     for name in reads.get("undeclared", ()):
         yield f"used the variable {name}, which is not declared"
     yield from (f"used {name}" for name in reads.get("sources", ()))
+    for name in reads.get("loads", ()):
+        yield f"loaded {name} by a computed name, or may have: all of it counts"
 
 
 def blind_spots(reads: Mapping[str, Any] | None) -> Iterator[str]:

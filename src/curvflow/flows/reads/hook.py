@@ -71,10 +71,12 @@ class Importing(NamedTuple):
     Attributes:
         importer: the module whose body does it; empty in a function.
         is_computed: the name of the module is computed.
+        by: the module whose code does it.
     """
 
     importer: str
     is_computed: bool
+    by: str
 
 
 class Eye(Protocol):
@@ -352,6 +354,11 @@ def _is_statement(frame: FrameType) -> bool:
     above = frame.f_back
     if above is not None and origin(above.f_code.co_filename) == "curvflow":
         return True
+    return _at_import(frame)
+
+
+def _at_import(frame: FrameType) -> bool:
+    """Return whether a frame is at an import statement."""
     code = frame.f_code.co_code
     return dis.opname[code[frame.f_lasti]] == "IMPORT_NAME"
 
@@ -382,7 +389,12 @@ def _imports_told() -> Iterator[None]:
             fromlist: Any = (),
             level: int = 0,
         ) -> Any:
-            module = real(name, globals, locals, fromlist, level)
+            try:
+                module = real(name, globals, locals, fromlist, level)
+            except BaseException:
+                if not _at_import(sys._getframe(1)):
+                    _quietly(_failed, name, sys._getframe(1))
+                raise
             _quietly(_stated, name, globals, fromlist, level, sys._getframe(1))
             return module
 
@@ -390,8 +402,12 @@ def _imports_told() -> Iterator[None]:
 
     def computed(real: Any) -> Any:
         def told(name: str, package: Any = None, level: int = 0) -> Any:
-            module = real(name, package, level)
             whole = resolve_name("." * level + name, package) if level else name
+            try:
+                module = real(name, package, level)
+            except BaseException:
+                _quietly(_failed, whole, sys._getframe(1))
+                raise
             _quietly(_imported, [whole], sys._getframe(1), True)
             return module
 
@@ -413,16 +429,29 @@ def _stated(
         name = resolve_name("." * level + name, package)
     inner = [f"{name}.{member}" for member in members or ()]
     if frame is not None:
-        _imported([name, *inner], frame, not _is_statement(frame))
+        _imported([name, *inner], frame, not _at_import(frame))
+
+
+def _failed(name: str, frame: FrameType) -> None:
+    """Have it noted that a user's code has loaded no module by a computed name."""
+    caller: FrameType | None = frame
+    while caller and str(caller.f_globals.get("__name__")).startswith("importlib"):
+        caller = caller.f_back
+    if caller is None or origin(caller.f_code.co_filename) != "user":
+        return  # a library tries what it may use
+    if (callers := _callers(frame)) is not None:
+        for eye in _eyes:
+            eye.imported([name], Importing("", True, ""), callers)
 
 
 def _imported(names: list[str], frame: FrameType, is_computed: bool) -> None:
     modules = [name for name in names if is_users(name)]
     if modules and (callers := _callers(frame)) is not None:
         is_body = frame.f_code.co_name == "<module>"
-        importer = str(frame.f_globals.get("__name__", "")) if is_body else ""
+        by = str(frame.f_globals.get("__name__", ""))
+        how = Importing(by if is_body else "", is_computed, by)
         for eye in _eyes:
-            eye.imported(modules, Importing(importer, is_computed), callers)
+            eye.imported(modules, how, callers)
 
 
 @contextmanager

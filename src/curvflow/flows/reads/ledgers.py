@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from curvflow.flows.reads.hook import VARIABLE
@@ -37,6 +37,14 @@ specs: dict[str, object] = {}  # of the imports that were seen
 # as it imports them by computed names or holds them since a call.
 stated: defaultdict[str, set[str]] = defaultdict(set)
 linked: defaultdict[str, dict[str, bool]] = defaultdict(dict)
+# By module: those that functions of others import by statements while it is imported,
+# each with the module of the function.
+through: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+# Modules of a user's that calls of their code have loaded by computed names, in this
+# process, where a later call may find them anywhere; with UNKNOWN if one was not
+# looked at. What imports have loaded so is in `linked`.
+UNKNOWN = ""
+by_name: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -116,6 +124,7 @@ def forget_imports(modules: Iterable[str]) -> None:
     """Count modules as imported unseen, since a call of theirs was not looked at."""
     for name in modules:
         specs.pop(name, None)
+        by_name.add(UNKNOWN)
 
 
 def unseen(modules: Iterable[str]) -> list[str]:
@@ -126,6 +135,41 @@ def unseen(modules: Iterable[str]) -> list[str]:
         if is_users(name)
         and specs.get(name, specs) is not getattr(sys.modules[name], "__spec__", None)
     ]
+
+
+def loads(followed: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return modules of which all may be used, as computed names may have led to them.
+
+    They are those of the followed ones, whose names a fingerprint follows one by one,
+    that were loaded so in this process, or that a module imports which no fingerprint
+    follows; and what such a name has led to in vain, which may come. The second are
+    other followed ones that these import.
+    """
+    pending = [(name, True) for name in list(by_name)]  # threads may add some
+    for module in with_parents(followed):
+        pending += _linked_from(module, followed)
+    seen: dict[str, bool] = {}
+    while pending:
+        name, is_whole = pending.pop()
+        if name in seen and seen[name] >= is_whole:
+            continue
+        seen[name] = is_whole
+        pending += _linked_from(name, followed)
+        passes = name not in followed
+        inner = (with_parents([name]) - {name}) | stated.get(name, set())
+        pending += [(other, passes) for other in inner]
+    missing = {n for n, whole in seen.items() if n and whole and n not in sys.modules}
+    known = sorted(name for name in seen if name in followed or name in missing)
+    passed = tuple(name for name in known if not seen[name])
+    return tuple(name for name in known if seen[name]), passed
+
+
+def _linked_from(module: str, followed: Collection[str]) -> list[tuple[str, bool]]:
+    """List what no text of a module leads to; of followed ones what a name computes."""
+    passes = module not in followed
+    links = linked.get(module, {})
+    others = [(name, by not in followed) for name, by in tuple(through.get(module, ()))]
+    return others + [(n, passes or not is_stated) for n, is_stated in links.items()]
 
 
 def source_files(modules: Iterable[str]) -> set[str]:

@@ -91,6 +91,15 @@ def is_users(module: str) -> bool:
     return file is not None and origin(file) == "user"
 
 
+def is_script() -> bool:
+    """Return whether this process was begun by a user's script, prompt or notebook."""
+    main = sys.modules.get("__main__")
+    file = getattr(main, "__file__", None)
+    if file is None:  # a prompt's has none either, that of a worker begins its process
+        return not hasattr(main, "spawn_main")
+    return origin(os.path.abspath(file)) == "user"
+
+
 def is_skipped(path: str) -> bool:
     """Return whether a path is Python's, this package's, or the system's."""
     if path.startswith((*_SKIPPED, *_installed(), f"{PACKAGE}/")):

@@ -17,6 +17,7 @@ from curvflow.flows.reads import ledgers
 from curvflow.flows.reads.background import background
 from curvflow.flows.reads.chance import generators, moved
 from curvflow.flows.reads.hook import (
+    PROCESS,
     SOURCE,
     VARIABLE,
     Callers,
@@ -47,6 +48,7 @@ from curvflow.flows.reads.memos import (
 from curvflow.flows.reads.places import (
     TICK,
     Sight,
+    is_script,
     is_users,
     names_digest,
     path_of,
@@ -81,6 +83,7 @@ class Window:
         self._before: dict[str, State] = {}
         self._read_by: defaultdict[str, set[str]] = defaultdict(set)
         self._faults: set[str] = set()
+        self._is_begun = True  # by this process, and so by nobody else
 
     def note(self, name: str, sight: Sight, callers: Callers) -> None:
         """Take down what was read, as it was at the first look."""
@@ -119,6 +122,11 @@ class Window:
 
     def imported(self, modules: list[str], how: Importing, callers: Callers) -> None:
         """Take down modules of a user's that are imported, loaded before or not."""
+        is_followed = how.importer or how.by in self._modules
+        is_call = bool(self._modules and (callers.modules or callers.importing))
+        if is_call and (how.is_computed or not is_followed):
+            # What bodies do while modules are imported, `stated` and `linked` tell.
+            ledgers.by_name.update(modules)
         if how.importer and not how.is_computed:
             ledgers.stated[how.importer].update(modules)
             return
@@ -126,6 +134,7 @@ class Window:
         names = dict.fromkeys(set(modules) - followed, not how.is_computed)
         for module in callers.importing:
             link(ledgers.linked[module], names)
+            ledgers.through[module].update((name, how.by) for name in modules)
         if callers.modules:
             link(self._reached, names)
             for module in callers.modules:
@@ -256,6 +265,10 @@ class Window:
         self._seen.setdefault(name, now)
         return True
 
+    def goes_on(self) -> None:
+        """Take down that a call goes on from what another process may have begun."""
+        self._is_begun = False
+
     def observed(self) -> Observed:
         """Return what the call used, to be kept with its results."""
         sights = self.sights()
@@ -263,7 +276,20 @@ class Window:
             # Who copies all of them uses none, as far as can be told.
             sights = {n: s for n, s in sights.items() if not n.startswith(VARIABLE)}
         hidden = (*unseen(self._modules), *sorted(self._faults))
-        return Observed(sights, hidden, self._statements())
+        loads, passed = self._loads()
+        if hidden or PROCESS in sights or not self._is_begun:
+            loads = None
+        return Observed(sights, hidden, self._statements(), loads, passed)
+
+    def _loads(self) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+        """Return what computed names have led to in this process, and beyond.
+
+        None if some of it may have gone unseen. A script or a notebook may call
+        functions by itself, at which nobody looks.
+        """
+        loads, passed = ledgers.loads(self._modules)
+        is_all = ledgers.UNKNOWN not in ledgers.by_name and not is_script()
+        return loads if is_all else None, passed
 
     def _is_own(self, name: str, sight: Sight) -> bool:
         """Return whether the call has changed, or made, what it also read."""
@@ -290,11 +316,16 @@ class Observed:
         sights: by absolute path, or name of the variable or source.
         unseen: modules that were imported before anybody looked.
         stated: modules that import statements in functions lead to, by their files.
+        loads: modules that a fingerprint follows, and that computed names may have led
+            to; None if not all of them are known.
+        passed: others that it follows, and that these import.
     """
 
     sights: Sights
     unseen: tuple[str, ...] = ()
     stated: Mapping[str, str] = field(default_factory=dict)
+    loads: tuple[str, ...] | None = None
+    passed: tuple[str, ...] = ()
 
 
 # `module:name`, as nothing else in a study has a colon before a letter.

@@ -524,6 +524,8 @@ class TileSnapshot:
             self.tell("a kept state is of other files, and is not used")
             return None
         if arrays:
+            if self._snapshots.window is not None:
+                self._snapshots.window.goes_on()
             self._snapshots.were_found = True
             go = "goes" if self._counted == "1 node" else "go"
             self.tell(f"{self._counted} {go} on from a kept state")

@@ -11,6 +11,7 @@ from curvflow.errors import ChangedCodeError, RequestError, UnknownNameError, ne
 from curvflow.flows.graph.graph import Node
 from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.plan.code.drift import Drift, find_drifts
+from curvflow.flows.plan.code.fingerprints import recorded_loads
 from curvflow.flows.plan.plan import Plan, check_code, make_plan
 from curvflow.flows.plan.why.cost import Costs
 from curvflow.flows.run.compute import main_memory
@@ -259,11 +260,12 @@ def _verified(
 def _codes(plan: Plan, drifts: Sequence[Drift]) -> Mapping[str, CodeRecord]:
     """Return the accepted code, for the next change to be compared with."""
     nodes = {
-        plan.codes.of(node).fingerprint: node
+        plan.codes.of(node, loads).fingerprint: (node, loads)
         for drift in drifts
         for node in drift.nodes
+        for loads in [recorded_loads(node.receipt.reads if node.receipt else None)]
     }
-    return {code: plan.codes.record(node) for code, node in nodes.items()}
+    return {code: plan.codes.record(*given) for code, given in nodes.items()}
 
 
 def _settlement(

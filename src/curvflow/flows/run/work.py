@@ -13,6 +13,7 @@ from typing import Any
 from curvflow.errors import RequestError, StoreError
 from curvflow.flows.graph.graph import Node, diverged_inputs, input_digests, look_up
 from curvflow.flows.graph.tiles import Computed, Failed
+from curvflow.flows.plan.code.fingerprints import recorded_loads
 from curvflow.flows.plan.plan import Plan
 from curvflow.flows.reads.current import warnings
 from curvflow.flows.reads.ledgers import source_files
@@ -279,7 +280,7 @@ class Publisher:
             version=node.kind.version,
             params=node.form,
             inputs=input_digests(node) or {},
-            code=self._code(node),
+            code=self._code(node, recorded_loads(reads)),
             run=self._journal.record.begun,
             **{**vars(report), "reads": reads},
         )
@@ -292,13 +293,18 @@ class Publisher:
         modules = plan.codes.modules(node)
         if seen is None and not plan.reads.are_declared(stages):
             return {"observed": False} if modules else None
+        observed = seen or Observed({})
+        loads = self._loads(node, observed)
+        if loads is not None:
+            modules = (*plan.codes.modules(node, loads), *observed.passed)
         # A fingerprint follows these, and the store is read by this package alone.
         apart = {*source_files(modules), str(Path(self._store.location).absolute())}
-        observed = seen or Observed({})
         if observed.stated:
             followed = plan.codes.files()
             apart |= {f for f, name in observed.stated.items() if followed.get(name)}
         reads = plan.reads.record(stages, observed, apart)
+        if loads is not None:
+            reads["loads"] = list(loads)
         if modules and seen is None:
             reads["observed"] = False
         for warning in warnings(reads):
@@ -307,13 +313,21 @@ class Publisher:
                 self._observer.warn(f"{node.stage}: {warning}")
         return reads
 
-    def _code(self, node: Node) -> str:
+    def _loads(self, node: Node, observed: Observed) -> Sequence[str] | None:
+        """Return the modules that computed names have led to; None if they may be any.
+
+        What a shorter result has loaded that is resumed, nobody knows.
+        """
+        is_asked = self._plan.codes.loads_any(node) and node.shorter is None
+        return observed.loads if is_asked else None
+
+    def _code(self, node: Node, loads: Sequence[str] | None) -> str:
         """Return the fingerprint of a node's code, recorded with its definitions."""
         codes = self._plan.codes
-        fingerprint = codes.of(node).fingerprint
+        fingerprint = codes.of(node, loads).fingerprint
         if fingerprint and fingerprint not in self._recorded:
             self._recorded.add(fingerprint)
-            self._store.record_codes({fingerprint: codes.record(node)})
+            self._store.record_codes({fingerprint: codes.record(node, loads)})
         return fingerprint
 
 

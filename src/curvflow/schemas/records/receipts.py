@@ -46,7 +46,8 @@ class Receipt:
         reads: files, variables and sources of chance that a user's code used; None
             where no code of a user's runs, or nobody looked. `files` has per name
             digest and stat, None if it was not there; `env` per declared variable the
-            digest of its value; `undeclared`, `sources` and `unseen` list names;
+            digest of its value; `undeclared`, `sources` and `unseen` list names, and
+            `loads` the modules that computed names have led to, if all are known;
             `observed` is False if nobody was to look.
     """
 

@@ -5,8 +5,10 @@
 A case is a few modules beside a study. A number written in one of them takes a random
 way to what `start()` returns: it is imported in some manner, and handed on by one to
 three binding forms. Then it is edited, or something that `start()` does not need is.
-Python says whether the result moved, the fingerprint whether that was noticed. Printed
-are edits that moved the result in silence, and alarms at edits that change nothing.
+Python says whether the result moved, the fingerprint whether that was noticed: that of
+the text alone, and that of the text and of what a run has recorded. Printed are edits
+that moved the result in silence by either, and counted are alarms at edits that change
+nothing; those that the record spares are counted apart.
 """
 
 from __future__ import annotations
@@ -14,19 +16,23 @@ from __future__ import annotations
 import atexit
 import importlib
 import os
+import pickle
 import random
 import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from curvflow.flows.plan.code import fingerprints
+from curvflow.flows.plan.code import drift, fingerprints
 from curvflow.flows.plan.code.fingerprints import Fingerprints
+from curvflow.flows.reads import windows
+from curvflow.flows.reads.ledgers import source_files
+from curvflow.flows.reads.windows import Observed
 from tests.flows.plan.code.project import node, own_kind
 
 # Statements of `mine`, and how they take X, an expression, to the next one. N is a
@@ -44,6 +50,74 @@ FORMS = {
     "a partial": ("import functools\nN = functools.partial(int, X)", "N()"),
     "a dictionary": ("N = {'k': X}", "N['k']"),
     "an entry": ("N = {}\nN['k'] = X", "N['k']"),
+    "an object of values": (
+        "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass N_c:\n"
+        "    v: int = 1\n    @property\n    def p(self):\n        return self.v + 1\n"
+        "N_i = N_c(2)\nN = (N_i.p, X)",
+        "N",
+    ),
+    "an object of a list": (
+        "import dataclasses\nN = []\n@dataclasses.dataclass\nclass N_c:\n"
+        "    v: list\n    @property\n    def p(self):\n"
+        "        return self.v.append(1)\n"
+        "N_i = N_c(N)\nN_v = [N_i.p for i in range(X)]",
+        "len(N)",
+    ),
+    "an object of a list that a field makes": (
+        "import dataclasses\nN = []\n@dataclasses.dataclass\nclass N_c:\n"
+        "    v: list = dataclasses.field(default_factory=lambda: N)\n"
+        "    @property\n    def p(self):\n        return self.v.append(self.w)\n"
+        "    w: int = X\nN_i = N_c()\nN_v = N_i.p",
+        "N[0]",
+    ),
+    "an object whose property fills": (
+        "import dataclasses\nN = []\n@dataclasses.dataclass\nclass N_c:\n"
+        "    v: int = 1\n    @property\n    def p(self):\n"
+        "        return N.append(X)\nN_i = N_c(2)\nN_v = N_i.p",
+        "N[0]",
+    ),
+    "an object that is set by a property": (
+        "import dataclasses\nN = []\n@dataclasses.dataclass\nclass N_c:\n"
+        "    v: int\n    @property\n    def v(self):\n        return 1\n"
+        "    @v.setter\n    def v(self, w):\n        N.append(X)\nN_i = N_c(2)",
+        "N[0]",
+    ),
+    "an object of another base": (
+        "import dataclasses, logging\nN = []\nclass N_c(logging.Handler):\n"
+        "    def createLock(self):\n        N.append(X)\nN_i = N_c(2)",
+        "N[0]",
+    ),
+    "an object of a model": (
+        "import pydantic\nN = []\nclass N_c(pydantic.BaseModel):\n"
+        "    def model_post_init(self, context):\n        N.append(X)\nN_i = N_c()",
+        "N[0]",
+    ),
+    "an object with a property of another name": (
+        "N = []\ndef N_p(f):\n    N.append(X)\nclass N_c:\n    property = N_p\n"
+        "    @property\n    def p(self):\n        return 1\nN_i = N_c()",
+        "N[0]",
+    ),
+    "a table of one value": ("N = dict.fromkeys(['k'], X)", "N['k']"),
+    "a function of a table of one value": (
+        "N = []\nN_t = dict.fromkeys(['k'], N.append)\nN_v = sorted([X], key=N_t['k'])",
+        "N[0]",
+    ),
+    "the keys of a table": (
+        "N = []\nclass N_c:\n    def __hash__(self):\n        N.append(X)\n"
+        "        return 1\nN_t = dict.fromkeys([N_c()], 0)",
+        "N[0]",
+    ),
+    "a generic class": (
+        "import typing\nN_t = typing.TypeVar('N_t')\n"
+        "class N(typing.Protocol[N_t]):\n    v = X",
+        "N.v",
+    ),
+    "a generic class's hook": (
+        "import typing\nN = []\nclass N_b:\n"
+        "    def __class_getitem__(cls, k):\n        N.append(X)\n        return cls\n"
+        "N_t = typing.TypeVar('N_t')\nclass N_c(N_b[N_t]):\n    pass",
+        "N[0]",
+    ),
     "an entry of an alias": ("N = {}\nN_a = N\nN_a['k'] = X", "N['k']"),
     "an entry of a chain": ("N = N_a = {}\nN_a['k'] = X", "N['k']"),
     "a nested entry": ("N = {'a': {}}\nN['a']['k'] = X", "N['a']['k']"),
@@ -566,6 +640,108 @@ IMPORTS = {
         {},
     ),
     "by __import__": ("m = __import__('far')", "m.V", {}),
+    "by a name of a table": (
+        "import importlib\nimport far\nN_w = far\nN_t = {'a': 'far'}\n"
+        "def N_load(k): return importlib.import_module(N_t[k])",
+        "N_load('a').V",
+        {},
+    ),
+    "by a name that is given": (
+        "import importlib\nfrom far import W\nN_w = W\n"
+        "def N_load(n): return importlib.import_module(n)",
+        "N_load('far').V",
+        {"far.py": "V = 1\nW = 0\n"},
+    ),
+    "by a name that __import__ is given": (
+        "from far import W\nN_w = W\ndef N_load(n): return __import__(n)",
+        "N_load('f' + 'ar').V",
+        {"far.py": "V = 1\nW = 0\n"},
+    ),
+    "by a name, in another module": (
+        "import near\nfrom far import W\nN_w = W",
+        "near.load('far').V",
+        {
+            "far.py": "V = 1\nW = 0\n",
+            "near.py": "import importlib\n"
+            "def load(n): return importlib.import_module(n)\n",
+        },
+    ),
+    "by what loads, handed on": (
+        "import importlib\nfrom far import W\nN_w = W\n"
+        "def N_load(n): return list(map(importlib.import_module, [n]))[0]",
+        "N_load('far').V",
+        {"far.py": "V = 1\nW = 0\n"},
+    ),
+    "by what loads, by another name": (
+        "from importlib import import_module as N_i\nfrom far import W\nN_w = W\n"
+        "N_load = N_i",
+        "N_load('far').V",
+        {"far.py": "V = 1\nW = 0\n"},
+    ),
+    "of one that a name leads to": (
+        "import importlib\nfrom far import W\nN_w = W\n"
+        "def N_load(n): return importlib.import_module(n)",
+        "N_load('near').get()",
+        {
+            "far.py": "V = 1\nW = 0\n",
+            "near.py": "import far\ndef get(): return far.V\n",
+        },
+    ),
+    "of one that a name leads to, in a function": (
+        "import importlib\nfrom far import W\nN_w = W\n"
+        "def N_load(n): return importlib.import_module(n)",
+        "N_load('near').get()",
+        {
+            "far.py": "V = 1\nW = 0\n",
+            "near.py": "def get():\n    from far import V\n    return V\n",
+        },
+    ),
+    "of one whose name another gives": (
+        "import importlib\nfrom far import W\nN_w = W\n"
+        "def N_load(n): return importlib.import_module(n)",
+        "N_load('near').far.V",
+        {
+            "far.py": "V = 1\nW = 0\n",
+            "near.py": "import importlib\nfar = importlib.import_module('fa' + 'r')\n",
+        },
+    ),
+    "by a name on import, left in a library": (
+        "import string\nimport through\nfrom far import W\nN_w = W\n",
+        "string.curvflow_far.V",
+        {
+            "far.py": "V = 1\nW = 0\n",
+            "through.py": "import importlib\nimport string\n"
+            "string.curvflow_far = importlib.import_module(''.join(['f', 'ar']))\n",
+        },
+    ),
+    "by a name that is taken from a package": (
+        "import importlib\nimport pkg\nfrom pkg.inner import W\nN_w = W\n"
+        "def N_load(n): return importlib.import_module('.' + n, 'pkg')",
+        "N_load('inner').V",
+        {"pkg/__init__.py": "", "pkg/inner.py": "from far import V\nW = 0\n"},
+    ),
+    "one that fails": (
+        "import importlib\nfrom other import table as N_w\ndef N_load(n):\n    try:\n"
+        "        return importlib.import_module(n).A\n"
+        "    except KeyError:\n        return 0",
+        "N_load('near')",
+        {"near.py": "from far import V\nA = {2: 5}[V]\n"},
+    ),
+    "one that fails in Python's own words": (
+        "from far import W\nN_w = W\ndef N_load(n):\n    try:\n"
+        "        return __import__(n).A\n    except KeyError:\n        return 0",
+        "N_load('far')",
+        {"far.py": "W = 0\nV = 1\nA = {2: 5}[V] if W else V\n"},
+    ),
+    "what a loaded one does to another": (
+        "import importlib\nimport other\nfrom near import W\nN_w = W\n"
+        "def N_load(n):\n    importlib.import_module(n)\n    return other.table",
+        "N_load('acting_near')['V']",
+        {
+            "near.py": "W = 0\n",
+            "acting_near.py": "import other\nfrom far import V\nother.add('V', V)\n",
+        },
+    ),
     "from sys.modules": ("import sys\nimport far", "sys.modules['far'].V", {}),
     "in a function": ("def got():\n    import far\n    return far.V", "got()", {}),
     "a fallback": (
@@ -628,6 +804,56 @@ IMPORTS = {
             "pkg/__init__.py": "from importlib import import_module\n"
             "def load(n): return import_module(f'{__name__}.{n}')\n",
             "pkg/inner.py": "from far import V\n",
+        },
+    ),
+    "one of a package, by a format": (
+        "import importlib\nimport pkg.inner as i\nN_w = i.W\n"
+        "def N_load(n): return importlib.import_module('pkg.%s' % n)",
+        "N_load('inner').V",
+        {"pkg/__init__.py": "", "pkg/inner.py": "from far import V\nW = 0\n"},
+    ),
+    "one of a package, by a method": (
+        "import importlib\nimport pkg.inner as i\nN_w = i.W\n"
+        "def N_load(n): return importlib.import_module('pkg.{}'.format(n))",
+        "N_load('inner').V",
+        {"pkg/__init__.py": "", "pkg/inner.py": "from far import V\nW = 0\n"},
+    ),
+    "one of a package, by another method": (
+        "import importlib\nimport pkg.inner as i\nN_w = i.W\n"
+        "def N_load(n): return importlib.import_module('no.pkg'.removeprefix(n))",
+        "N_load('no.').inner.V",
+        {"pkg/__init__.py": "", "pkg/inner.py": "from far import V\nW = 0\n"},
+    ),
+    "one of its package": (
+        "import pkg",
+        "pkg.loads.load('inner').V",
+        {
+            "pkg/__init__.py": "from . import loads\n",
+            "pkg/loads.py": "from importlib import import_module\n"
+            "def load(n): return import_module(__package__ + '.' + n)\n",
+            "pkg/inner.py": "from far import V\nW = 0\n",
+        },
+    ),
+    "one of a package whose name another hides": (
+        "import importlib\nimport pkg.inner as i\nN_w = i.W\n"
+        "def N_load(__name__): return importlib.import_module(f'{__name__}.inner')",
+        "N_load('pkg').V",
+        {"pkg/__init__.py": "", "pkg/inner.py": "from far import V\nW = 0\n"},
+    ),
+    "one that is relative to a package": (
+        "import importlib\nimport pkg.inner as i\nN_w = i.W\n"
+        "def N_load(n): return importlib.import_module('.' + n, package='pkg')",
+        "N_load('inner').V",
+        {"pkg/__init__.py": "", "pkg/inner.py": "from far import V\nW = 0\n"},
+    ),
+    "one that is relative to the package above": (
+        "import importlib\nimport pkg.inner as i\nN_w = i.W\n"
+        "def N_load(n): return importlib.import_module('..' + n, 'pkg.deep')",
+        "N_load('inner').V",
+        {
+            "pkg/__init__.py": "",
+            "pkg/inner.py": "from far import V\nW = 0\n",
+            "pkg/deep.py": "",
         },
     ),
     "one of a package with another name": (
@@ -798,52 +1024,106 @@ def written(files: dict[str, str]) -> Iterator[Path]:
                 sys.modules.pop(module.replace("/", "."), None)
 
 
-def result(files: dict[str, str]) -> str:
-    """Return what `start()` returns; an error as its text.
+@dataclass(frozen=True)
+class Run:
+    """What a run of `start()` tells.
+
+    Attributes:
+        result: what it returns; an error as its text.
+        loads: modules by computed names, as `Observed.loads`.
+        files: that count beside the fingerprint of `loads`, relative to the folder.
+        others: that count beside the fingerprint of the text alone.
+    """
+
+    result: str
+    loads: tuple[str, ...] | None = None
+    files: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+
+def run(files: dict[str, str]) -> Run:
+    """Return what a run of `start()` tells, looked at as nodes are.
 
     A process of its own runs it, whose signals, folders and libraries it may change.
     """
-    with written(files):
+    with written(files) as folder:
         importlib.invalidate_caches()
         reader, writer = os.pipe()
         if not (child := os.fork()):
-            _answer(writer)
+            _answer(writer, folder)
         os.close(writer)
         with os.fdopen(reader, "rb") as answer:
-            told = answer.read().decode()
+            told = answer.read()
         os.waitpid(child, 0)
-        return told or "Error: it ended without an answer"
+    no_answer = Run("Error: it ended without an answer")
+    return pickle.loads(told) if told else no_answer
 
 
-def _answer(writer: int) -> NoReturn:
+def _answer(writer: int, folder: Path) -> NoReturn:
     try:
         atexit._clear()  # what ends with the process that was forked is not the case's
         try:
-            told = repr(importlib.import_module("mine").start())
+            told = _looked_at(folder)
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"
-        os.write(writer, told.encode())
+            told = Run(f"{type(error).__name__}: {error}")
+        os.write(writer, pickle.dumps(told))
     finally:
         os._exit(0)
 
 
-def fingerprint(files: dict[str, str]) -> str:
+def _looked_at(folder: Path) -> Run:
+    vars(windows)["is_script"] = lambda: False  # as in a command
+    fingerprints._known.clear()
+    codes, start = Fingerprints(folder), node(own_kind("mine", "mine:start"))
+    modules = codes.modules(start)
+    drift._import("mine")
+    if "mine" not in sys.modules:
+        importlib.import_module("mine")  # for its error
+    with windows.calling(modules) as window:
+        assert window is not None
+        result = repr(sys.modules["mine"].start())
+        observed = window.observed()
+    loads = observed.loads if codes.loads_any(start) else None
+    others = counted(observed, modules, folder)
+    if loads is not None:
+        modules = (*codes.modules(start, loads), *observed.passed)
+    return Run(result, loads, counted(observed, modules, folder), others)
+
+
+def counted(
+    observed: Observed, modules: Sequence[str], folder: Path
+) -> tuple[str, ...]:
+    """Return the files that count beside modules that a fingerprint follows."""
+    apart = source_files(modules)
+    read = [Path(name) for name in windows.files(observed.sights) if name not in apart]
+    within = [path for path in read if path.is_relative_to(folder)]
+    return tuple(str(path.relative_to(folder)) for path in within)
+
+
+def fingerprint(files: dict[str, str], loads: tuple[str, ...] | None = None) -> str:
     """Return the fingerprint of `start`; nothing is imported."""
     with written(files) as folder:
         fingerprints._known.clear()
-        code = Fingerprints(folder).of(node(own_kind("mine", "mine:start")))
+        code = Fingerprints(folder).of(node(own_kind("mine", "mine:start")), loads)
         return code.fingerprint
 
 
 def judged(case: Case) -> str:
-    """Return the outcome of a case: noticed, silent, alarm, quiet or broken."""
-    before, after = result(case.before), result(case.after)
-    noticed = fingerprint(case.before) != fingerprint(case.after)
-    if "Error" in before + after:
+    """Return the outcome of a case: noticed, silent, alarm, spared, quiet or broken."""
+    before, after = run(case.before), run(case.after)
+    edited = {name for name in case.after if case.before.get(name) != case.after[name]}
+    by_text = noticed(case, None) or bool(edited & {*before.others})
+    by_record = noticed(case, before.loads) or bool(edited & {*before.files})
+    if "Error" in before.result + after.result:
         return "broken"
-    if before != after:
-        return "noticed" if noticed else "silent"
-    return "alarm" if noticed else "quiet"
+    if before.result != after.result:
+        return "noticed" if by_text and by_record else "silent"
+    return "alarm" if by_record else "spared" if by_text else "quiet"
+
+
+def noticed(case: Case, loads: tuple[str, ...] | None) -> bool:
+    """Return whether the fingerprint says that something was edited."""
+    return fingerprint(case.before, loads) != fingerprint(case.after, loads)
 
 
 def main(cases: int = 500, seed: int = 0) -> int:

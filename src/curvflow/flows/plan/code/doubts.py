@@ -89,6 +89,7 @@ _OPERATING = (
     *(ast.FormattedValue, ast.comprehension, ast.Starred, ast.Dict, ast.Set),
     *(ast.DictComp, ast.SetComp),
 )
+_FILLED = ("?dict.fromkeys",)
 _PAUSING = (ast.Yield, ast.YieldFrom, ast.Await)
 
 
@@ -493,7 +494,13 @@ class _Judge:
         elif is_own(meaning.text):
             pass
         elif meaning.module is not None or meaning.definition or meaning.within:
-            is_quiet = self._objects.is_plain_class(meaning) or self._is_quiet(meaning)
+            is_quiet = (
+                self._objects.is_plain_class(meaning)
+                or self._is_quiet(meaning)
+                or self._objects.holds_values(
+                    self._module, call, meaning, self._meaning
+                )
+            )
             if chain or not is_quiet:
                 raise _DoubtError(call, f"a call of the project's `{root.id}`")
         else:
@@ -574,7 +581,9 @@ class _Judge:
             return  # of a module all is taken
         if text not in READING:
             raise _DoubtError(call, f"a call of `{text[1:]}`")
-        if any(map(self._may_be_code, within(call))):
+        # What a table is to hold for each key is kept, not called.
+        read = ast.Call(call.func, call.args[:1], []) if text in _FILLED else call
+        if any(map(self._may_be_code, within(read))):
             raise _DoubtError(call, f"`{text[1:]}` with code given to it")
 
     def _library(self, call: ast.Call, text: str, *, of_result: bool = False) -> None:

@@ -35,6 +35,7 @@ from curvflow.flows.plan.code.fingerprints import (
     Code,
     Fingerprints,
     form_of,
+    recorded_loads,
 )
 from curvflow.flows.plan.code.sources import OWN, is_typed
 from curvflow.flows.plan.why.cost import Costs, Prediction
@@ -68,9 +69,9 @@ class Accepted:
         code was recorded, or in another normal form, or today's code is unknown.
         """
         then = receipt.code
-        if not self._is_comparable(then) or self._is_untouched(then):
+        if not self._is_comparable(then) or self._is_untouched(receipt):
             return None
-        now = self._codes.of(node).fingerprint
+        now = self._codes.of_result(node, receipt).fingerprint
         if now == "" or now in self.alike(then):
             return None
         return then, now
@@ -80,9 +81,9 @@ class Accepted:
         then = receipt.code
         if not self._is_comparable(then):
             return False
-        if self._is_untouched(then):
+        if self._is_untouched(receipt):
             return True
-        now = self._codes.of(node).fingerprint
+        now = self._codes.of_result(node, receipt).fingerprint
         return now != "" and now in self.alike(then)
 
     def _is_comparable(self, then: str) -> bool:
@@ -91,11 +92,14 @@ class Accepted:
             self._comparable[then] = record is not None and _is_of_today(record)
         return self._comparable[then]
 
-    def _is_untouched(self, then: str) -> bool:
+    def _is_untouched(self, receipt: Receipt) -> bool:
+        then = receipt.code
+        files = self._index.codes[then].files
         if then not in self._untouched:
-            files = self._index.codes[then].files
             self._untouched[then] = bool(files) and self._codes.are_as_before(files)
-        return self._untouched[then]
+        # A module that was not there may have come.
+        loads = recorded_loads(receipt.reads) or ()
+        return self._untouched[then] and files.keys() >= {*loads}
 
 
 def _is_of_today(record: CodeRecord) -> bool:
@@ -192,9 +196,8 @@ def _drift(
             index.codes.get(fingerprint) for fingerprint in sorted(accepted.alike(then))
         )
         records = [record for record in alike if record and _is_of_today(record)]
-        nearest = min(
-            (_moves(record, codes.of(moved[0])) for record in records), key=len
-        )
+        now = codes.of_result(moved[0], moved[0].receipt)
+        nearest = min((_moves(record, now) for record in records), key=len)
         moves |= {move.name: move for move in nearest if move.name not in moves}
     kind = nodes[0].kind
     return Drift(

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from curvflow.flows.graph.graph import Node
 from curvflow.flows.plan.code.annotations import all_of, that_run
@@ -61,7 +62,7 @@ from curvflow.flows.plan.code.syntax import own_methods
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Trajectory, Weights
 from curvflow.schemas.params import Params
-from curvflow.schemas.records.receipts import CodeRecord
+from curvflow.schemas.records.receipts import CodeRecord, Receipt
 from curvflow.stores.log import paused_gc
 from curvflow.tasks.registry import home_of
 
@@ -158,18 +159,27 @@ class Definitions:
         return hiding_of(self._names, module, module.body)
 
     def reached(
-        self, starts: Sequence[str], beside: Sequence[str]
+        self,
+        starts: Sequence[str],
+        beside: Sequence[str],
+        loads: Sequence[str] | None = None,
     ) -> dict[str, tuple[str, ...]]:
         """Return each definition reached from some, with a shortest way to it.
 
-        Names with `IMPORTED` lead to what imports run, and are no definitions.
+        Names with `IMPORTED` lead to what imports run, and are no definitions. With
+        `loads`, modules that a run has loaded by computed names, these names lead to
+        these modules, and to no other.
         """
+        if loads is not None:
+            inner = [f"{name}:{what}" for name in loads for what in (VALUE, IMPORTED)]
+            beside = (*beside, *inner)
         paths: dict[str, tuple[str, ...]] = {name: (name,) for name in starts}
         paths |= {name: (*starts[:1], name) for name in beside if name not in paths}
         pending, asking = deque(paths), ""
         while pending:
             name = pending.popleft()
-            definition = self.of(name)
+            is_known = loads is not None and name.endswith(f":{COMPUTED}")
+            definition = None if is_known else self.of(name)
             if definition is None:
                 del paths[name]
                 continue
@@ -484,6 +494,14 @@ class Code:
         }
 
 
+def recorded_loads(reads: Mapping[str, Any] | None) -> tuple[str, ...] | None:
+    """Return the modules that a receipt says were loaded by computed names.
+
+    None if it does not say so: then any may have been.
+    """
+    return tuple(reads["loads"]) if reads and "loads" in reads else None
+
+
 def form_of(definitions: Iterable[str]) -> int:
     """Return the number of the normal form that definitions are written in."""
     theirs = any(_is_theirs(name.partition(":")[0]) for name in definitions)
@@ -497,12 +515,13 @@ class _Runs:
     Attributes:
         all: what their parameters name.
         passed: what of it runs for whoever takes their weights.
-        code: of the nodes, once asked for.
+        codes: of the nodes, by the modules that a run has loaded by computed names;
+            None of any.
     """
 
     all: Loaded
     passed: Loaded
-    code: Code | None = None
+    codes: dict[tuple[str, ...] | None, Code] = field(default_factory=dict)
 
 
 class Fingerprints:
@@ -521,13 +540,28 @@ class Fingerprints:
         self._with: dict[tuple[int, int], tuple[_Runs, _Runs, _Runs]] = {}
         self._modules: dict[int, tuple[str, ...]] = {}
 
-    def of(self, node: Node) -> Code:
-        """Return the code that computes a node; alike nodes share one object."""
+    def of(self, node: Node, loads: Sequence[str] | None = None) -> Code:
+        """Return the code that computes a node; alike nodes share one object.
+
+        Args:
+            node: of the study.
+            loads: the modules that its call has loaded by computed names, if a run has
+                recorded them; otherwise these may mean any.
+        """
         runs = self._runs(node)
-        if runs.code is None:
+        key = None if loads is None else tuple(loads)
+        if key not in runs.codes:
             with paused_gc():  # syntax trees are many objects, and all stay
-                runs.code = self._code(node.kind, runs.all)
-        return runs.code
+                runs.codes[key] = self._code(node.kind, runs.all, key)
+        return runs.codes[key]
+
+    def of_result(self, node: Node, receipt: Receipt | None) -> Code:
+        """Return the code that would compute a node's result, as it was recorded."""
+        return self.of(node, recorded_loads(receipt.reads if receipt else None))
+
+    def loads_any(self, node: Node) -> bool:
+        """Return whether a node's code loads modules by names that no text bounds."""
+        return any(name.endswith(f":{COMPUTED}") for name in self.of(node).definitions)
 
     def read(self, nodes: Iterable[Node]) -> None:
         """Read the code of nodes now, so that later edits do not count."""
@@ -538,12 +572,15 @@ class Fingerprints:
         """Return the functions that a node's own parameters name."""
         return self._by_params(node).all.functions
 
-    def modules(self, node: Node) -> tuple[str, ...]:
+    def modules(
+        self, node: Node, loads: Sequence[str] | None = None
+    ) -> tuple[str, ...]:
         """Return the modules of a user's that a node runs; none for built-in code.
 
-        A library whose function the parameters name counts as one.
+        A library whose function the parameters name counts as one. `loads` is as in
+        `of`.
         """
-        code, runs = self.of(node), self._runs(node)
+        code, runs = self.of(node, loads), self._runs(node)
         if id(code) not in self._modules:
             named = [node.kind.home, *runs.all.functions, *code.definitions]
             modules = {name.partition(":")[0] for name in named if name}
@@ -553,7 +590,11 @@ class Fingerprints:
     def by_kind(self, nodes: Iterable[Node]) -> dict[str, Code]:
         """Return the code of each kind that runs code of a user's."""
         # Nodes that are alike share one object.
-        codes = {(n.kind.name, id(code)): code for n in nodes for code in [self.of(n)]}
+        codes = {
+            (n.kind.name, id(code)): code
+            for n in nodes
+            for code in [self.of_result(n, n.receipt)]
+        }
         found: dict[str, Code] = {}
         for (kind, _), code in codes.items():
             if form_of(code.definitions) == PROJECT_FORM:
@@ -564,9 +605,9 @@ class Fingerprints:
                 )
         return found
 
-    def record(self, node: Node) -> CodeRecord:
-        """Return the record of a node's code, for the log."""
-        code, kind = self.of(node), node.kind
+    def record(self, node: Node, loads: Sequence[str] | None = None) -> CodeRecord:
+        """Return the record of a node's code, for the log; `loads` is as in `of`."""
+        code, kind = self.of(node, loads), node.kind
         read = self._sources.read()
         form = form_of(code.definitions)
         return CodeRecord(kind.name, kind.version, form, code.definitions, read)
@@ -616,7 +657,7 @@ class Fingerprints:
             self._with[key] = both, runs, network
         return self._with[key][0]
 
-    def _code(self, kind: Kind, code: Loaded) -> Code:
+    def _code(self, kind: Kind, code: Loaded, loads: tuple[str, ...] | None) -> Code:
         named = (*code.functions, *code.models, *([kind.home] if kind.home else []))
         tops = frozenset(name.partition(":")[0].partition(".")[0] for name in named)
         tops -= {OWN}
@@ -628,7 +669,7 @@ class Fingerprints:
         functions, beside = entries.functions(kind), entries.beside(code)
         if not functions or beside is None:
             return Code()
-        paths = definitions.reached(functions, beside)
+        paths = definitions.reached(functions, beside, loads)
         digests = {name: definitions.digest(name) for name in sorted(paths)}
         lines = [f"{form_of(digests)}", *(f"{n} {d}" for n, d in digests.items())]
         total = sha256("\n".join(lines).encode()).hexdigest()

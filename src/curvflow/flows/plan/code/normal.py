@@ -10,7 +10,7 @@ something outside. Nothing depends on the version of Python.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -236,37 +236,62 @@ def _plain_text(node: ast.expr) -> str:
     return ""
 
 
-def loaded_package(call: ast.Call, module: Module) -> str:
+def loaded_package(call: ast.Call, own: Mapping[str, str]) -> str:
     """Return the package whose modules alone a call loads by a computed name, or "".
 
     It stands before the last dot of what the name begins with: `"lab.rules." + name`,
-    f"lab.rules.{name}", f"{__name__}.{name}".
+    f"lab.rules.{name}", `"lab.rules.%s" % name`, f"{__name__}.{name}"; or is the one
+    that a relative name is of: `("." + name, "lab.rules")`. `own` are names that Python
+    has given the module.
     """
-    name = call.args[0] if len(call.args) == 1 and not call.keywords else None
-    if isinstance(name, ast.BinOp) and isinstance(name.op, ast.Add):
-        parts = [name.left]
-    else:
-        parts = name.values if isinstance(name, ast.JoinedStr) else []
+    if not call.args or any(isinstance(arg, ast.Starred) for arg in call.args):
+        return ""
+    text, others = _beginning(call.args[0], own)[0], call.args[1:]
+    words = [keyword.arg for keyword in call.keywords]
+    if (len(others), words) in ((1, []), (0, ["package"])):
+        of = others[0] if others else call.keywords[0].value
+        package, is_known = _beginning(of, own)
+        is_sibling = text.startswith(".") and not text.startswith("..") and package
+        return f"{package}{text}".rpartition(".")[0] if is_known and is_sibling else ""
+    return "" if others or words or text.startswith(".") else text.rpartition(".")[0]
+
+
+def _beginning(node: ast.expr, own: Mapping[str, str]) -> tuple[str, bool]:
+    """Return what a text begins with for sure, and whether that is all of it."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text, True
+        case ast.Name(id=name) if name in own:
+            return own[name], True
+        case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
+            return _beginning(value, own)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _joined([left, right], own)
+        case ast.JoinedStr(values=values):
+            return _joined(values, own)
+    return _formatted(node), False
+
+
+def _joined(parts: Sequence[ast.expr], own: Mapping[str, str]) -> tuple[str, bool]:
     text = ""
     for part in parts:
-        if isinstance(part, ast.Constant):
-            text += str(part.value)
-        elif not text and _is_own_name(part, module):
-            text = module.name
-        else:
-            break
-    return text.rpartition(".")[0]
+        beginning, is_known = _beginning(part, own)
+        text += beginning
+        if not is_known:
+            return text, False
+    return text, True
 
 
-def _is_own_name(part: ast.expr, module: Module) -> bool:
-    """Return whether a part of a text is the `__name__` of a module."""
-    return (
-        isinstance(part, ast.FormattedValue)
-        and (part.conversion, part.format_spec) == (-1, None)
-        and isinstance(part.value, ast.Name)
-        and part.value.id == "__name__"
-        and "__name__" not in module.parts
-    )
+def _formatted(node: ast.expr) -> str:
+    """Return what stands before the first place of a format."""
+    match node:
+        case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Mod()):
+            return text.partition("%")[0]
+        case ast.Call(
+            func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")
+        ):
+            return text.partition("{")[0]
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +344,7 @@ class _Writer:
         self.asks_for_names = False
         self.scopes = Scopes(module.package, renames=renames)
         self._names, self._module = names, module
+        self._called: ast.expr | None = None  # what loads a module, where it is called
 
     def write(self, value: object) -> None:
         if isinstance(value, ast.AST):
@@ -372,12 +398,17 @@ class _Writer:
         if meaning.definition:
             self.references[meaning.definition] = None
 
-    def _take(self, meaning: Meaning) -> None:
-        """Refer to a value; of a module that is one, any name may be meant."""
+    def _take(self, meaning: Meaning, node: ast.expr) -> None:
+        """Refer to a value; of a module that is one, any name may be meant.
+
+        What loads modules is one, too, where it is handed on and not called.
+        """
         self._refer(meaning)
         whole = meaning.within if meaning.module is None else meaning.module.name
         if whole:
             self.references[f"{whole}:{VALUE}"] = None
+        if meaning.text in LOADING and node is not self._called:
+            self.references[f"{self._module.name}:{COMPUTED}"] = None
 
     def _local(self, name: str | None) -> None:
         if name is not None:
@@ -389,7 +420,7 @@ class _Writer:
         if meaning is None:
             self._local(node.id)
         else:
-            self._take(meaning)
+            self._take(meaning, node)
 
     def attribute(self, node: ast.Attribute) -> None:
         chain, root = dotted(node)
@@ -397,7 +428,7 @@ class _Writer:
         if meaning is None:
             self._plain(node)
         else:
-            self._take(meaning)
+            self._take(meaning, node)
 
     def captured(self, node: ast.MatchAs | ast.MatchStar | ast.ExceptHandler) -> None:
         self.out.append(type(node).__name__)
@@ -495,6 +526,8 @@ class _Writer:
 
     def call(self, node: ast.Call) -> None:
         called = self._means(node.func)
+        if called in LOADING:
+            self._called = node.func
         if called in _FINDING and node.args:
             self._find(_plain_text(node.args[0]).partition(":")[0])
         if (
@@ -512,12 +545,22 @@ class _Writer:
         else:
             self._plain(node)
         if called in LOADING:
-            name = loaded_module(node) or loaded_package(node, self._module)
-            loaded = self._names.imported(Import(name), ()).module if name else None
-            if loaded is not None:
-                self.references[f"{loaded.name}:{VALUE}"] = None
-            elif not name:
-                self.references[f"{self._module.name}:{COMPUTED}"] = None
+            self._load(node)
+
+    def _load(self, node: ast.Call) -> None:
+        """Refer to the modules that a call loads."""
+        module = self._module
+        given = {"__name__": module.name, "__package__": module.package}
+        bound = {*module.parts, *module.aliases}
+        own = {
+            n: t for n, t in given.items() if not (n in bound or self.scopes.find(n))
+        }
+        name = loaded_module(node) or loaded_package(node, own)
+        loaded = self._names.imported(Import(name), ()).module if name else None
+        if loaded is not None:
+            self.references[f"{loaded.name}:{VALUE}"] = None
+        elif not name:
+            self.references[f"{self._module.name}:{COMPUTED}"] = None
 
     def _hand(self, call: ast.Call) -> None:
         """Refer to annotations of what is given to a library that may read them."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from curvflow.flows.plan.code.modules import FUNCTIONS, Module
 from curvflow.flows.plan.code.normal import Meaning, Names
@@ -19,6 +20,7 @@ from curvflow.flows.plan.code.syntax import (
     makes_code,
     own_methods,
 )
+from curvflow.flows.plan.code.values import Means, is_value, keeps_values
 
 # They read their arguments, and call nothing that is given to them.
 READING = frozenset(
@@ -54,9 +56,21 @@ HARMLESS = frozenset(
         *("xarray", OWN),
     }
 )
+# Objects of Python's own, whatever they are bound by.
+_VARIABLES = frozenset(
+    f"{home}.{name}"
+    for home in ("typing", "typing_extensions")
+    for name in ("ParamSpec", "TypeVar", "TypeVarTuple")
+)
 # Of classes, and what all functions have.
 _METACLASSES = frozenset({"?type", "abc.ABCMeta", "enum.EnumMeta", "enum.EnumType"})
 _OF_FUNCTIONS = frozenset({"__doc__", "__module__", "__name__", "__qualname__"})
+# Their classes call no method by a name of its own when an object is made, but
+# pydantic's those that follow.
+_QUIET_BASES = frozenset(
+    {"abc", "enum", "pydantic", "typing", "typing_extensions", OWN}
+)
+_CALLED = frozenset({"model_post_init"})
 LOCAL = Meaning("?of this scope")
 
 
@@ -116,12 +130,17 @@ class Objects:
         for node in ast.walk(made):
             if isinstance(node, ast.Call):
                 meaning = self._names.spelt(home, node.func)
+                if meaning.text in _VARIABLES:
+                    continue
                 if meaning.text in KEEPING or meaning.text == "?":
                     return True
                 if is_own(meaning.text):
                     continue
                 is_theirs = meaning.definition or meaning.module or meaning.within
-                if is_theirs and not self.is_plain_class(meaning):
+                if is_theirs and not (
+                    self.is_plain_class(meaning)
+                    or self.holds_values(home, node, meaning)
+                ):
                     return True
         named = dotted_names(getattr(made, "value", None) or made)
         return any(
@@ -243,10 +262,68 @@ class Objects:
         As it would in `__init__`, in a property, where an operator is defined, or in
         what makes the default of a field.
         """
-        classes = [cls for _, cls in self.classes(meaning)]
-        return bool(classes) and all(
+        found = list(self.classes(meaning))
+        has_methods = any(
+            any(own_methods(cls)) for _, cls in found if isinstance(cls, ast.ClassDef)
+        )
+        return bool(found) and all(
             isinstance(cls, ast.ClassDef)
             and not any(is_special(m) or m.decorator_list for m in own_methods(cls))
             and not any(makes_code(s) for s in cls.body)
-            for cls in classes
+            and not (has_methods and home and self._has_calling_base(home, cls))
+            for home, cls in found
+        )
+
+    def _has_calling_base(self, home: Module, cls: ast.ClassDef) -> bool:
+        """Return whether a base may call methods by names of its own, when it is made.
+
+        As `logging.Handler` does, and pydantic one.
+        """
+        bases = (b.value if isinstance(b, ast.Subscript) else b for b in cls.bases)
+        meanings = [self._names.spelt(home, base) for base in bases]
+        return any(
+            not base.definition
+            and base.text.partition(".")[0] not in _QUIET_BASES
+            and not base.text.startswith("?")
+            for base in meanings
+        ) or any(method.name in _CALLED for method in own_methods(cls))
+
+    def holds_values(
+        self, home: Module, call: ast.Call, meaning: Meaning, means: Means | None = None
+    ) -> bool:
+        """Return whether a call makes an object that computes with its values alone.
+
+        Args:
+            home: the module of the call.
+            call: of a class of the project.
+            meaning: of what is called.
+            means: the meaning of a name where the call stands.
+        """
+        classes = list(self.classes(meaning))
+        means = means or partial(self._names.spelt, home)
+        fields = {
+            part.target.id
+            for _, cls in classes
+            if isinstance(cls, ast.ClassDef)
+            for part in cls.body
+            if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+        }
+        properties = {
+            method.name
+            for _, cls in classes
+            if isinstance(cls, ast.ClassDef)
+            for method in own_methods(cls)
+            if method.decorator_list
+        }
+        return (
+            meaning.text == meaning.definition
+            and bool(classes)
+            and not fields & properties
+            and all(is_value(part, means, READING) for part in arguments(call))
+            and all(
+                home is not None
+                and isinstance(cls, ast.ClassDef)
+                and keeps_values(self._names, home, cls, READING)
+                for home, cls in classes
+            )
         )

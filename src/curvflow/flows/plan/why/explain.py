@@ -221,7 +221,7 @@ def _elsewhere(plan: Plan, earlier: Receipt) -> str:
 
 def _moved(plan: Plan, node: Node) -> Iterator[str]:
     """Return the drift of a node's code, apart from other nodes of its kind."""
-    reached = plan.codes.of(node).definitions
+    reached = plan.codes.of_result(node, node.receipt).definitions
     for drift in plan.drifts:
         if any(drifted is node for drifted in drift.nodes):
             for move in drift.moves:
