@@ -144,11 +144,14 @@ def computes(
     return register
 
 
-def computes_each(kind: str) -> Callable[[NodeFunction], NodeFunction]:
+def computes_each(
+    kind: str, *, member_bytes: MemberBytes = _one_megabyte
+) -> Callable[[NodeFunction], NodeFunction]:
     """Register a function of one node, for what cannot be vectorised.
 
     Args:
         kind: name of the kind.
+        member_bytes: as of `computes`.
 
     Returns:
         A decorator that leaves the function as it is.
@@ -162,7 +165,7 @@ def computes_each(kind: str) -> Callable[[NodeFunction], NodeFunction]:
                 for member, outcome in zip(members, outcomes, strict=True)
             ]
 
-        _implementations[kind] = Implementation(each, _one_megabyte, _nothing)
+        _implementations[kind] = Implementation(each, member_bytes, _nothing)
         return function
 
     return register

@@ -18,6 +18,7 @@ from curvflow.tasks.datasets.graph_files.entries import Entries
 from curvflow.tasks.datasets.graph_files.gml import read_gml
 from curvflow.tasks.datasets.graph_files.matrices import read_matrix
 from curvflow.tasks.datasets.graph_files.metis import read_metis
+from curvflow.tasks.datasets.graph_files.sizes import reading_bytes
 from curvflow.tasks.numerics.graphs.merging import (
     largest_component,
     merged,
@@ -26,8 +27,23 @@ from curvflow.tasks.numerics.graphs.merging import (
 )
 from curvflow.tasks.registry import Machine, computes_each
 
+# What cutting out a component takes beside, as a part of the rest.
+CUTTING = 1.25
 
-@computes_each("data.graph")
+
+def member_bytes(member: Member) -> int:
+    """Return the peak working memory of one graph; that of a block if it is broken."""
+    params = cast("GraphParams", member.params)
+    content, file_format = member.files["path"]["bytes"], cast("str", params.format)
+    try:
+        read = reading_bytes(file_format, params.columns, content)
+    except (InputError, ValueError):
+        return BLOCK_BYTES  # reading it tells what is wrong
+    cutting = CUTTING if params.component == "largest" else 1.0
+    return BLOCK_BYTES + int(cutting * read)
+
+
+@computes_each("data.graph", member_bytes=member_bytes)
 def graph(member: Member, machine: Machine) -> Outcome:
     """Read the graph of a file, and make one edge of what joins two nodes.
 
