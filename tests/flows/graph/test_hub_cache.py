@@ -135,7 +135,8 @@ def test_revisions_are_an_axis_and_their_files_are_what_counts(cache, tmp_path):
         forms = [node.form["repo"] for node in report.plan.graph.nodes["brought"]]
         return report.record.counts["executed"], read, forms
 
-    late, early = cache.commit("main", tensors(3.0)), cache.commit("early", tensors(1))
+    late = cache.commit("main", tensors(3.0))
+    early = cache.commit("early", tensors(1.0))
     executed, read, forms = run()
     assert [form["commit"] for form in forms] == [late, early]
     assert read == {

@@ -197,9 +197,8 @@ def _functions(values: Iterable[object]) -> Iterator[FunctionType]:
         if isinstance(value, FunctionType):
             yield value
         elif isinstance(value, type) and is_users(value.__module__):
-            yield from _functions(
-                getattr(item, "__func__", item) for item in vars(value).values()
-            )
+            held = list(vars(value).values())  # to look may add some, as pydantic does
+            yield from _functions(getattr(item, "__func__", item) for item in held)
 
 
 @cache
