@@ -1,6 +1,7 @@
 """Graphs of millions of nodes: seconds and peak memory of each stage of a study.
 
     python -m benchmarks.graph_scale [--only web large] [--threads N] [--small]
+    python -m benchmarks.graph_scale --file PATH [--threads N]
 
 Each stage is a `curvflow run` of its own, in a fresh process that finds the earlier
 stages stored. The peak is that of its resident memory, as the system counts it, above
@@ -8,6 +9,7 @@ that of the same run with a graph of 3,000 nodes; beside it stands what a plan e
 for the stage. `web` has the size of web-Google and is grown by preferential attachment,
 as that file cannot be had everywhere; `large` has 10 million nodes and 40 million
 edges, in twenty clusters. `--small` takes 3,000 nodes for both, to see that all works.
+`--file` takes the stages of `web` of the graph of a file.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,7 @@ import numpy as np
 
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Graph, Member, NodeData, Ritz
-from curvflow.tasks.registry import find
+from curvflow.tasks.registry import Machine, find
 
 SMALL = 3_000
 Stages = dict[str, dict[str, Any]]
@@ -85,6 +88,11 @@ def large(nodes: int) -> Stages:
             "ritz": "spectrum",
         },
     }
+
+
+def of_file(path: Path) -> Stages:
+    """Return the stages of `web` of the graph of a file."""
+    return web(0) | {"graph": {"use": "data.graph", "path": str(path.absolute())}}
 
 
 CASES = {"web": (web, 875_713), "large": (large, 10_000_000)}
@@ -144,13 +152,30 @@ def estimate(stages: Stages, name: str) -> int:
         for key in ("graph", "ritz")
         if key in settings
     }
-    kind = find_kind(stages[name]["use"])
-    member = Member(kind.params.model_validate(settings), inputs)
-    return find(kind.name).member_bytes(member)
+    return find(stages[name]["use"]).member_bytes(_member(stages, name, inputs))
+
+
+def _member(stages: Stages, name: str, inputs: dict[str, list[NodeData]]) -> Member:
+    """Return the parameters of a stage with what it takes."""
+    settings = {k: v for k, v in stages[name].items() if k not in ("use", *inputs)}
+    params = find_kind(stages[name]["use"]).params.model_validate(settings)
+    path = settings.get("path")
+    files = {"path": {"bytes": np.memmap(path, np.uint8, "r")}} if path else {}
+    return Member(params, inputs, files=files)
+
+
+@cache
+def _read(path: str) -> NodeData:
+    """Return the graph of a file."""
+    member = _member({"graph": {"use": "data.graph", "path": path}}, "graph", {})
+    (outcome,) = find("data.graph").compute([member], Machine())
+    return Graph("graph", "data.graph", {}, outcome.arrays, "")
 
 
 def _stand_in(stages: Stages, name: str) -> NodeData:
-    """Return a result of the shapes that a stage has; its arrays take no memory."""
+    """Return a result of the shapes that a stage has; if drawn, without its arrays."""
+    if "path" in stages[name]:
+        return _read(stages[name]["path"])
     settings = {k: v for k, v in stages[name].items() if k not in ("use", "graph")}
     params: Any = find_kind(stages[name]["use"]).params.model_validate(settings)
     if name == "graph":
@@ -166,9 +191,8 @@ def _stand_in(stages: Stages, name: str) -> NodeData:
     return Ritz(name, stages[name]["use"], {}, {"ritz_values": values}, "")
 
 
-def measure(case: str, nodes: int, threads: int) -> None:
-    """Print a row for each stage of a case."""
-    stages, little = CASES[case][0](nodes), CASES[case][0](SMALL)
+def measure(case: str, stages: Stages, little: Stages, threads: int) -> None:
+    """Print a row for each stage of a case, above what a little graph takes."""
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         for number, name in enumerate(stages, start=1):
             before = run(dict(list(little.items())[:number]), Path(one), threads)
@@ -187,13 +211,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="*", default=list(CASES), choices=CASES)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--file", type=Path, help="a graph of one's own")
     parser.add_argument("--small", action="store_true", help="graphs that are small")
     options = parser.parse_args()
     print("| stage | clock | processor | peak | above start | estimate | ratio |")
     print("|---" * 7 + "|")
+    if options.file:
+        measure("file", of_file(options.file), web(SMALL), options.threads)
+        return
     for case in options.only:
-        nodes = SMALL if options.small else CASES[case][1]
-        measure(case, nodes, options.threads)
+        make, nodes = CASES[case]
+        stages = make(SMALL if options.small else nodes)
+        measure(case, stages, make(SMALL), options.threads)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -452,6 +453,25 @@ def test_stages_of_large_graphs_are_measured_above_those_of_small_ones(
         for name in stages:
             small, large = (graph_scale.estimate(of, name) for of in (stages, made))
             assert 0 < small < large / 10, name
+
+
+def test_a_graph_of_a_file_is_measured_in_its_stages(tmp_path, monkeypatch, capsys):
+    edges = tmp_path / "edges.txt"
+    edges.write_text("".join(f"{i} {i + 1}\n" for i in range(500)))
+    run = graph_scale.Run(2.0, 1.0, 5 << 30)
+
+    def ran(stages, folder, threads):
+        return replace(run, peak=len(stages) * (len(str(stages)) << 20))
+
+    monkeypatch.setattr(graph_scale, "run", ran)
+    monkeypatch.setattr("sys.argv", ["graph_scale", "--file", str(edges)])
+    graph_scale.main()
+    _, _, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split("|")[1].strip() for row in rows] == [
+        "file: graph", "file: structure", "file: moments"
+    ]  # fmt: skip
+    stages = graph_scale.of_file(edges)
+    assert all(graph_scale.estimate(stages, name) > 0 for name in stages)
 
 
 def test_a_run_that_fails_is_told(tmp_path):
