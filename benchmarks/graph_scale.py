@@ -193,17 +193,21 @@ def _stand_in(stages: Stages, name: str) -> NodeData:
 
 def measure(case: str, stages: Stages, little: Stages, threads: int) -> None:
     """Print a row for each stage of a case, above what a little graph takes."""
+    found: dict[str, tuple[Run, Run]] = {}
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         for number, name in enumerate(stages, start=1):
             before = run(dict(list(little.items())[:number]), Path(one), threads)
-            found = run(dict(list(stages.items())[:number]), Path(other), threads)
-            above, planned = found.peak - before.peak, estimate(stages, name)
-            print(
-                f"| {case}: {name} | {found.seconds:.0f} s | {found.processor:.0f} s | "
-                f"{found.peak / 2**30:.2f} GiB | {above / 2**30:.2f} GiB | "
-                f"{planned / 2**30:.2f} GiB | {planned / above:.2f} |",
-                flush=True,
-            )
+            after = run(dict(list(stages.items())[:number]), Path(other), threads)
+            found[name] = before, after
+    # Last, for the system counts the memory of this process into that of the next run.
+    for name, (before, after) in found.items():
+        above, planned = after.peak - before.peak, estimate(stages, name)
+        print(
+            f"| {case}: {name} | {after.seconds:.0f} s | {after.processor:.0f} s | "
+            f"{after.peak / 2**30:.2f} GiB | {above / 2**30:.2f} GiB | "
+            f"{planned / 2**30:.2f} GiB | {planned / above:.2f} |",
+            flush=True,
+        )
 
 
 def main() -> None:

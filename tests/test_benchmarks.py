@@ -15,6 +15,7 @@ from scipy import sparse
 import curvflow
 from benchmarks import (
     denormals,
+    graph_kernels,
     graph_scale,
     intervals,
     kfac_step,
@@ -472,6 +473,20 @@ def test_a_graph_of_a_file_is_measured_in_its_stages(tmp_path, monkeypatch, caps
     ]  # fmt: skip
     stages = graph_scale.of_file(edges)
     assert all(graph_scale.estimate(stages, name) > 0 for name in stages)
+
+
+def test_kernels_of_graphs_give_the_same_products(monkeypatch, capsys):
+    rows = graph_kernels.drawn(50)
+    block = torch.rand(50, 3, dtype=torch.float64)
+    first, *others = graph_kernels.kernels(rows, block).values()
+    for other in others:
+        torch.testing.assert_close(torch.as_tensor(other()), first())
+    arguments = ["graph_kernels", "--nodes", "50", "--turns", "1"]
+    monkeypatch.setattr(
+        "sys.argv", [*arguments, "--threads", str(torch.get_num_threads())]
+    )
+    graph_kernels.main()
+    assert len(capsys.readouterr().out.splitlines()) == 2 + 12
 
 
 def test_a_run_that_fails_is_told(tmp_path):
