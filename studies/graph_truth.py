@@ -1,9 +1,9 @@
-"""Numbers of trees by determinants, and densities at points."""
+"""Numbers of trees by determinants, and densities and shares at points."""
 
 import numpy as np
 
 import curvflow
-from curvflow.schemas.nodes import Density
+from curvflow.schemas.nodes import Density, Distribution, Ritz
 from curvflow.tasks.numerics.graphs.structure import components
 
 
@@ -44,3 +44,36 @@ def density_at(density: Density) -> dict[str, np.ndarray]:
     """Take a density at the points of the grid that are nearest to five."""
     near = [np.abs(density["grid"] - point).argmin() for point in POINTS]
     return {f"at{end}": density[f"density{end}"][near] for end in ("", "_low", "_high")}
+
+
+@curvflow.stage(
+    "probe.share_below",
+    version=1,
+    outputs=[
+        curvflow.Variable(name, what, ("point",))
+        for name, what in (
+            ("below", "share of the eigenvalues below five points"),
+            ("below_low", "its lower bound"),
+            ("below_high", "its upper bound"),
+        )
+    ],
+)
+def share_below(shares: Distribution) -> dict[str, np.ndarray]:
+    """Take a distribution function at the points of the grid nearest to five."""
+    near = [np.abs(shares["grid"] - point).argmin() for point in POINTS]
+    ends = ("", "_low", "_high")
+    return {f"below{end}": shares[f"cumulative{end}"][near] for end in ends}
+
+
+@curvflow.stage(
+    "probe.counted_below",
+    version=1,
+    outputs=[
+        curvflow.Variable("below", "share of the eigenvalues below them", ("point",))
+    ],
+)
+def counted_below(ritz: Ritz, shares: Distribution) -> dict[str, np.ndarray]:
+    """Count the eigenvalues below the points that `share_below` takes."""
+    grid, values = shares["grid"], np.sort(ritz["ritz_values"].ravel())
+    near = [np.abs(grid - point).argmin() for point in POINTS]
+    return {"below": np.searchsorted(values, grid[near]) / len(values)}

@@ -311,7 +311,21 @@ class Entropic(Spectrum):
     )
 
 
-class Density(Entropic):
+class Distribution(NodeData):
+    """The share `cumulative` of a spectrum up to each point of a `grid` (point,).
+
+    `cumulative_low` and `cumulative_high` bound it.
+    """
+
+    takes: ClassVar[tuple[str, ...] | None] = (
+        "grid",
+        "cumulative",
+        "cumulative_low",
+        "cumulative_high",
+    )
+
+
+class Density(Entropic, Distribution):
     """A spectral density: `density` (point,) at `grid` (point,), maybe within ends."""
 
     takes: ClassVar[tuple[str, ...] | None] = ("grid", "density", "size")
