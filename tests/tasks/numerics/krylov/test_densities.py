@@ -1,5 +1,7 @@
 """Densities smoothed from Ritz data, against those of all eigenvalues."""
 
+from math import comb
+
 import numpy as np
 import pytest
 import torch
@@ -37,6 +39,31 @@ def test_a_density_has_integral_one_and_the_width_requested(known):
     low, high = extremes(known)
     assert density(known, grid, kappa=0.02).sigma[0] == 0.02 * (high - low)[0]
     assert density(known, grid, kappa=0.02).sigma[2].item() == pytest.approx(0.02)
+
+
+def test_smoothing_biases_moments_as_the_binomial_theorem_says(known):
+    # Granziol (2020), theorem 2, with C(m, 2j) in place of C(m - 1, 2j) for odd m.
+    width, grid = 0.4, torch.linspace(-4, 7, 4001).double()
+    smoothed = density(known, grid, sigma=width).values
+    # Where a run has ended there is nothing.
+    values, weights = (
+        part.nan_to_num(0.0).reshape(len(SPECTRA), -1)
+        for part in (known.values, known.weights)
+    )
+    weights = weights / weights.sum(1, keepdim=True)
+    for m in range(1, 7):
+        moment = torch.trapezoid(smoothed * grid**m, grid)
+        plain = (weights * values**m).sum(1)
+        bias = sum(
+            comb(m, 2 * j)
+            * width ** (2 * j)
+            * np.prod(np.arange(2 * j - 1, 0, -2))
+            * (weights * values ** (m - 2 * j)).sum(1)
+            for j in range(1, m // 2 + 1)
+        ) + torch.zeros(3)
+        np.testing.assert_allclose(moment - plain, bias, atol=1e-6)
+        if m == 3:  # as printed it is a third of that
+            assert (moment - plain)[1] > 2 * bias[1] / 3 > 0
 
 
 def test_a_density_of_two_widths_or_none_is_refused(known):
