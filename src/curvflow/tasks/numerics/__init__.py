@@ -31,6 +31,7 @@ from curvflow.tasks.numerics.derivatives.variances import (
     curvature_variances,
     gradient_variance,
 )
+from curvflow.tasks.numerics.entropy.maxent import MaxEnt, maxent
 from curvflow.tasks.numerics.estimators.batch_traces import BatchTrace, batch_traces
 from curvflow.tasks.numerics.estimators.diagonals import (
     Diagonal,
@@ -42,7 +43,6 @@ from curvflow.tasks.numerics.estimators.intervals import (
     student_interval,
     wider_interval,
 )
-from curvflow.tasks.numerics.estimators.maxent import MaxEnt, maxent
 from curvflow.tasks.numerics.estimators.moments import moment_draws
 from curvflow.tasks.numerics.estimators.path_norms import (
     balanced,

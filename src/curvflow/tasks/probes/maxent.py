@@ -13,10 +13,10 @@ from curvflow.schemas.kinds.probes.maxent import MaxentParams
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.measured_moments import MeasuredMoments, measured_moments
 from curvflow.tasks.curvature.operators import atom_arrays
+from curvflow.tasks.numerics.entropy.iterative_scaling import iterative_scaling
+from curvflow.tasks.numerics.entropy.maxent import MaxEnt, Prior, prior
+from curvflow.tasks.numerics.entropy.maxent import maxent as newton
 from curvflow.tasks.numerics.estimators.intervals import HIGH
-from curvflow.tasks.numerics.estimators.iterative_scaling import iterative_scaling
-from curvflow.tasks.numerics.estimators.maxent import MaxEnt, Prior, prior
-from curvflow.tasks.numerics.estimators.maxent import maxent as newton
 from curvflow.tasks.numerics.estimators.polynomials import Support
 from curvflow.tasks.registry import Machine, computes_each
 

@@ -8,6 +8,7 @@ import torch
 from scipy import integrate, stats
 
 from curvflow.errors import InputError
+from curvflow.tasks.numerics.entropy.maxent import maxent, prior
 from curvflow.tasks.numerics.estimators.divergences import (
     Family,
     Measure,
@@ -18,7 +19,6 @@ from curvflow.tasks.numerics.estimators.divergences import (
     symmetric_kl,
     wasserstein1,
 )
-from curvflow.tasks.numerics.estimators.maxent import maxent, prior
 
 UNIT = (0.0, 1.0)
 POWERS = Family(UNIT, "flat", "power", UNIT)

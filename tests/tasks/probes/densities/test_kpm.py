@@ -10,7 +10,7 @@ import curvflow
 from curvflow.errors import InputError, StudyError
 from curvflow.schemas.nodes import Moments
 from curvflow.schemas.study.study import load_study
-from curvflow.tasks.numerics.estimators import maxent as entropy
+from curvflow.tasks.numerics.entropy import maxent as entropy
 from tests.tasks.matrices import as_matrix
 from tests.tasks.probes.graphs.test_deflated_probes import chebyshev, result
 from tests.tasks.toys import assert_declared, compute, member

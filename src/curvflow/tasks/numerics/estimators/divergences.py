@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.estimators.maxent import prior
+from curvflow.tasks.numerics.entropy.maxent import prior
 from curvflow.tasks.numerics.estimators.polynomials import Support, polynomials
 
 

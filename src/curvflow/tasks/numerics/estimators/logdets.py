@@ -16,8 +16,8 @@ import torch
 from scipy.special import stdtrit
 from torch import Tensor
 
+from curvflow.tasks.numerics.entropy.maxent import maxent, prior
 from curvflow.tasks.numerics.estimators.forms import Error
-from curvflow.tasks.numerics.estimators.maxent import maxent, prior
 from curvflow.tasks.numerics.estimators.polynomials import Support, polynomials
 from curvflow.tasks.numerics.krylov.functionals import (
     Bernstein,

@@ -12,6 +12,7 @@ from curvflow.schemas.kinds.probes.densities.kpm import KpmParams
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature.measured_moments import measured_moments
 from curvflow.tasks.curvature.operators import atom_arrays
+from curvflow.tasks.numerics.entropy.maxent import check_finite
 from curvflow.tasks.numerics.estimators.cumulatives import (
     damping,
     linear_errors,
@@ -19,7 +20,6 @@ from curvflow.tasks.numerics.estimators.cumulatives import (
     summed_series,
 )
 from curvflow.tasks.numerics.estimators.intervals import student_interval
-from curvflow.tasks.numerics.estimators.maxent import check_finite
 from curvflow.tasks.registry import Machine, computes_each
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.estimators.maxent import maxent, prior
+from curvflow.tasks.numerics.entropy.maxent import maxent, prior
 from curvflow.tasks.numerics.estimators.polynomials import polynomials
 
 UNIT = (0.0, 1.0)

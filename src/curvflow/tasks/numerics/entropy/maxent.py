@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.estimators.cumulatives import linear_errors
-from curvflow.tasks.numerics.estimators.entropy_duals import (
+from curvflow.tasks.numerics.entropy.duals import (
     FIRST,
     SHRINK,
     STRAINED,
     Path,
     triangle,
 )
+from curvflow.tasks.numerics.estimators.cumulatives import linear_errors
 from curvflow.tasks.numerics.estimators.polynomials import Support, polynomials
 
 PRIORS = ("flat", "log", "arcsine")
@@ -284,7 +284,7 @@ def maxent(
 
     Examples:
         >>> from curvflow.tasks.numerics import maxent
-        >>> from curvflow.tasks.numerics.estimators.maxent import prior
+        >>> from curvflow.tasks.numerics.entropy.maxent import prior
         >>> flat = prior("flat", (-1.0, 1.0), 200)
         >>> fit = maxent(
         ...     torch.zeros(1).double(), prior=flat, basis="power", support=(-1.0, 1.0)

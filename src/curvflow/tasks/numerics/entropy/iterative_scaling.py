@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from curvflow.tasks.numerics.estimators.maxent import FLOOR, MaxEnt, Prior, check_finite
+from curvflow.tasks.numerics.entropy.maxent import FLOOR, MaxEnt, Prior, check_finite
 from curvflow.tasks.numerics.estimators.polynomials import Support, polynomials
 
 # Least share that a mean may have of the range of its feature, so that its logarithm is

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.estimators.maxent import PRIORS, prior
+from curvflow.tasks.numerics.entropy.maxent import PRIORS, prior
 
 
 @pytest.mark.parametrize("name", PRIORS)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from curvflow.tasks.numerics.estimators.entropy_duals import Dual, triangle
-from curvflow.tasks.numerics.estimators.maxent import maxent, prior
+from curvflow.tasks.numerics.entropy.duals import Dual, triangle
+from curvflow.tasks.numerics.entropy.maxent import maxent, prior
 from curvflow.tasks.numerics.estimators.polynomials import polynomials
 
 SUPPORT = (-1.0, 1.0)

@@ -1,0 +1,1 @@
+"""Densities of largest entropy that have given moments."""
