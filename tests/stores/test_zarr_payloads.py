@@ -91,6 +91,8 @@ ARRAYS = {
     "empty": np.zeros((3, 0, 2)),
     "no nodes": np.zeros((0, 2)),
     "text": np.array([["a", "", "größer"], ["bb", "c", "\0x"]]),
+    "turned text": np.array([["a", "d"], ["b", "e"], ["c", "f"]]).T,
+    "turned words": np.array([["a", "d"], ["b", "e"], ["c", "f"]], object).T,
     "words": np.array(["one", "other"], dtype=object),
     "no text": np.zeros((2, 0), "<U1"),
 }
@@ -125,6 +127,7 @@ def test_plain_arrays_are_written_and_read_as_zarr_does(
     monkeypatch.setattr(zarr_payloads, "_plain", lambda _: None)
     by_zarr = ZarrPayload("p", path)
     expected = by_zarr.read_all()["x"]
+    np.testing.assert_array_equal(found, arrays["x"])
     assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
     np.testing.assert_array_equal(found, expected)
     assert found.flags.writeable

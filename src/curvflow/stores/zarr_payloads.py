@@ -132,7 +132,7 @@ class PlainArray:
     def encoded(self, values: Array) -> bytes:
         """Return the chunk of some nodes."""
         if self.dtype == STRING:
-            raw = UTF8.encode(values.astype(object))
+            raw = UTF8.encode(values.astype(object, order="C"))
         else:
             raw = values.astype(self.dtype.newbyteorder("<"), copy=False).tobytes()
         data = bytes(ZSTD.encode(raw))
@@ -282,7 +282,7 @@ def _row_chunks(
 
 def _stored(array: Array) -> Array:
     if array.dtype.kind in TEXT:
-        return array.astype(np.dtypes.StringDType())
+        return array.astype(np.dtypes.StringDType(), order="C")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 

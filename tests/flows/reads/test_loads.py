@@ -1,10 +1,15 @@
 """Modules that computed names lead to count as a run has recorded them."""
 
+import sys
+import threading
+
 import pytest
 
+import curvflow
+from curvflow import Answer
 from curvflow.errors import ChangedCodeError
 from curvflow.flows.reads import ledgers, windows
-from tests.flows.reads.project import HERE, reader
+from tests.flows.reads.project import HERE, KINDS, ONE, reader
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
@@ -97,8 +102,6 @@ def test_a_result_of_the_text_alone_is_compared_as_before(lab):
 
 
 def test_an_accepted_change_is_settled(lab):
-    from curvflow import Answer
-
     lab.executed()
     edit(lab, "far.py", "return 1", "return 2")
     lab.run(answer=Answer(accept=["my.one"], reason="the same"))
@@ -120,6 +123,113 @@ def test_a_module_that_was_not_there_counts_once_it_is(lab):
     lab.write("coming.py", "V = 1.0\n")
     with pytest.raises(ChangedCodeError, match="coming:V added"):
         lab.run()
+
+
+RULES = """
+import importlib
+from helping import SCALE
+def read():
+    value = SCALE * importlib.import_module(open(HERE + "/which").read()).V
+    if text := os.environ.get("SAVED"):
+        open(HERE + "/lab/rules/flat.py", "w").write(text)
+    return value
+"""
+
+
+@pytest.fixture
+def rules(lab):
+    """Modules in a package, of which the text names the package alone."""
+    lab.write("lab/__init__.py", "")
+    lab.write("lab/rules/__init__.py", "K = 1.0\n")
+    lab.write("lab/rules/flat.py", "V = 3.0\n")
+    lab.write("helping.py", "import lab.rules\nSCALE = lab.rules.K\n")
+    lab.write("which", "lab.rules.flat")
+    reader(lab, RULES)
+    return lab
+
+
+def value(lab) -> float:
+    return float(curvflow.open(lab.folder / "study.yaml")["one"].value)
+
+
+def test_a_module_that_is_edited_while_it_is_used_counts_as_it_was_loaded(
+    rules, monkeypatch
+):
+    monkeypatch.setenv("SAVED", "V = 4.0\n")
+    assert rules.executed()["one"] == 1
+    monkeypatch.delenv("SAVED")
+    assert "loads" not in rules.reads()["one"]
+    assert rules.executed() == {"one": 1}
+    assert value(rules) == 4.0
+    assert rules.reads()["one"]["loads"] == ["lab", "lab.rules"]
+    assert rules.executed() == {}
+
+
+def test_a_module_that_was_edited_since_it_was_loaded_counts_as_it_was_loaded(
+    rules, monkeypatch
+):
+    rules.executed()
+    rules.write("lab/rules/flat.py", "V = 5.0\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(rules, "forget", lambda: None)  # one process goes on
+        rules.run(answer=Answer(rerun=["my.one"]))
+    assert "loads" not in rules.reads()["one"]
+    assert rules.executed() == {"one": 1}
+    assert value(rules) == 5.0
+
+
+NEAR = """
+def read():
+    try:
+        return {expression}.V
+    except (AttributeError, ImportError):
+        return 0.0
+"""
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        '__import__(open(HERE + "/which").read(), globals(), None, ["V"], 1)',
+        'getattr(__import__("lab", None, None, [NAME := open(HERE + "/which").read()]),'
+        " NAME)",
+    ],
+    ids=["relative", "by a list"],
+)
+def test_a_module_beside_that_was_not_there_counts_once_it_is(lab, expression):
+    lab.write("lab/__init__.py", "")
+    lab.write("lab/which", "coming")
+    kinds = f"{KINDS}{HERE}{NEAR.format(expression=expression)}{ONE}"
+    lab.write("lab/mine.py", kinds)
+    lab.study(one='use: "lab.mine:one"')
+    assert lab.executed() == {"one": 1}
+    assert lab.executed() == {}
+    lab.write("lab/coming.py", "V = 1.0\n")
+    with pytest.raises(ChangedCodeError, match=r"lab\.coming:"):
+        lab.run()
+
+
+def test_threads_may_load_while_what_was_loaded_is_told(monkeypatch):
+    names = {f"lab.n{number}": False for number in range(1000)}
+    monkeypatch.setitem(ledgers.linked, "lab", dict(names))
+    over = threading.Event()
+
+    def grow():
+        for number in range(200_000):
+            ledgers.link(ledgers.linked["lab"], {f"lab.m{number}": False})
+            if over.is_set():
+                break
+
+    thread, before = threading.Thread(target=grow), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        for _ in range(2):
+            assert names.keys() <= ledgers.loads(["lab"]).texts.keys()
+    finally:
+        over.set()
+        thread.join()
+        sys.setswitchinterval(before)
 
 
 class _NeverEmpty(set):

@@ -165,32 +165,33 @@ def _quietly(note: Callable[..., None], *args: Any) -> None:
 
 def _opened(frame: FrameType, path: Any, _: Any = None, flags: int = 0) -> None:
     name = "" if isinstance(path, int) else _absolute(path)
-    callers = _callers(frame) if name else None
-    if callers is None:
+    if not name:
         return
+    access = flags & os.O_ACCMODE
+    by_loader = frame.f_globals.get("__name__") == FILE_LOADER
+    is_module = by_loader and access == os.O_RDONLY
+    name = source_of(name) if is_module else name
+    before = Sight(stat_of(name))
+    if is_module:
+        loaded[name] = before
+    callers = _callers(frame)
+    if callers is None or (is_module and not callers.is_computed):
+        return  # what follows the import, or the text, counts a module
     if flags & os.O_EXCL:
         _make(name)
-    before = Sight(stat_of(name))
+    _note_opened(name, before, callers, flags)
+
+
+def _note_opened(name: str, before: Sight, callers: Callers, flags: int) -> None:
     access = flags & os.O_ACCMODE
     is_new = flags & os.O_TRUNC != 0 or (flags & os.O_CREAT and before.stat is None)
     if access != os.O_WRONLY and not (access == os.O_RDWR and is_new):
-        _read(name, before, callers, frame)
+        is_other = before.stat is None and os.path.exists(name)
+        if not is_other and not os.path.isdir(name):
+            _note(name, before, callers)
     if access != os.O_RDONLY:
         for eye in _eyes:
             eye.written(name, before, anew=bool(is_new))
-
-
-def _read(name: str, sight: Sight, callers: Callers, frame: FrameType) -> None:
-    if frame.f_globals.get("__name__") == FILE_LOADER:
-        source = source_of(name)
-        if source != name:
-            name, sight = source, Sight(stat_of(source))
-        loaded[name] = sight
-        if not callers.is_computed:
-            return  # what follows the import, or the text, counts it
-    is_other = sight.stat is None and os.path.exists(name)
-    if not is_other and not os.path.isdir(name):
-        _note(name, sight, callers)
 
 
 def _listed(frame: FrameType, path: Any = None, *_: Any) -> None:
@@ -393,7 +394,7 @@ def _imports_told() -> Iterator[None]:
                 module = real(name, globals, locals, fromlist, level)
             except BaseException:
                 if not _at_import(sys._getframe(1)):
-                    _quietly(_failed, name, sys._getframe(1))
+                    _quietly(_untold, name, globals, level, sys._getframe(1))
                 raise
             _quietly(_stated, name, globals, fromlist, level, sys._getframe(1))
             return module
@@ -424,12 +425,26 @@ def _imports_told() -> Iterator[None]:
 def _stated(
     name: str, scope: Any, members: Any, level: int, frame: FrameType | None
 ) -> None:
-    if level:
-        package = scope.get("__package__") or scope["__spec__"].parent
-        name = resolve_name("." * level + name, package)
+    name = _whole_name(name, scope, level)
     inner = [f"{name}.{member}" for member in members or ()]
-    if frame is not None:
-        _imported([name, *inner], frame, not _at_import(frame))
+    if frame is None:
+        return
+    is_computed = not _at_import(frame)
+    _imported([name, *inner], frame, is_computed)
+    for member in inner if is_computed else ():
+        if not hasattr(sys.modules.get(name), member.rpartition(".")[2]):
+            _failed(member, frame)
+
+
+def _whole_name(name: str, scope: Any, level: int) -> str:
+    if not level:
+        return name
+    package = scope.get("__package__") or scope["__spec__"].parent
+    return resolve_name("." * level + name, package)
+
+
+def _untold(name: str, scope: Any, level: int, frame: FrameType) -> None:
+    _failed(_whole_name(name, scope, level), frame)
 
 
 def _failed(name: str, frame: FrameType) -> None:

@@ -13,8 +13,9 @@ import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from curvflow.flows.reads.hook import VARIABLE
+from curvflow.flows.reads.hook import VARIABLE, loaded
 from curvflow.flows.reads.places import (
     Sight,
     Stat,
@@ -137,15 +138,27 @@ def unseen(modules: Iterable[str]) -> list[str]:
     ]
 
 
-def loads(followed: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return modules of which all may be used, as computed names may have led to them.
+class Loads(NamedTuple):
+    """What computed names may have led to in this process.
 
-    They are those of the followed ones, whose names a fingerprint follows one by one,
-    that were loaded so in this process, or that a module imports which no fingerprint
-    follows; and what such a name has led to in vain, which may come. The second are
-    other followed ones that these import.
+    Attributes:
+        whole: modules of which all may be used: of those whose names a fingerprint
+            follows one by one, what was loaded so, or is imported by a module that no
+            fingerprint follows; and what such a name has led to in vain, which may
+            come.
+        passed: other followed ones that these import.
+        texts: the digest of the file of each module that is reached so, as it was when
+            it was loaded; empty without one, None if nobody can tell.
     """
-    pending = [(name, True) for name in list(by_name)]  # threads may add some
+
+    whole: tuple[str, ...]
+    passed: tuple[str, ...]
+    texts: Mapping[str, str | None]
+
+
+def loads(followed: Collection[str]) -> Loads:
+    """Return what computed names may have led to, beside followed modules."""
+    pending = [(name, True) for name in by_name.copy()]  # threads may add some
     for module in with_parents(followed):
         pending += _linked_from(module, followed)
     seen: dict[str, bool] = {}
@@ -156,19 +169,30 @@ def loads(followed: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         seen[name] = is_whole
         pending += _linked_from(name, followed)
         passes = name not in followed
-        inner = (with_parents([name]) - {name}) | stated.get(name, set())
+        inner = (with_parents([name]) - {name}) | stated.get(name, set()).copy()
         pending += [(other, passes) for other in inner]
     missing = {n for n, whole in seen.items() if n and whole and n not in sys.modules}
     known = sorted(name for name in seen if name in followed or name in missing)
-    passed = tuple(name for name in known if not seen[name])
-    return tuple(name for name in known if seen[name]), passed
+    return Loads(
+        tuple(name for name in known if seen[name]),
+        tuple(name for name in known if not seen[name]),
+        {name: _text(name) for name in seen if name},
+    )
+
+
+def _text(module: str) -> str | None:
+    if not (file := source_file(module)):
+        return ""
+    sight = loaded.get(file)
+    return digested(file, sight).digest or None if sight else None
 
 
 def _linked_from(module: str, followed: Collection[str]) -> list[tuple[str, bool]]:
     """List what no text of a module leads to; of followed ones what a name computes."""
     passes = module not in followed
-    links = linked.get(module, {})
-    others = [(name, by not in followed) for name, by in tuple(through.get(module, ()))]
+    links = linked.get(module, {}).copy()  # as threads may add some
+    functions = through.get(module, set()).copy()
+    others = [(name, by not in followed) for name, by in functions]
     return others + [(n, passes or not is_stated) for n, is_stated in links.items()]
 
 

@@ -28,6 +28,7 @@ from curvflow.flows.reads.hook import (
 from curvflow.flows.reads.ledgers import (
     CHANGING,
     Assigned,
+    Loads,
     Sights,
     assigned_now,
     digested,
@@ -211,8 +212,8 @@ class Window:
             for ledger in (ledgers.imported, ledgers.held):
                 kept = ledger.get(module, {})
                 # Once for all calls, which may be many more than the files are.
-                kept.update((n, digested(n, s)) for n, s in kept.items())
-                merge(seen, kept)
+                kept.update((n, digested(n, s)) for n, s in kept.copy().items())
+                merge(seen, kept.copy())
         return {name: digested(name, sight) for name, sight in seen.items()}
 
     def _statements(self) -> dict[str, str]:
@@ -230,16 +231,16 @@ class Window:
         """
         pending, found = list(self._reached.items()), dict[str, bool]()
         for module in with_parents(self._modules):
-            pending += ledgers.linked.get(module, {}).items()
+            pending += ledgers.linked.get(module, {}).copy().items()
         while pending:
             module, is_stated = pending.pop()
             if module in found and found[module] <= is_stated:
                 continue
             found[module] = is_stated and found.get(module, True)
             more = with_parents([module]) - {module}
-            more |= ledgers.stated.get(module, set())
+            more |= ledgers.stated.get(module, set()).copy()
             pending += dict.fromkeys(more, found[module]).items()
-            links = ledgers.linked.get(module, {})
+            links = ledgers.linked.get(module, {}).copy()
             pending += [(name, found[module] and links[name]) for name in links]
         return found
 
@@ -276,20 +277,19 @@ class Window:
             # Who copies all of them uses none, as far as can be told.
             sights = {n: s for n, s in sights.items() if not n.startswith(VARIABLE)}
         hidden = (*unseen(self._modules), *sorted(self._faults))
-        loads, passed = self._loads()
+        loads = self._loads()
         if hidden or PROCESS in sights or not self._is_begun:
             loads = None
-        return Observed(sights, hidden, self._statements(), loads, passed)
+        return Observed(sights, hidden, self._statements(), loads)
 
-    def _loads(self) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    def _loads(self) -> Loads | None:
         """Return what computed names have led to in this process, and beyond.
 
         None if some of it may have gone unseen. A script or a notebook may call
         functions by itself, at which nobody looks.
         """
-        loads, passed = ledgers.loads(self._modules)
         is_all = ledgers.UNKNOWN not in ledgers.by_name and not is_script()
-        return loads if is_all else None, passed
+        return ledgers.loads(self._modules) if is_all else None
 
     def _is_own(self, name: str, sight: Sight) -> bool:
         """Return whether the call has changed, or made, what it also read."""
@@ -316,16 +316,13 @@ class Observed:
         sights: by absolute path, or name of the variable or source.
         unseen: modules that were imported before anybody looked.
         stated: modules that import statements in functions lead to, by their files.
-        loads: modules that a fingerprint follows, and that computed names may have led
-            to; None if not all of them are known.
-        passed: others that it follows, and that these import.
+        loads: what computed names may have led to; None if not all of it is known.
     """
 
     sights: Sights
     unseen: tuple[str, ...] = ()
     stated: Mapping[str, str] = field(default_factory=dict)
-    loads: tuple[str, ...] | None = None
-    passed: tuple[str, ...] = ()
+    loads: Loads | None = None
 
 
 # `module:name`, as nothing else in a study has a colon before a letter.

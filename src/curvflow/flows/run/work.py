@@ -16,7 +16,7 @@ from curvflow.flows.graph.tiles import Computed, Failed
 from curvflow.flows.plan.code.fingerprints import recorded_loads
 from curvflow.flows.plan.plan import Plan
 from curvflow.flows.reads.current import warnings
-from curvflow.flows.reads.ledgers import source_files
+from curvflow.flows.reads.ledgers import Loads, source_files
 from curvflow.flows.reads.windows import Observed
 from curvflow.flows.run.context import Journal, RunContext
 from curvflow.flows.run.queue import Queue
@@ -296,7 +296,7 @@ class Publisher:
         observed = seen or Observed({})
         loads = self._loads(node, observed)
         if loads is not None:
-            modules = (*plan.codes.modules(node, loads), *observed.passed)
+            modules = (*plan.codes.modules(node, loads.whole), *loads.passed)
         # A fingerprint follows these, and the store is read by this package alone.
         apart = {*source_files(modules), str(Path(self._store.location).absolute())}
         if observed.stated:
@@ -304,7 +304,7 @@ class Publisher:
             apart |= {f for f, name in observed.stated.items() if followed.get(name)}
         reads = plan.reads.record(stages, observed, apart)
         if loads is not None:
-            reads["loads"] = list(loads)
+            reads["loads"] = list(loads.whole)
         if modules and seen is None:
             reads["observed"] = False
         for warning in warnings(reads):
@@ -313,13 +313,14 @@ class Publisher:
                 self._observer.warn(f"{node.stage}: {warning}")
         return reads
 
-    def _loads(self, node: Node, observed: Observed) -> Sequence[str] | None:
-        """Return the modules that computed names have led to; None if they may be any.
+    def _loads(self, node: Node, observed: Observed) -> Loads | None:
+        """Return what computed names have led to; None if it may be any module.
 
         What a shorter result has loaded that is resumed, nobody knows.
         """
-        is_asked = self._plan.codes.loads_any(node) and node.shorter is None
-        return observed.loads if is_asked else None
+        if observed.loads is None or node.shorter is not None:
+            return None
+        return self._plan.codes.loads_of(node, observed.loads)
 
     def _code(self, node: Node, loads: Sequence[str] | None) -> str:
         """Return the fingerprint of a node's code, recorded with its definitions."""

@@ -1030,7 +1030,7 @@ class Run:
 
     Attributes:
         result: what it returns; an error as its text.
-        loads: modules by computed names, as `Observed.loads`.
+        loads: modules by computed names, as `Loads.whole`.
         files: that count beside the fingerprint of `loads`, relative to the folder.
         others: that count beside the fingerprint of the text alone.
     """
@@ -1083,11 +1083,12 @@ def _looked_at(folder: Path) -> Run:
         assert window is not None
         result = repr(sys.modules["mine"].start())
         observed = window.observed()
-    loads = observed.loads if codes.loads_any(start) else None
+    loads = observed.loads and codes.loads_of(start, observed.loads)
     others = counted(observed, modules, folder)
-    if loads is not None:
-        modules = (*codes.modules(start, loads), *observed.passed)
-    return Run(result, loads, counted(observed, modules, folder), others)
+    if loads is None:
+        return Run(result, None, others, others)
+    modules = (*codes.modules(start, loads.whole), *loads.passed)
+    return Run(result, loads.whole, counted(observed, modules, folder), others)
 
 
 def counted(

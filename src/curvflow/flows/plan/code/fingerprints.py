@@ -54,11 +54,13 @@ from curvflow.flows.plan.code.sources import (
     Loaded,
     Sources,
     carried,
+    is_of_text,
     is_typed,
     loaded,
     signature,
 )
 from curvflow.flows.plan.code.syntax import own_methods
+from curvflow.flows.reads.ledgers import Loads
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Trajectory, Weights
 from curvflow.schemas.params import Params
@@ -559,9 +561,23 @@ class Fingerprints:
         """Return the code that would compute a node's result, as it was recorded."""
         return self.of(node, recorded_loads(receipt.reads if receipt else None))
 
-    def loads_any(self, node: Node) -> bool:
-        """Return whether a node's code loads modules by names that no text bounds."""
-        return any(name.endswith(f":{COMPUTED}") for name in self.of(node).definitions)
+    def loads_of(self, node: Node, loads: Loads) -> Loads | None:
+        """Return what computed names of a node's code have led to in a process.
+
+        None if its text has no such name; and if a module's file is not, or not any
+        more, what was loaded: then the text says nothing, and all that is read counts.
+        """
+        computed = (n.endswith(f":{COMPUTED}") for n in self.of(node).definitions)
+        if not any(computed):
+            return None
+        modules = {*self.modules(node, loads.whole), *loads.whole, *loads.passed}
+        read = self._sources.read()
+        as_loaded = all(
+            text is not None and is_of_text(read.get(name, ""), text)
+            for name, text in loads.texts.items()
+            if name in modules
+        )
+        return loads if as_loaded else None
 
     def read(self, nodes: Iterable[Node]) -> None:
         """Read the code of nodes now, so that later edits do not count."""

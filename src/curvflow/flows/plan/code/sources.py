@@ -247,8 +247,16 @@ def _parsed(name: str, data: bytes, is_package: bool) -> Module | None:
         return None
 
 
+_DIGITS = 16
+
+
 def _digest(data: bytes) -> str:
-    return sha256(data).hexdigest()[:16]
+    return sha256(data).hexdigest()[:_DIGITS]
+
+
+def is_of_text(digest: str, content: str) -> bool:
+    """Return whether a module's digest is that of a file with this SHA-256."""
+    return digest == content[:_DIGITS]
 
 
 _PLAIN = (str, int, float, bool, type(None))

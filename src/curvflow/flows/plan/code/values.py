@@ -20,6 +20,17 @@ _MAKING = ("math", "numpy", "torch")
 _CONSTANTS = re.compile(
     r"(numpy|torch)\.(bool|complex|float|int|uint)\w*|(math|numpy)\.(e|inf|nan|pi)"
 )
+# Methods of text, tables, numbers and arrays that leave them as they are.
+_COMPUTING = frozenset(
+    {
+        *("all", "any", "argmax", "argmin", "count", "cumsum", "index", "item", "max"),
+        *("mean", "min", "numel", "prod", "std", "sum", "tolist"),
+        *("astype", "bit_length", "clone", "copy", "detach", "dim", "reshape"),
+        *("get", "items", "keys", "values"),
+        *("encode", "endswith", "format", "join", "lower", "removeprefix"),
+        *("removesuffix", "replace", "split", "startswith", "strip", "upper"),
+    }
+)
 _OF_PARTS = (
     *(ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.List, ast.Slice),
     *(ast.Subscript, ast.Tuple, ast.UnaryOp),
@@ -130,6 +141,7 @@ def _computes(
             is_own = isinstance(root, ast.Name) and root.id == parameters[0]
             is_read = names.spelt(home, node.func).text in reading and not is_own
             is_theirs = is_own and len(chain) > 1 and chain[0] not in methods
+            is_theirs = is_theirs and chain[-1] in _COMPUTING
             return (is_read or is_theirs) and all(map(is_pure, arguments(node)))
         return isinstance(node, _OF_PARTS) and all(
             is_pure(part)
