@@ -157,7 +157,8 @@ def test_a_server_that_hangs_from_the_start_is_asked_twice_at_most(tmp_path, ser
     path = write(tmp_path / "study")
     with proxied(server.api) as proxy:
         proxy.hang(0)
-        said = server.curvflow("run", path, cwd=path.parent, PREFECT_API_URL=proxy.api)
+        hurried = {"PREFECT_API_URL": proxy.api, "PREFECT_API_REQUEST_TIMEOUT": "2"}
+        said = server.curvflow("run", path, cwd=path.parent, **hurried)
         assert len(proxy.requests) <= 2
     assert said.returncode == 0
     assert said.stderr.count("\n") == 1

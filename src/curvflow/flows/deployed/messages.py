@@ -8,6 +8,8 @@ from contextvars import copy_context
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from curvflow.flows.deployed.server import patience
+
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
@@ -42,7 +44,7 @@ class Messages:
     def close(self) -> None:
         """Wait for the last message, but not for long."""
         self._queue.put(None)
-        self._thread.join(PATIENCE)
+        self._thread.join(patience(PATIENCE))
         if self._thread.is_alive():
             self.lose("no answer")
 

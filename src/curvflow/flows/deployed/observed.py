@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from curvflow.flows.api import run
 from curvflow.flows.deployed.messages import lost_message
+from curvflow.flows.deployed.server import patience
 from curvflow.flows.results.results import Results
 from curvflow.flows.run.context import Observer
 from curvflow.schemas.options import RunOptions
@@ -21,11 +22,10 @@ if TYPE_CHECKING:
 # A person waits for the command, so a server that is ill must not delay it; but a busy
 # one asks for retries.
 HURRIED = {
-    "api.request_timeout": 10.0,
     "client.max_retries": 2,
     "flows.heartbeat_frequency": None,
 }
-SECONDS_TO_ANSWER = 4.0
+SECONDS_TO_ANSWER, SECONDS_A_REQUEST = 4.0, 10.0
 
 
 def run_observed(study: str | Path, *, observer: Observer, **settings: Any) -> Results:
@@ -62,10 +62,10 @@ def _silence() -> str:
         url = get_current_settings().api.url
         if not url:
             return "PREFECT_API_URL: expected the address of a Prefect server, got none"
-        patience = {"timeout": SECONDS_TO_ANSWER}
+        settings = {"timeout": patience(SECONDS_TO_ANSWER)}
         # A server that hangs is asked twice at most, not for as long as Prefect would.
         with temporary_settings(updates={"client.max_retries": 1}):
-            client = get_client(httpx_settings=patience, sync_client=True)
+            client = get_client(httpx_settings=settings, sync_client=True)
             failure = client.api_healthcheck()
     except Exception as error:  # its settings may be wrong in any way
         return f"Prefect: expected to load it, got {type(error).__name__}"
@@ -87,7 +87,8 @@ class _ObservedStudy:
     def run(self) -> Results:
         try:
             with self._patience:
-                self._hurry(HURRIED)
+                timeout = {"api.request_timeout": patience(SECONDS_A_REQUEST)}
+                self._hurry(HURRIED | timeout)
                 self._flow()(**self._parameters(), return_state=True)
         except Exception as error:  # Prefect's own; those of the study are kept
             self._lose(" ".join(str(error).split()) or type(error).__name__)

@@ -21,6 +21,18 @@ START = "Start one with `prefect server start`"
 POINT = "`export PREFECT_API_URL=http://127.0.0.1:4200/api`"
 
 
+def patience(seconds: float) -> float:
+    """Return for how long a server may be silent, in seconds.
+
+    So long as PREFECT_API_REQUEST_TIMEOUT, or a profile, says; else as given.
+    """
+    from prefect.settings import get_current_settings
+
+    api = get_current_settings().api
+    is_set = "request_timeout" in api.model_fields_set
+    return api.request_timeout if is_set else seconds
+
+
 @contextmanager
 def prefect_api() -> Iterator[SyncPrefectClient]:
     """Open a client of the server that PREFECT_API_URL names.

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
-from curvflow.errors import nearest
+from pydantic import PydanticUserError
+
+from curvflow.errors import RequestError, nearest
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import all_kinds
 from curvflow.schemas.nodes import Label, Weights
@@ -46,17 +48,41 @@ def _import_kind(document: Document, path: Path, text: str) -> Kind:
     module_name, _, attribute = text.partition(":")
     try:
         module = import_module(module_name)
-    except (ImportError, SyntaxError, ValueError, TypeError) as error:
+    except RequestError:
+        raise
+    except (Exception, SystemExit) as error:  # a module may raise anything
         message = f"expected a module that can be imported, got '{module_name}'"
-        hint = f"Python says: {' '.join(str(error).split())}."
+        hint = f"Python says: {_words_of(error)}."
         raise document.error(path, message, hint) from error
     kind = getattr(getattr(module, attribute, None), "kind", None)
     if isinstance(kind, Kind):
+        _complete(document, path, kind)
         return kind
     known = [name for name, item in vars(module).items() if hasattr(item, "kind")]
     message = f"expected a function decorated with @curvflow.stage, got '{text}'"
     hint = nearest(attribute, known) or f"'{module_name}' has none."
     raise document.error(path, message, hint)
+
+
+def _complete(document: Document, path: Path, kind: Kind) -> None:
+    """Build the parameters of a user's kind, whose types may be none of a study's."""
+    try:
+        kind.params.model_rebuild()
+    except (NameError, PydanticUserError) as error:
+        reason = str(error).partition("\n")[0].partition(". ")[0]
+        message = (
+            f"expected parameters that a study can give, got {kind.params.__name__}"
+        )
+        hint = f"pydantic says: {reason}. Use numbers, text, lists and other Params."
+        raise document.error(path, message, hint) from error
+
+
+def _words_of(error: BaseException) -> str:
+    """Return an error's text, with its type where the text alone says little."""
+    text = " ".join(str(error).split()).removesuffix(".")
+    if isinstance(error, (ImportError, SyntaxError, ValueError, TypeError)):
+        return text
+    return f"{type(error).__name__}: {text}".removesuffix(": ")
 
 
 @dataclass(frozen=True)
