@@ -78,6 +78,16 @@ def test_the_loser_of_a_race_takes_what_is_left():
     assert Claims(Rival(["a"])).take(1, ["a"], alive) == []
 
 
+def test_claims_are_swept_again_and_again(tmp_path):
+    claims = LocalStore(tmp_path).claims
+    for begun in range(1, 4):
+        for key in "abc":
+            claims.take(begun, [key], alive)
+        claims.sweep(gone, readers=list)
+        assert len(list((tmp_path / "claims").iterdir())) == 1
+    assert LocalStore(tmp_path).claims.take(4, ["d"], alive) == ["d"]
+
+
 @pytest.mark.parametrize("torn", [b"", b'{"crc32":"', b"\0" * 80])
 def test_a_torn_claim_frees_what_it_held_and_no_more(commits, torn):
     first = Claims(commits)

@@ -33,6 +33,7 @@ class Claims:
         """Start with nothing read."""
         self._commits, self._number = commits, 0
         self._holder: dict[str, int] = {}
+        self._entries: set[int] = set()  # read, and not removed
         self._lock = RLock()
 
     def take(
@@ -78,9 +79,8 @@ class Claims:
             self._refresh()
             runs = {*self._holder.values(), *readers()}
             if all(is_dead(run) for run in runs):
-                self._commits.remove(
-                    [n for n in self._commits.after(0) if n < self._number]
-                )
+                self._commits.remove(sorted(self._entries - {self._number}))
+                self._entries &= {self._number}
                 self._holder.clear()
 
     def _append(self, run: int, keys: Sequence[str], done: Sequence[str]) -> bool:
@@ -109,6 +109,7 @@ class Claims:
         self._number = number
         try:
             data = self._commits.read(number)
+            self._entries |= set() if data is None else {number}
             entry = {} if data is None else decode(number, data)
         except (TornEntryError, StoreError):
             return  # power was lost, or the file system is in trouble

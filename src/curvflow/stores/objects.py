@@ -91,6 +91,9 @@ class ObjectFiles:
         self._forget()
         return self._bucket.move(item.path, f"{folder}/{item.name}")
 
+    def redate(self, items: Iterable[Item]) -> None:
+        """Do nothing: a bucket dates all by its own clock."""
+
     def remove(self, items: Iterable[Item]) -> None:
         """Delete files for good; missing ones are skipped."""
         self._forget()

@@ -67,6 +67,9 @@ class StoredFiles(Protocol):
         """Move a payload to another folder of the store; False if it is gone."""
         # At every moment it is in the one, in the other, or in both.
 
+    def redate(self, items: Iterable[Item]) -> None:
+        """Date files that are ahead of the store's clock as written now."""
+
     def remove(self, items: Iterable[Item]) -> None:
         """Delete files for good; missing ones are skipped."""
 
@@ -179,6 +182,15 @@ class LocalFiles:
             # A folder of the same content, which cannot be replaced in one step.
             self._disk.remove(source)
 
+    def redate(self, items: Iterable[Item]) -> None:
+        """Date files that are ahead of the store's clock as written now."""
+        for item in items:
+            path = self._folder / item.path
+            with disk_errors(path), suppress(FileNotFoundError):
+                _date_now(path)
+                if item.path.startswith("trash/"):
+                    os.utime(path.parent)
+
     def remove(self, items: Iterable[Item]) -> None:
         """Delete files for good, and folders of the trash that this empties."""
         self._forget()  # an open file would keep its room
@@ -209,6 +221,13 @@ def _size_and_time(path: Path) -> tuple[int, float]:
             more, later = _size_and_time(inner)
             size, time = size + more, max(time, later)
     return size, time
+
+
+def _date_now(path: Path) -> None:
+    os.utime(path, follow_symlinks=False)
+    if path.is_dir() and not path.is_symlink():
+        for inner in path.iterdir():
+            _date_now(inner)
 
 
 def _time(folder: Path) -> float:

@@ -431,6 +431,40 @@ def test_only_the_clock_of_the_store_counts(folder, local, days, monkeypatch):
     assert_sound(local)
 
 
+def test_what_is_dated_ahead_counts_as_written_at_the_next_collection(folder, local):
+    run(local)
+    run(local, *OTHER)
+    lost = local.write_payload({"lost": np.arange(3.0)})
+    collect(local, keep_runs=1)
+    (folder / "tmp" / f"commit-{'0' * 32}").write_bytes(b"some")
+    names = [f"payloads/*/{lost}*", "trash/**/*", "tmp/*"]
+    assert local.files.items("trash")
+    for name in names:
+        shift(folder, 24 * HOUR, name)
+    collect(local, keep_runs=1)
+    assert len(list((folder / "tmp").iterdir())) == 1
+    for name in names:
+        shift(folder, -2 * HOUR, name)
+    twice(local, keep_runs=1)
+    assert local.files.items("trash") == local.files.items("tmp") == []
+    assert lost not in local.present([lost])
+    assert_sound(local)
+
+
+def test_claims_of_a_run_that_the_log_has_lost_are_swept(folder, local):
+    run(local)
+    (record,) = local.index().runs
+    take = local.claims.take
+    take(record.begun + 99, ["a"], lambda _: False)
+    take(record.begun + 99, ["b"], lambda _: False)
+    local.write_heartbeat(replace(record, begun=record.begun + 99), ELSEWHERE)
+    collect(local)
+    assert local.claims.holders().keys() == {"a", "b"}
+    local.write_heartbeat(replace(record, begun=record.begun + 99), None)
+    collect(local)
+    assert LocalStore(folder).claims.holders().keys() <= {"b"}
+
+
 class ReadOnly(Disk):
     def __getattribute__(self, name):
         if name in vars(Disk) and not name.startswith("_"):

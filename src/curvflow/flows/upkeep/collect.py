@@ -114,6 +114,11 @@ def _carry_out(store: Store, proposal: Proposal, number: int | None) -> None:
         _move_aside(store, [removal.item for removal in proposal.removals], number)
     for items in proposal.leftovers.values():
         files.remove(items)
+    files.redate(proposal.ahead)
     live = {run.begun for run in proposal.kept.live}
     gone = {run.begun for run in proposal.index.runs} - live
-    store.claims.sweep(lambda begun: begun in gone, readers=store.heartbeats)
+    # Of a run that the log has lost by a merge, nothing tells but its heartbeats.
+    store.claims.sweep(
+        lambda begun: begun in gone or begun not in store.heartbeats(),
+        readers=store.heartbeats,
+    )

@@ -6,13 +6,14 @@ from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from curvflow.errors import UnknownNameError, nearest
 from curvflow.flows.upkeep.kept_payloads import KeptPayloads, find_kept_payloads
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index, Store
-from curvflow.stores.trash import Item
+from curvflow.stores.trash import Folder, Item
 
 KEEP_RUNS = 5
 GRACE = 3600.0
@@ -20,6 +21,10 @@ GRACE = 3600.0
 LEAST_GRACE = 60.0
 # What an interrupted run has so far of a long tile: its next run goes on from there.
 PARTIAL_GRACE = 7 * 24 * 3600.0
+
+# Beyond this a date is no longer that of a clock which is a little ahead.
+AHEAD = 60.0
+DATED: tuple[Folder, ...] = ("tmp", "partials", "runs")
 
 UNUSED = "no kept run uses it"
 STRUCK = "struck off"
@@ -61,6 +66,8 @@ class Proposal:
         retained: numbers of payloads of dropped kinds that stay, by kind and holder.
         leftovers: files that go for good, by their description.
         staying: bytes of what stays: `payloads`, and what is in `quarantine`.
+        ahead: files dated ahead of the store's clock, as by a copy from a machine whose
+            clock is: until then they would count as just written.
     """
 
     index: Index
@@ -70,6 +77,7 @@ class Proposal:
     retained: Mapping[tuple[str, str], int] = field(default_factory=dict)
     leftovers: Mapping[str, Sequence[Item]] = field(default_factory=dict)
     staying: Mapping[str, int] = field(default_factory=dict)
+    ahead: Sequence[Item] = ()
 
     @property
     def blocked(self) -> str:
@@ -164,6 +172,7 @@ def propose(
     removals = [removal for item in payloads if (removal := judge.removal(item))]
     restored = [item for item in trash if judge.is_wanted(item)]
     staying = sum(item.bytes for item in payloads)
+    others = chain.from_iterable(map(store.files.items, DATED))
     return Proposal(
         index,
         kept,
@@ -175,6 +184,7 @@ def propose(
             "payloads": staying - sum(removal.item.bytes for removal in removals),
             "quarantine": sum(i.bytes for i in store.files.items("quarantine")),
         },
+        [item for item in chain(payloads, trash, others) if item.time > now + AHEAD],
     )
 
 
