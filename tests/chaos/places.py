@@ -218,6 +218,7 @@ class PrefectEpisode(Episode):
         server, words = self.services.prefect(), self.study.words()
         where = ("--store", self.url, "--device", "cpu", "--workers", "1")
         said = self.folder / f"said-{os.urandom(4).hex()}"
+        hurried = {"PREFECT_API_REQUEST_TIMEOUT": "10"}
         with proxied(server.api) as proxy, ExitStack() as stack:
             arrange(proxy)
             output = stack.enter_context(said.open("w"))
@@ -233,7 +234,7 @@ class PrefectEpisode(Episode):
                 stdout=output,
                 stderr=output,
                 cwd=self.study.folder,
-                env=server.environment | {"PREFECT_API_URL": proxy.api},
+                env=server.environment | hurried | {"PREFECT_API_URL": proxy.api},
             )
             stack.callback(process.wait)
             stack.callback(process.kill)
