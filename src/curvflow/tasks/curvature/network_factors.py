@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import lru_cache
 
 import torch
@@ -62,14 +61,7 @@ def chosen_names(params: FactorsParams, problem: Problem) -> tuple[str, ...] | N
     """
     if params.layers is None:
         return None
-    names = problem.network.layout.names
-    for pattern in params.layers:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            raise InputError(
-                f"layers: expected names of parameter tensors, got {pattern}. Known: "
-                f"{', '.join(names)}."
-            )
-    return tuple(n for n in names if any(fnmatchcase(n, p) for p in params.layers))
+    return problem.network.layout.matching(params.layers)
 
 
 @lru_cache(maxsize=64)
