@@ -66,6 +66,11 @@ def check_factors(rule: QuadraticRule, problem: Problem) -> None:
             f"rule: fisher_type: {rule.fisher_type} cannot be combined with labels of "
             "tokens. Take mc."
         )
+    if problem.tokens is not None and rule.kfac_approx == "reduce":
+        raise InputError(
+            "rule: kfac_approx: reduce cannot be combined with labels of tokens, of "
+            "which each position has its own loss. Take expand."
+        )
     if rule.fisher_type == "recursive":
         check_chain(problem.text)
     check_network(problem.network, rule.rule)
