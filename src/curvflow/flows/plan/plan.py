@@ -30,7 +30,7 @@ from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
 from curvflow.schemas.kinds.shared.imported import ImportedParams
 from curvflow.schemas.kinds.shared.operators import unmatched_layers
 from curvflow.schemas.kinds.train import TrainParams
-from curvflow.schemas.losses import OwnLoss
+from curvflow.schemas.losses import AnyLoss, OwnLoss
 from curvflow.schemas.models import AnyModel
 from curvflow.schemas.models._base import Model
 from curvflow.schemas.models.factory import FactoryModel
@@ -349,7 +349,7 @@ def _check_factors(
     if not isinstance(params, FactorsParams) or "weights" not in stage.inputs:
         return
     source = stages[stage.inputs["weights"][0]]
-    loss = getattr(source.params(node.coords), "loss", "auto")
+    loss: AnyLoss = getattr(source.params(node.coords), "loss", "auto")
     if params.kfac_approx == "reduce" and "data" in source.inputs:
         samples = samples_taken(source, stages, node.coords, samples_of)
         if samples.tokens is not None:
