@@ -334,3 +334,95 @@ def test_memory_counts_points_and_data():
     (probed,) = probes(KIND, "tanh-ce", 1)
     (more,) = probes(KIND, "tanh-ce", 1, num_points=101)
     assert member_bytes(more) > member_bytes(probed) > 0
+
+
+def tensors(asked):
+    layout = read(str(asked.one("weights")["network"])).network.layout
+    weights = asked.one("weights")["weights"][: layout.size]
+    parts = np.split(weights, np.cumsum(layout.sizes)[:-1])
+    return dict(zip(layout.names, parts, strict=True))
+
+
+def test_directions_of_some_layers_move_these_alone():
+    settings = {"directions": "random", "num_points": 3, "layers": ["layer2.*"]}
+    for asked, outcome in zip(
+        probes(KIND, "tanh-ce", 2, **settings),
+        compute(KIND, probes(KIND, "tanh-ce", 2, **settings)),
+        strict=True,
+    ):
+        arrays = outcome.arrays
+        length = np.linalg.norm(tensors(asked)["layer2.weight"])
+        np.testing.assert_allclose(arrays["direction_norm"], length, rtol=1e-12)
+        assert arrays["along"][1] == "random 2 of layer2.*"
+
+
+def test_eigenvectors_of_some_layers_are_those_of_their_dense_block():
+    settings = {"num_points": 3, "distance": 1e-2, "layers": ["layer1.*"]}
+    members = probes(KIND, "tanh-ce", 3, **settings)
+    for asked, outcome in zip(members, compute(KIND, members), strict=True):
+        sizes = {name: len(part) for name, part in tensors(asked).items()}
+        first = sizes["layer1.weight"] + sizes["layer1.bias"]
+        block = dense_of(asked)[:first, :first]
+        values = torch.linalg.eigvalsh(block).numpy()
+        top = values[np.abs(values).argsort()[::-1][:2]]
+        np.testing.assert_allclose(outcome.arrays["rayleigh"], top, rtol=1e-6)
+        got = second_differences(outcome.arrays)
+        np.testing.assert_allclose(got, top, rtol=1e-3)
+
+
+def test_about_zero_a_slice_is_the_loss_of_a_network_without_these_weights():
+    settings = {"directions": "random", "num_points": 3, "plane": True}
+    settings |= {"layers": ["layer2.*"], "centre": "zero"}
+    members = probes(KIND, "tanh-ce", 2, **settings)
+    for asked, outcome in zip(members, compute(KIND, members), strict=True):
+        arrays = outcome.arrays
+        # All outputs are zero, so that all classes are as likely.
+        classes = int(asked.one("data")["num_classes"])
+        assert arrays["centre_train_loss"] == pytest.approx(np.log(classes), rel=1e-12)
+        assert np.ptp(arrays["train_loss"]) > 0
+        # The loss is convex in the last layer.
+        assert (second_differences(arrays) > 0).all()
+        assert arrays["along"][0] == "random 1 of layer2.* about zero"
+    (kept,) = {id(a.one("weights")) for a in members[:1]}
+    assert kept == id(members[0].one("weights"))
+    assert np.abs(tensors(members[0])["layer2.weight"]).min() > 0
+
+
+def test_each_direction_has_a_layer_of_its_own():
+    layers = ["layer1.weight", "layer2.weight"]
+    settings = {"directions": "random", "num_points": 5, "plane": True}
+    settings |= {"layers": layers, "layer_each": True, "distance": 1.0}
+    members = probes(KIND, "tanh-ce", 2, centre="zero", **settings)
+    for asked, outcome in zip(members, compute(KIND, members), strict=True):
+        arrays, given = outcome.arrays, tensors(asked)
+        lengths = [np.linalg.norm(given[name]) for name in layers]
+        np.testing.assert_allclose(arrays["direction_norm"], lengths, rtol=1e-12)
+        assert arrays["along"].tolist() == [
+            f"random {k} of {name} about zero" for k, name in enumerate(layers, 1)
+        ]
+        # Without the last layer's weights the first one's do not matter.
+        still = arrays["plane_train_loss"][:, 2]
+        np.testing.assert_allclose(still, still[0], rtol=1e-12)
+        assert np.ptp(arrays["plane_train_loss"][4]) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"directions": "stored", "layers": ["layer1.*"]}, "layers cannot be combined"),
+        ({"directions": "trajectory", "centre": "zero"}, "centre zero cannot be"),
+        ({"layers": ["a", "b"], "layer_each": True}, "layer_each cannot be combined"),
+        (
+            {"directions": "random", "layers": ["a"], "layer_each": True},
+            "an entry for each of 2",
+        ),
+    ],
+)
+def test_layers_that_do_not_fit_the_directions_are_refused(settings, message):
+    with pytest.raises(ValidationError, match=message):
+        LandscapeParams(**settings)
+
+
+def test_layers_that_are_not_there_are_refused():
+    with pytest.raises(InputError, match=r"layers: .* got layer9"):
+        compute(KIND, probes(KIND, "tanh-ce", 1, layers=["layer9.*"]))

@@ -89,8 +89,10 @@ class Posed:
 
         return of
 
-    def factors(self, fisher_type="type-2", num_draws=1, fixed=None, **choices):
-        """Return the factors of `kronecker` of the same batch."""
+    def factors(
+        self, fisher_type="type-2", num_draws=1, fixed=None, given=None, **choices
+    ):
+        """Return the factors of `kronecker` of the same batch, maybe of given roots."""
         layout = self.network.layout
         recorded = Recorded(
             self.network.outputs_and_uses,
@@ -100,7 +102,9 @@ class Posed:
             self.statistics if fixed is None else fixed,
             self.samples.inputs,
             self.samples.targets,
-            self.roots(fisher_type, num_draws),
+            self.roots(fisher_type, num_draws)
+            if given is None
+            else lambda part, _: given[part.models, part.rows],
             self.samples.count,
             2,
         )

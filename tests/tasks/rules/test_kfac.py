@@ -9,6 +9,7 @@ import torch
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.nodes import Member, NodeData
+from curvflow.tasks.numerics import fisher_roots
 from curvflow.tasks.numerics.kronecker.moments import Moments, gram
 from curvflow.tasks.rules import kfac
 from curvflow.tasks.rules.shared.kfac_blocks import batch_blocks
@@ -314,6 +315,107 @@ def test_rate_and_momentum_are_the_best_where_they_are_not_given(posed, step, mo
             assert given.unique().item() == pytest.approx(
                 0.3 if along is direction else 0.5
             )
+
+
+def halves():
+    return blobs(num_classes=2)
+
+
+INDEFINITE = ["mixture_bernoulli", "gaussian"]
+
+
+def definite(posed, psd):
+    """Return the curvature of each sample by its outputs, (M, N, C, C), mended."""
+    criterion, targets = posed.problem.criterion, posed.samples.targets
+    outputs = posed.network.outputs(
+        torch.cat([posed.weights, posed.statistics], 1), posed.samples.inputs
+    ).detach()
+
+    def loss(one, target):
+        return criterion.of_samples(one[None, None], target[None, None]).sum()
+
+    if psd == "fisher":
+        rows = fisher_roots("exact", criterion.law, outputs, targets)
+        return outputs, rows.mT @ rows
+    found = torch.stack(
+        [
+            torch.stack(
+                [
+                    torch.autograd.functional.hessian(
+                        lambda f, y=y: loss(f, y), one.clone()
+                    )
+                    for one, y in zip(of_model, targets[0], strict=True)
+                ]
+            )
+            for of_model in outputs
+        ]
+    )
+    values, vectors = torch.linalg.eigh(found)
+    assert (values[..., 0] < -1e-3).any()
+    values = values.abs() if psd == "abs" else values.clamp(min=0)
+    return outputs, vectors @ torch.diag_embed(values) @ vectors.mT
+
+
+@pytest.mark.parametrize("psd", ["clip", "abs", "fisher"])
+@pytest.mark.parametrize("kind", INDEFINITE)
+def test_indefinite_losses_are_made_definite_as_in_a_dense_twin(kind, psd):
+    data = waves() if kind == "gaussian" else halves()
+    posed = Posed(data, loss=kind)
+    _, B_MNCC = definite(posed, psd)
+    values, vectors = torch.linalg.eigh(B_MNCC)
+    roots = values.clamp(min=0).sqrt().unsqueeze(-1) * vectors.mT
+    operator = posed.factors(given=roots)
+
+    def outputs(weights, statistics):
+        full = torch.cat([weights, statistics])[None]
+        return posed.network.outputs(full, posed.samples.inputs)[0]
+
+    jacobians = torch.stack(
+        [
+            torch.autograd.functional.jacobian(lambda w, s=s: outputs(w, s), w)
+            for w, s in zip(posed.weights, posed.statistics, strict=True)
+        ]
+    )
+    dense = (jacobians.mT @ B_MNCC @ jacobians).mean(1)
+    networks = Networks(posed.context(), posed.weights, psd)
+    columns = started(4, posed.weights.shape[1]).view(2, 2, -1)
+    image = networks.multiply(posed.weights, 2)(columns.mT)
+    torch.testing.assert_close(image, dense @ columns.mT, rtol=1e-8, atol=1e-10)
+    fields = {**EXACT, "psd": psd, "damping": 0.2}
+    change, state, _ = posed.stepped(fields)
+    direction = -operator.solve(posed.gradient, 0.2)
+    eye = torch.eye(dense.shape[1], dtype=torch.float64)
+    rate = best_rate(dense + 0.2 * eye, posed.gradient, direction)
+    torch.testing.assert_close(state.control.rate[:, 0], rate, rtol=1e-8, atol=0)
+    torch.testing.assert_close(change, rate[:, None] * direction, rtol=1e-8, atol=1e-12)
+
+
+def test_a_recursion_takes_the_mean_of_what_is_made_definite():
+    posed = Posed(halves(), loss="mixture_bernoulli")
+    _, B_MNCC = definite(posed, "abs")
+    _, state, _ = posed.stepped({"fisher_type": "recursive", "psd": "abs"})
+    last = state.factors.blocks[1][0].squeeze(1)
+    torch.testing.assert_close(last, B_MNCC.mean(1), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["kfac", "gauss_newton"])
+def test_losses_that_may_be_indefinite_need_psd(name):
+    mixture = Posed(halves(), loss="mixture_bernoulli")
+    fields = {"preconditioner": "kron"} if name == "gauss_newton" else {}
+    with pytest.raises(InputError, match=r"psd: refuse cannot .* mixture_bernoulli"):
+        mixture.stepped(fields, name=name)
+    mixture.stepped({**fields, "psd": "clip"}, name=name)
+    many = as_data(dataset(blobs()["inputs"], np.ones((30, 6))), "values")
+    wide = Posed(many, loss="mixture_bernoulli")
+    with pytest.raises(InputError, match="Take labels drawn from the model"):
+        wide.stepped({**fields, "psd": "fisher"}, name=name)
+
+
+def test_a_definite_matrix_of_gauss_newton_needs_a_likelihood():
+    huber = Posed(waves(), loss="huber")
+    huber.stepped({}, name="gauss_newton")
+    with pytest.raises(InputError, match="psd: clip cannot be combined with a loss"):
+        huber.stepped({"psd": "clip"}, name="gauss_newton")
 
 
 def test_factors_are_averages_in_which_the_first_batches_weigh_alike(posed):

@@ -30,7 +30,7 @@ from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
 from curvflow.schemas.kinds.shared.imported import ImportedParams
 from curvflow.schemas.kinds.shared.operators import unmatched_layers
 from curvflow.schemas.kinds.train import TrainParams
-from curvflow.schemas.losses import OwnLoss
+from curvflow.schemas.losses import AnyLoss, OwnLoss
 from curvflow.schemas.models import AnyModel
 from curvflow.schemas.models._base import Model
 from curvflow.schemas.models.factory import FactoryModel
@@ -227,6 +227,7 @@ def check_files(plan: Plan, sources: PlanSources) -> None:
             raise stage.error((), reason, hint) from error
         _check_rule(node, stages, samples_of)
         _check_layers(node, stages, samples_of)
+        _check_factors(node, stages, samples_of)
     for name, nodes in plan.graph.nodes.items() if _reads_arrays(plan.graph) else ():
         if any(node.state != "cached" for node in nodes):
             check_model_and_data(stages[name], stages, samples_of)
@@ -334,6 +335,40 @@ def _check_layers(
         given = "curvature" if factors.curvature == "hessian" else "fisher_type"
         path = (given if name == "fisher_type" else name,)
         raise stage.error(path, reason, labels=node.coords) from error
+
+
+def _check_factors(
+    node: Node, stages: Mapping[str, Stage], samples_of: SamplesOf
+) -> None:
+    """Refuse factors of a loss that has none of their form.
+
+    Raises:
+        StudyError: at the parameter that wants more of the loss.
+    """
+    stage, params = stages[node.stage], node.params
+    if not isinstance(params, FactorsParams) or "weights" not in stage.inputs:
+        return
+    source = stages[stage.inputs["weights"][0]]
+    loss: AnyLoss = getattr(source.params(node.coords), "loss", "auto")
+    if params.kfac_approx == "reduce" and "data" in source.inputs:
+        samples = samples_taken(source, stages, node.coords, samples_of)
+        if samples.tokens is not None:
+            raise stage.error(
+                ("kfac_approx",),
+                f"reduce cannot be combined with the loss of '{source.name}', of which "
+                "each position has its own. Take expand.",
+                labels=node.coords,
+            )
+    if loss == "auto":
+        return
+    # Loaded here, for PyTorch takes a second.
+    from curvflow.tasks.curvature.network_factors import check_loss
+
+    try:
+        check_loss(params, loss)
+    except InputError as error:
+        name, _, reason = str(error).partition(": ")
+        raise stage.error((name,), reason, labels=node.coords) from error
 
 
 def _can_be_posed(model: AnyModel, samples: Samples) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -49,10 +49,27 @@ def _params(member: Member) -> LandscapeParams:
     return cast("LandscapeParams", member.params)
 
 
+def moved_tensors(member: Member) -> tuple[str, ...]:
+    """Return the names of the parameter tensors that directions move.
+
+    Raises:
+        InputError: `layers` names no tensor.
+    """
+    return problem_of(member).network.layout.matching(_params(member).layers)
+
+
+def moved_entries(problem: Problem, patterns: Sequence[str] | None) -> Tensor:
+    """Return which parameters are those of the tensors that patterns name, (D,)."""
+    layout = problem.network.layout
+    names = layout.matching(patterns)
+    is_named = torch.tensor([name in names for name in layout.names])
+    return is_named.repeat_interleave(torch.tensor(layout.sizes))
+
+
 def columns_at_once(member: Member) -> int:
     """Return the number of vectors multiplied at once."""
     params, count = _params(member), _params(member).num_directions
-    size = problem_of(member).network.num_parameters
+    size = problem_of(member).network.layout.only(moved_tensors(member)).size
     wider = params.oversampling if params.directions == "eigenvectors" else 0
     return min(size, count + wider)
 
@@ -68,9 +85,9 @@ def directions(
     Args:
         members: members with `LandscapeParams`, and `trajectory` or `eigen` where the
             directions come from there.
-        hessian: the Hessians of all members.
+        hessian: the Hessians of all members, of the tensors that move.
         problem: the network and loss of the members.
-        weights_MD: centres of the slices.
+        weights_MD: the weights, whose filters give random directions their lengths.
 
     Returns:
         The directions.
@@ -79,9 +96,9 @@ def directions(
         InputError: there are fewer directions than requested, or all are zero.
     """
     params, count = _params(members[0]), _params(members[0]).num_directions
-    if count > weights_MD.shape[1]:
+    if count > hessian.shape[1]:
         raise InputError(
-            f"num_directions: expected at most the {weights_MD.shape[1]} parameters, "
+            f"num_directions: expected at most the {hessian.shape[1]} parameters, "
             f"got {count}. Lower it."
         )
     if params.directions == "trajectory":
@@ -89,25 +106,43 @@ def directions(
     if params.directions == "stored":
         return _stored(members, weights_MD, count)
     if params.directions == "eigenvectors":
-        return _eigenvectors(members, hessian, count)
+        found = _eigenvectors(members, hessian, count)
+        if params.layers is None:
+            return found
+        moved_D = moved_entries(problem, params.layers)
+        columns_MDK = found.columns.new_zeros(*weights_MD.shape, count)
+        columns_MDK[:, moved_D] = found.columns
+        return replace(found, columns=columns_MDK)
     return _random(members, problem, weights_MD, count)
 
 
 def _random(
     members: Sequence[Member], problem: Problem, weights_MD: Tensor, count: int
 ) -> Directions:
-    size, biases = weights_MD.shape[1], _params(members[0]).biases
+    size, params = weights_MD.shape[1], _params(members[0])
     draws_MDK = torch.stack(
         [_drawn(_params(m).seed, size, count, "slices") for m in members]
     ).to(weights_MD)
     shapes = problem.network.layout.shapes
-    columns_MDK = filter_normalised(draws_MDK, weights_MD, shapes, biases=biases)
+    columns_MDK = filter_normalised(draws_MDK, weights_MD, shapes, biases=params.biases)
+    if params.layers is not None:
+        moved_DK = _moved_by_each(problem, params).to(columns_MDK.device)
+        columns_MDK = columns_MDK.where(moved_DK, 0)
     if not (columns_MDK != 0).any(1).all():
         raise InputError(
             "directions: expected weights with non-zero filters, got zero filters "
             "alone. Set biases, or take eigenvectors."
         )
     return _plain(columns_MDK, [0] * len(members))
+
+
+def _moved_by_each(problem: Problem, params: LandscapeParams) -> Tensor:
+    """Return which parameters each direction moves, (D, K) or (D, 1)."""
+    if not params.layer_each:
+        return moved_entries(problem, params.layers).unsqueeze(1)
+    return torch.stack(
+        [moved_entries(problem, [pattern]) for pattern in params.layers or ()], dim=1
+    )
 
 
 def _eigenvectors(

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import lru_cache
 
 import torch
@@ -20,7 +19,7 @@ from curvflow.schemas.losses import AnyLoss, loss_name
 from curvflow.schemas.models import AnyModel
 from curvflow.schemas.nodes import Member
 from curvflow.tasks.curvature.network_operators import problem_of, stacked_weights
-from curvflow.tasks.networks.losses import parse_loss
+from curvflow.tasks.networks.losses import law_of_loss, parse_loss
 from curvflow.tasks.networks.planned import drawn_networks, planned_problem
 from curvflow.tasks.networks.problems import (
     OperatorInputs,
@@ -62,14 +61,46 @@ def chosen_names(params: FactorsParams, problem: Problem) -> tuple[str, ...] | N
     """
     if params.layers is None:
         return None
-    names = problem.network.layout.names
-    for pattern in params.layers:
-        if not any(fnmatchcase(name, pattern) for name in names):
+    return problem.network.layout.matching(params.layers)
+
+
+def check_loss(params: FactorsParams, loss: AnyLoss) -> None:
+    """Refuse factors that a loss has none of, whatever the model and the data.
+
+    Args:
+        params: which factors.
+        loss: the loss; a function of the user's own is not called.
+
+    Raises:
+        InputError: the loss has no likelihood to draw labels from or to take the Fisher
+            matrix of, or its Hessian by the outputs is indefinite, and refused.
+    """
+    law, name = law_of_loss(loss), loss_name(loss)
+    takes_hessian = params.fisher_type in ("type-2", "projection", "recursive")
+    takes_hessian = takes_hessian and params.curvature == "ggn"
+    if law is None:
+        if params.fisher_type == "mc":
+            raise InputError(_no_sampler(name))
+        if takes_hessian and params.psd == "fisher":
             raise InputError(
-                f"layers: expected names of parameter tensors, got {pattern}. Known: "
-                f"{', '.join(names)}."
+                "psd: fisher cannot be combined with a loss without a likelihood, got "
+                f"{name}. Take clip or abs."
             )
-    return tuple(n for n in names if any(fnmatchcase(n, p) for p in params.layers))
+        return
+    is_mixed = getattr(loss, "components", 2) > 1
+    is_indefinite = law.depends_on_targets and is_mixed
+    if takes_hessian and is_indefinite and params.psd == "refuse":
+        raise InputError(
+            f"psd: refuse cannot be combined with loss {law.name}, whose Hessian by "
+            "the outputs is indefinite. Set psd to clip, abs or fisher."
+        )
+
+
+def _no_sampler(name: str) -> str:
+    return (
+        "fisher_type: mc cannot be combined with a loss without a likelihood, got "
+        f"{name}. Take type-2, or empirical."
+    )
 
 
 @lru_cache(maxsize=64)
@@ -251,10 +282,7 @@ def output_roots(
     """
     kind = params[0].fisher_type
     if kind == "mc" and loss.law is None:
-        raise InputError(
-            "fisher_type: mc cannot be combined with a loss without a likelihood, got "
-            f"{loss.name}. Take type-2, or empirical."
-        )
+        raise InputError(_no_sampler(loss.name))
     if kind in ("empirical", "forward-only"):
         slopes = output_slopes(loss)
         return lambda part, outputs: slopes(part, outputs).unsqueeze(2)

@@ -118,6 +118,7 @@ def batched_hessian(
     *,
     dtype: str,
     columns: int,
+    names: tuple[str, ...] | None = None,
     modes: Sequence[ModeParams] = (),
 ) -> BatchedHessian:
     """Build the Hessians of the mean training loss of all members as one operator.
@@ -130,6 +131,7 @@ def batched_hessian(
         machine: the device to compute on.
         dtype: precision of the products.
         columns: vectors that will be multiplied at once.
+        names: the parameter tensors of the diagonal block; None for all.
         modes: of each member, which differ in the seed at most; none is evaluation.
 
     Returns:
@@ -138,7 +140,7 @@ def batched_hessian(
     Raises:
         InputError: a weight is NaN or infinite.
     """
-    source = _source(members, machine, dtype, columns)
+    source = _source(members, machine, dtype, columns, names)
     return _hessian(_in_training(source, modes) if modes else source)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import cast
 
 import numpy as np
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.deflation import DeflatedParams
-from curvflow.schemas.kinds.shared.operators import OperatorParams, nearest_pattern
+from curvflow.schemas.kinds.shared.operators import OperatorParams
 from curvflow.schemas.nodes import Array, Matrix, Member, NodeData, Outcome
 from curvflow.tasks.curvature import network_operators
 from curvflow.tasks.curvature.stored_blocks import block_operator, factors_key
@@ -200,19 +199,7 @@ def _tensor_sizes(member: Member, params: OperatorParams) -> dict[str, int]:
     """
     layout = network_operators.problem_of(member).network.layout
     sizes = dict(zip(layout.names, layout.sizes, strict=True))
-    if params.layers is None:
-        return sizes
-    for pattern in params.layers:
-        if not any(fnmatchcase(name, pattern) for name in sizes):
-            raise InputError(
-                f"layers: expected names of parameter tensors, got {pattern}. "
-                f"{nearest_pattern(pattern, list(sizes))}"
-            )
-    return {
-        name: size
-        for name, size in sizes.items()
-        if any(fnmatchcase(name, pattern) for pattern in params.layers)
-    }
+    return {name: sizes[name] for name in layout.matching(params.layers)}
 
 
 def _nodes_of(graph: NodeData, params: OperatorParams) -> int:

@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.figures.landscape import LandscapeFigureParams
+from curvflow.schemas.kinds.probes.landscape import ABOUT_ZERO
 from curvflow.schemas.nodes import Array, Member, NodeData, Outcome
 from curvflow.schemas.words import counted
 from curvflow.tasks.drawing import canvas, captions
@@ -156,7 +157,11 @@ def _caption(
     if params.show == "plane" and any(len(node["path"]) for node in drawn):
         notes.append("White points: checkpoints, projected.")
     if params.show == "plane" and drawn:
-        notes.append("Cross: the weights w.")
+        about_zero = any(
+            str(name).endswith(ABOUT_ZERO) for node in drawn for name in node["along"]
+        )
+        where = ", but zero in the layers moved" if about_zero else ""
+        notes.append(f"Cross: the weights w{where}.")
     if lost := sum(int(node["num_nonfinite"]) for node in drawn):
         noun = "loss" if lost == 1 else "losses"
         notes.append(f"Not finite, not shown: {lost} {noun}.")

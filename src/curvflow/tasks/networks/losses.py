@@ -174,20 +174,20 @@ def network_loss(text: str, *, has_labels: bool) -> NetworkLoss:
     return _of_values(spec, has_labels=has_labels)
 
 
-def has_fisher(loss: AnyLoss) -> bool:
-    """Return whether the Gauss-Newton matrix of a loss is a Fisher matrix.
+def law_of_loss(loss: AnyLoss) -> OutputLaw | None:
+    """Return the law of which a loss is the negative logarithm; None of none.
 
     Args:
-        loss: of a likelihood or not; `auto` is, and a function of the user's own, which
-            is not called, is of none.
+        loss: specification; `auto` has that of labels, whose form is that of any it may
+            stand for, and a function of the user's own, which is not called, has none.
     """
     if loss == "auto" or isinstance(loss, OwnLoss):
-        return loss == "auto"
+        return LAWS["cross_entropy"] if loss == "auto" else None
     if isinstance(loss, str):
         text: str = loss
     else:
         text = json.dumps(loss.model_dump(mode="json"))
-    return network_loss(text, has_labels=True).has_fisher
+    return network_loss(text, has_labels=True).law
 
 
 def _of_values(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Literal
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.schemas.kinds.shared.operators import nearest_pattern
 from curvflow.tasks.numerics.kronecker.uses import AnyUse
 
 # Weight of the present batch in the running statistics of a batch norm.
@@ -85,6 +87,22 @@ class Layout:
         pairs = zip(self.names, self.shapes, strict=True)
         chosen = [(name, shape) for name, shape in pairs if name in names]
         return Layout(tuple(n for n, _ in chosen), tuple(s for _, s in chosen))
+
+    def matching(self, patterns: Sequence[str] | None) -> tuple[str, ...]:
+        """Return the names that some pattern fits, in order; all without patterns.
+
+        Raises:
+            InputError: a pattern fits no name.
+        """
+        if patterns is None:
+            return self.names
+        for pattern in patterns:
+            if not any(fnmatchcase(name, pattern) for name in self.names):
+                raise InputError(
+                    f"layers: expected names of parameter tensors, got {pattern}. "
+                    f"{nearest_pattern(pattern, self.names)}"
+                )
+        return tuple(n for n in self.names if any(fnmatchcase(n, p) for p in patterns))
 
     def modules(self) -> dict[str, Tensor]:
         """Return the places of the parameters of each module by its name, in order."""

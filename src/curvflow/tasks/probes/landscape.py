@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -10,9 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from curvflow.schemas.kinds.probes.landscape import LandscapeParams
+from curvflow.schemas.kinds.probes.landscape import ABOUT_ZERO, LandscapeParams
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks.curvature.directions import Directions, columns_at_once, directions
+from curvflow.tasks.curvature.directions import (
+    Directions,
+    columns_at_once,
+    directions,
+    moved_entries,
+    moved_tensors,
+)
 from curvflow.tasks.curvature.network_operators import (
     batch_draws,
     batched_hessian,
@@ -107,22 +114,29 @@ def _group_key(member: Member) -> object:
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params, problem = _params(members[0]), problem_of(members[0])
+    given_MW = stacked_weights(members, machine, dtype=params.dtype)
+    members = [_at_centre(member, problem) for member in members]
     weights_MW = stacked_weights(members, machine, dtype=params.dtype)
     weights_MD, statistics_MS = problem.network.split(weights_MW)
     several = [_params(member) for member in members]
-    hessian = batched_hessian(
+    build_hessian = partial(
+        batched_hessian,
         members,
         machine,
         dtype=params.dtype,
         columns=columns_at_once(members[0]),
         modes=several,
     )
+    hessian = build_hessian()
+    names = moved_tensors(members[0])
+    block = hessian if params.layers is None else build_hessian(names=names)
     data = [member.one("data") for member in members]
     sets = {
         name: load_samples(problem, data, prefix, machine.device, weights_MD.dtype)
         for name, prefix in SETS.items()
     }
-    slice_directions = directions(members, hessian, problem, weights_MD)
+    given_MD, _ = problem.network.split(given_MW)
+    slice_directions = directions(members, block, problem, given_MD)
     draws = batch_draws(several, sets["train"].count)
     gradient_MD = _mean_gradient(
         problem, weights_MD, statistics_MS, sets["train"], draws
@@ -151,6 +165,18 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         arrays |= _model_arrays(member, slice_directions, local, number)
         outcomes.append(Outcome(arrays))
     return outcomes
+
+
+def _at_centre(member: Member, problem: Problem) -> Member:
+    """Return a member whose weights are where its slices have step 0."""
+    params, weights = _params(member), member.one("weights")
+    if params.centre == "weights":
+        return member
+    centre_W = weights["weights"].copy()
+    moved_D = moved_entries(problem, params.layers).numpy()
+    centre_W[: len(moved_D)][moved_D] = 0
+    centred = replace(weights, arrays={**weights.arrays, "weights": centre_W})
+    return replace(member, inputs={**member.inputs, "weights": [centred]})
 
 
 def _mean_gradient(
@@ -249,12 +275,20 @@ def _slice_arrays(values_QP: Tensor, params: LandscapeParams) -> dict[str, Array
     return {name: values.numpy().copy() for name, values in arrays.items()}
 
 
+def _direction_name(params: LandscapeParams, number: int) -> str:
+    name = f"{NAMES.get(params.directions, params.directions)} {number}"
+    layers = params.layers or ()
+    if params.layer_each:
+        layers = layers[number - 1 : number]
+    where = f" of {', '.join(layers)}" if layers else ""
+    return f"{name}{where}{ABOUT_ZERO if params.centre == 'zero' else ''}"
+
+
 def _model_arrays(
     member: Member, slice_directions: Directions, local: LocalModel, number: int
 ) -> dict[str, Array]:
     params = _params(member)
     count = params.num_directions
-    what = NAMES.get(params.directions, params.directions)
     epochs = [m["checkpoint"] for m in member.inputs.get("trajectory", ())]
     numbers = {
         "direction_norm": slice_directions.columns[number].norm(dim=0),
@@ -269,7 +303,7 @@ def _model_arrays(
     return {
         "direction": numbers_from_1,
         "other": numbers_from_1,
-        "along": np.array([f"{what} {k}" for k in numbers_from_1]),
+        "along": np.array([_direction_name(params, k) for k in range(1, count + 1)]),
         "converged": slice_directions.converged[number].cpu().numpy(),
         "checkpoint": np.concatenate([np.zeros(0, np.int64), *epochs]),
         "num_matvecs": np.array(

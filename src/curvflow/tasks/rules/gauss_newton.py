@@ -32,6 +32,7 @@ from curvflow.tasks.rules.shared.kfac_factors import (
     Factors,
     check_factors,
     check_likelihood,
+    check_psd,
     multiplied,
     no_factors,
     with_batch,
@@ -61,8 +62,9 @@ class State(NamedTuple):
 
 
 def check(rule: GaussNewton, problem: Problem) -> None:
-    """Refuse samples that meet, and what factors cannot be taken of, if they are."""
+    """Refuse samples that meet, and losses or layers that steps cannot be by."""
     check_network(problem.network, rule.rule)
+    check_psd(rule, problem)
     if rule.preconditioner != "none":
         check_factors(rule, problem)
 
@@ -118,7 +120,8 @@ def step(
 def _step(
     gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, context: Step
 ) -> tuple[Tensor, State]:
-    networks, control = Networks(context, weights_MD), state.control
+    networks = Networks(context, weights_MD, hyper.rule.psd)
+    control = state.control
     gradient_MD = gradient_MD.addcmul(hyper["l2"], weights_MD)
     factors, zeta_M1 = state.factors, zeta_of(control, hyper)
     if hyper.rule.preconditioner != "none":

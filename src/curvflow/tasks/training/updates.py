@@ -144,12 +144,16 @@ class _Group:
     ) -> Iterator[tuple[int, list[Tensor | None]]]:
         """Yield each model and the initial state of its rule when it trains alone.
 
-        In a group, a rule may keep for all models a state that only a few need.
+        In a group, a rule may keep for all models a state that only a few need. Its
+        form alone counts, which neighbours of equal rules share.
         """
+        initial: list[Tensor | None] = []
         for row, model in enumerate(self.numbers):
-            own_MD = weights_MD[model : model + 1]
-            alone = self.functions.init(own_MD, self.hyper.only(row), self.problem)
-            yield model, leaves(alone)
+            if not row or self.rules[row] != self.rules[row - 1]:
+                own_MD = weights_MD[model : model + 1]
+                alone = self.functions.init(own_MD, self.hyper.only(row), self.problem)
+                initial = leaves(alone)
+            yield model, initial
 
     def vectors(self, weights_MD: Tensor) -> Iterator[tuple[int, Tensor]]:
         leaves_now = [

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
-from curvflow.schemas.kinds.shared.operators import ModeParams
+from curvflow.schemas.kinds.shared.operators import ModeParams, unknown_layers
 from curvflow.schemas.nodes import Data, Eigenvectors, Landscape, Trajectory, Weights
+from curvflow.schemas.params import Names, Neutral
+
+# Behind the name of a direction whose slice is not taken about the weights.
+ABOUT_ZERO = " about zero"
 
 Directions = Literal["eigenvectors", "stored", "random", "trajectory"]
 
@@ -35,6 +39,22 @@ class LandscapeParams(ModeParams):
         False,
         description="random directions also move biases, and the scales and shifts of "
         "norm layers, each as one filter",
+    )
+    layers: Annotated[Names | None, Neutral(None)] = Field(
+        None,
+        min_length=1,
+        description="parameter tensors, by name or pattern such as layer1.*, that "
+        "directions move: eigenvectors are of their diagonal block; null moves all",
+    )
+    layer_each: Annotated[bool, Neutral(False)] = Field(
+        False,
+        description="the k-th direction, a random one, moves the tensors of the k-th "
+        "entry of layers alone",
+    )
+    centre: Annotated[Literal["weights", "zero"], Neutral("weights")] = Field(
+        "weights",
+        description="of the slices: the weights, or zero in every tensor that moves "
+        "and the weights in all others",
     )
     oversampling: int = Field(
         8, ge=0, description="further columns iterated, for eigenvectors"
@@ -63,6 +83,34 @@ class LandscapeParams(ModeParams):
         if self.plane and self.num_directions < 2:
             raise ValueError(
                 "expected num_directions of at least 2 with plane, got 1. Raise it."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _moves_some_layers(self) -> LandscapeParams:
+        fixed = self.directions in ("stored", "trajectory")
+        if fixed and (self.layers is not None or self.centre == "zero"):
+            name = "centre zero" if self.layers is None else "layers"
+            raise ValueError(
+                f"{name} cannot be combined with directions {self.directions}, which "
+                "are of all weights, from where they are. Take random or eigenvectors."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_layer_for_each(self) -> LandscapeParams:
+        if not self.layer_each:
+            return self
+        if self.directions != "random":
+            raise ValueError(
+                f"layer_each cannot be combined with directions {self.directions}. "
+                "Take random."
+            )
+        if len(self.layers or ()) != self.num_directions:
+            raise ValueError(
+                f"expected layers with an entry for each of {self.num_directions} "
+                f"directions with layer_each, got {len(self.layers or ())}. Set as "
+                "many layers as num_directions."
             )
         return self
 
@@ -174,7 +222,7 @@ KIND = Kind(
     ),
     accelerated=True,
     inputs={
-        "weights": Input(Weights),
+        "weights": Input(Weights, lacking=unknown_layers),
         "data": Input(Data, follows="weights", by_rows=True),
         "trajectory": Input(Trajectory, optional=True, wanted=_follows_training),
         "eigen": Input(

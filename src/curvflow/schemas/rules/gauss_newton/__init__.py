@@ -82,7 +82,8 @@ begins (Martens has 1, and 0.95 later); residuals remain relative to the gradien
 α and μ, the change of τ by the reduction ratio, `kl_clip` and `reject` are those of
 [`kfac`](#kfac). Without momentum a solved direction has α = 1. A loss of one's own is
 taken as well, but with factors only those with a likelihood by name; where its Hessian
-by the outputs is indefinite, the search ends at directions of negative curvature.
+by the outputs is indefinite, the search ends at directions of negative curvature, or of
+`gaussian` and `mixture_bernoulli` is made definite by `psd`.
 
 Beside the curves of `kfac`, `cg_iterations` and `cg_residual` tell of the epoch's last
 step how many products were taken, and the residual that was left; of layers, those of

@@ -49,7 +49,10 @@ shifts behind a norm have an exact block, those of more than 1,024 entries a mul
 the identity, as have tensors in no layer that is known, such as positions: the mean of
 the diagonal of their Fisher matrix, by one derivative of random signs. Of these, one of
 more than 65,536 entries is refused. Losses are those with a likelihood by name, and
-labels of tokens take `mc` or `empirical`.
+labels of tokens take `mc` or `empirical`. Of `gaussian` and `mixture_bernoulli` the
+Hessian H by a sample's outputs may be indefinite, and G and the factors of `type-2` and
+`recursive` have in its place, by `psd`, H with negative eigenvalues set to 0 (`clip`)
+or turned (`abs`), or the Fisher matrix (`fisher`); without it these losses are refused.
 
 The curves `lr` and `chosen_momentum` of `train` are α and μ of the last step of an
 epoch, and beside them stand `damping`, `preconditioner_damping`, `reduction_ratio`,

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.params import Neutral
 from curvflow.schemas.rules._base import Rule
 
 
@@ -28,6 +29,15 @@ class QuadraticRule(Rule):
         "means from layer to layer (KFRA), or labels of the data",
     )
     mc_samples: int = Field(1, ge=1, description="labels drawn for each input if mc")
+    psd: Annotated[Literal["refuse", "clip", "abs", "fisher"], Neutral("refuse")] = (
+        Field(
+            "refuse",
+            description="where the Hessian of the loss by the outputs is indefinite, "
+            "as of gaussian and mixture_bernoulli: refuse it, but for gauss_newton "
+            "without factors, which takes it as it is; clip negative eigenvalues to 0; "
+            "take their magnitudes, abs; or take the fisher matrix of the loss",
+        )
+    )
     kfac_approx: Literal["expand", "reduce"] = Field(
         "expand", description="positions of a sample apart, or summed"
     )

@@ -205,7 +205,12 @@ class _Sweep:
         """Return the products of two factors, and the errors of these."""
         how = self._choices
         moments = [
-            Moments(piece, how.kfac_approx, knows_returned=how.is_forward_only)
+            Moments(
+                piece,
+                how.kfac_approx,
+                knows_returned=how.is_forward_only,
+                has_draws=how.has_draws,
+            )
             for piece in self._pieces
         ]
         for one in self._passes():
@@ -216,10 +221,7 @@ class _Sweep:
             Product(each.piece.name, each.piece.columns, *each.matrices(count))
             for each in moments
         ]
-        return blocks, {
-            each.piece.name: each.spread(count, has_draws=how.has_draws)
-            for each in moments
-        }
+        return blocks, {each.piece.name: each.spread(count) for each in moments}
 
     def recursion(self, how: Recursion, *, is_dense: bool) -> list[Block]:
         """Return blocks by a recursion over the layers."""

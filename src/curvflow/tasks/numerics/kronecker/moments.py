@@ -59,12 +59,14 @@ class Moments:
         kfac_approx: whether each position counts by itself, or a sample's sum.
         knows_returned: I stands for the moments of what comes back.
         has_spread: errors of the moments will be asked for.
+        has_draws: and those of label draws, where there are several.
     """
 
     piece: Piece
     kfac_approx: Approximation
     knows_returned: bool = False
     has_spread: bool = True
+    has_draws: bool = True
     _left: _Sums = field(default_factory=_Sums)
     _right: _Sums = field(default_factory=_Sums)
     _draws: list[Tensor] = field(default_factory=list)
@@ -83,7 +85,7 @@ class Moments:
                 add_to(into.moments, one.part, second_moment(rows)[0])
                 continue
             comes_back = is_left == self._is_left
-            if comes_back:
+            if comes_back and self._tells_draws:
                 add_to(self._draws, one.part, _draw_squares(rows))
             if comes_back and self.knows_returned:
                 scale = one.samples * (1 if is_left else self._positions)
@@ -121,7 +123,11 @@ class Moments:
             return left.div_(samples), right.div_(samples * self._positions)
         return left / samples, right / (samples * self._positions)
 
-    def spread(self, samples: int, *, has_draws: bool) -> Spread:
+    @property
+    def _tells_draws(self) -> bool:
+        return self.has_draws and self._num_draws > 1
+
+    def spread(self, samples: int) -> Spread:
         """Return the relative standard errors of both factors, of N samples."""
         left_M, right_M = (_norm(spanned(s.moments)) for s in (self._left, self._right))
         left_M, right_M = left_M / samples, right_M / (samples * self._positions)
@@ -132,7 +138,7 @@ class Moments:
         whole = squares if self._is_left else scaled
         norm = left_M if self._is_left else right_M
         count = self._num_draws
-        if count < 2 or not has_draws:
+        if not self._tells_draws:
             return Spread(of_left, of_right, torch.full_like(norm, torch.nan))
         draws = spanned(self._draws)
         if not self._is_left:

@@ -9,6 +9,7 @@ or pixels, G groups of a weight, O rows and I columns of a group.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -89,9 +90,14 @@ class Windows:
             seen = seen.unfold(3 + side, reach, self.stride[side])
             seen = seen[..., :: self.dilation[side]]
         # From (M, N, C, *places, *kernel).
-        places = seen.shape[3 : 3 + len(self.stride)]
-        seen = seen.flatten(3, 2 + len(places)).movedim(3, 2)
-        return torch.unflatten(seen.flatten(3), 3, (self.groups, -1))
+        last = 2 + len(self.stride)
+        if math.prod(shape[2:]) == 1:  # windows are the places themselves
+            rows = seen.flatten(3, last).movedim(3, 2).flatten(3)
+            return torch.unflatten(rows, 3, (self.groups, -1))
+        # Windows overlap: a flattening in two steps would copy them twice.
+        seen = seen.movedim(2, last)
+        shape = (*seen.shape[:2], seen.shape[2:last].numel(), self.groups, -1)
+        return seen.reshape(shape)
 
     def returned(self, deltas: Tensor, shape: Sequence[int], samples: int) -> Tensor:
         """Return the deltas of each place, (M, N, T, G, O)."""

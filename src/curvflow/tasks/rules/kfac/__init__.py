@@ -98,7 +98,7 @@ def step(
 def _step(
     gradient_MD: Tensor, state: State, weights_MD: Tensor, hyper: Hyper, context: Step
 ) -> tuple[Tensor, State]:
-    networks = Networks(context, weights_MD)
+    networks = Networks(context, weights_MD, hyper.rule.psd)
     gradient_MD = gradient_MD.addcmul(hyper["l2"], weights_MD)
     is_searched = is_due(hyper.rule.preconditioner_adaptation_interval, context)
     factors = with_batch(

@@ -27,7 +27,7 @@ from curvflow.tasks.numerics.kronecker.forms import balance, decomposed
 from curvflow.tasks.numerics.kronecker.layers import Sides
 from curvflow.tasks.numerics.kronecker.moments import Moments, squares_of, turned
 from curvflow.tasks.numerics.kronecker.uses import Scaling
-from curvflow.tasks.rules.shared.kfac_networks import Labels, Networks, Swept
+from curvflow.tasks.rules.shared.kfac_networks import Networks, Swept, labels_of
 from curvflow.tasks.rules.shared.kfac_parts import Parts, Rest, Scale
 from curvflow.tasks.training.step_context import Hyper
 
@@ -91,7 +91,7 @@ def batch_blocks(
     if rule.fisher_type == "recursive":  # of dense layers, which have all parameters
         pieces = [one.piece for one in parts.pieces]
         return tuple(recursive_factors(networks.recorded(weights_MD), pieces))
-    labels = Labels(rule.fisher_type, rule.mc_samples)
+    labels = labels_of(rule, networks.problem)
     moments = [
         Moments(one.piece, rule.kfac_approx, has_spread=False) for one in parts.pieces
     ]
@@ -149,7 +149,7 @@ def corrected(
     Reference:
         George et al. (2018), arXiv:1806.03884.
     """
-    labels = Labels(hyper.rule.fisher_type, hyper.rule.mc_samples)
+    labels = labels_of(hyper.rule, networks.problem)
     found: list[list[Tensor]] = [[] for _ in parts.pieces]
     for swept in networks.swept(weights_MD, labels, is_signed=False):
         models = swept.one.part.models

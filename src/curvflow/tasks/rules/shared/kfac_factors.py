@@ -10,8 +10,9 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.schemas.losses import AnyLoss
 from curvflow.schemas.rules.kfac._quadratic import QuadraticRule
-from curvflow.tasks.networks.losses import has_fisher
+from curvflow.tasks.networks.losses import law_of_loss
 from curvflow.tasks.networks.problems import Problem
+from curvflow.tasks.numerics.derivatives.output_laws import OutputLaw
 from curvflow.tasks.rules.shared.kfac_blocks import (
     Held,
     averaged,
@@ -23,7 +24,7 @@ from curvflow.tasks.rules.shared.kfac_blocks import (
     no_inverses,
     preconditioned,
 )
-from curvflow.tasks.rules.shared.kfac_networks import Networks
+from curvflow.tasks.rules.shared.kfac_networks import Networks, labels_of
 from curvflow.tasks.rules.shared.kfac_parts import (
     Parts,
     check_chain,
@@ -55,20 +56,54 @@ def check_factors(rule: QuadraticRule, problem: Problem) -> None:
         problem: network and loss.
 
     Raises:
-        InputError: the loss has no likelihood that is known, or the model has a large
-            tensor in no layer that is known.
+        InputError: the loss has no likelihood that is known, or needs another `psd`, or
+            the model has a large tensor in no layer that is known.
     """
-    if not problem.criterion.has_fisher:
-        raise InputError(_no_likelihood(rule))
+    _check_law(rule, problem.criterion.law)
+    check_psd(rule, problem)
     if problem.tokens is not None and rule.fisher_type in ("type-2", "recursive"):
         raise InputError(
             f"rule: fisher_type: {rule.fisher_type} cannot be combined with labels of "
             "tokens. Take mc."
         )
+    if problem.tokens is not None and rule.kfac_approx == "reduce":
+        raise InputError(
+            "rule: kfac_approx: reduce cannot be combined with labels of tokens, of "
+            "which each position has its own loss. Take expand."
+        )
     if rule.fisher_type == "recursive":
         check_chain(problem.text)
     check_network(problem.network, rule.rule)
     rule_parts(rule, problem)
+
+
+def check_psd(rule: QuadraticRule, problem: Problem) -> None:
+    """Refuse a loss whose curvature cannot be made definite as a rule wants it.
+
+    Args:
+        rule: its specification.
+        problem: network and loss.
+
+    Raises:
+        InputError: the loss has no likelihood that is known, is of tokens, or has too
+            many possible targets.
+    """
+    law = problem.criterion.law
+    if rule.psd == "refuse":
+        return
+    if law is None:
+        raise InputError(
+            f"rule: psd: {rule.psd} cannot be combined with a loss without a "
+            "likelihood. Remove psd."
+        )
+    if not law.depends_on_targets:
+        return
+    if problem.tokens is not None:
+        raise InputError(
+            f"rule: psd: {rule.psd} cannot be combined with targets of tokens. Take a "
+            "loss without variances or mixtures."
+        )
+    labels_of(rule, problem)
 
 
 def check_likelihood(rule: QuadraticRule, loss: AnyLoss) -> None:
@@ -79,17 +114,24 @@ def check_likelihood(rule: QuadraticRule, loss: AnyLoss) -> None:
         loss: the loss; a function of the user's own is not called.
 
     Raises:
-        InputError: it has none that is known.
+        InputError: it has none that is known, or one whose curvature may be
+            indefinite where `psd` refuses that.
     """
-    if not has_fisher(loss):
-        raise InputError(_no_likelihood(rule))
+    _check_law(rule, law_of_loss(loss))
 
 
-def _no_likelihood(rule: QuadraticRule) -> str:
-    return (
-        f"rule: {rule.rule} cannot be combined with a loss other than cross_entropy, "
-        "mse, sse, bce or poisson. Take one of them, or another rule."
-    )
+def _check_law(rule: QuadraticRule, law: OutputLaw | None) -> None:
+    if law is None:
+        raise InputError(
+            f"rule: {rule.rule} cannot be combined with a loss other than "
+            "cross_entropy, mse, sse, bce, poisson, gaussian or mixture_bernoulli. "
+            "Take one of them, or another rule."
+        )
+    if law.depends_on_targets and rule.psd == "refuse":
+        raise InputError(
+            f"rule: psd: refuse cannot be combined with loss {law.name}, whose Hessian "
+            "by the outputs may be indefinite. Set psd to clip, abs or fisher."
+        )
 
 
 def rule_parts(rule: QuadraticRule, problem: Problem) -> Parts:

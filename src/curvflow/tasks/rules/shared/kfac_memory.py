@@ -20,7 +20,7 @@ from curvflow.tasks.networks.problems import (
 from curvflow.tasks.numerics.derivatives.passes import Part, peak_bytes
 from curvflow.tasks.numerics.kronecker.moments import Moments
 from curvflow.tasks.numerics.kronecker.recorded import Recorded
-from curvflow.tasks.rules.shared.kfac_networks import CPU_GRAPH_BYTES, Labels
+from curvflow.tasks.rules.shared.kfac_networks import CPU_GRAPH_BYTES, Labels, labels_of
 from curvflow.tasks.rules.shared.kfac_parts import parts_of
 
 
@@ -49,7 +49,7 @@ def factor_pass_bytes(
     found = [factor_pass_bytes(one, problem, batch, dtype) for one in inner]
     has_factors = getattr(rule, "preconditioner", "kron") != "none"
     if isinstance(rule, QuadraticRule) and has_factors:
-        labels = Labels(rule.fisher_type, rule.mc_samples)
+        labels = labels_of(rule, problem)
         chosen = {
             "kfac_approx": rule.kfac_approx,
             "separate": rule.separate_weight_and_bias,

@@ -12,12 +12,19 @@ import torch
 from torch import Tensor
 from torch.func import jvp
 
-from curvflow.tasks.networks.problems import PASS_COPIES
+from curvflow.schemas.rules.kfac._quadratic import QuadraticRule
+from curvflow.tasks.networks.problems import PASS_COPIES, Problem
 from curvflow.tasks.numerics.derivatives.fishers import (
+    Psd,
     fisher_draws,
     fisher_roots,
+    ggn_roots,
 )
-from curvflow.tasks.numerics.derivatives.gauss_newton import output_hessian, sandwich
+from curvflow.tasks.numerics.derivatives.gauss_newton import (
+    outer_products,
+    output_hessian,
+    sandwich,
+)
 from curvflow.tasks.numerics.derivatives.output_laws import FisherForm, OutputLaw
 from curvflow.tasks.numerics.derivatives.passes import Part, Product, spans
 from curvflow.tasks.numerics.derivatives.precision import differentiable
@@ -45,14 +52,34 @@ class Labels:
     Attributes:
         fisher_type: `mc`, `type-2`, `recursive` or `empirical`.
         count: labels drawn for each sample of `mc`.
+        exact: roots of a sample of `type-2`; None for one of each output.
     """
 
     fisher_type: str
     count: int
+    exact: int | None = None
 
     def num_roots(self, outputs: int) -> int:
         """Return how many roots a sample has, of C outputs."""
-        return {"mc": self.count, "type-2": outputs}.get(self.fisher_type, 1)
+        exact = self.exact or outputs
+        return {"mc": self.count, "type-2": exact}.get(self.fisher_type, 1)
+
+
+def labels_of(rule: QuadraticRule, problem: Problem) -> Labels:
+    """Return whose labels a rule has its factors of.
+
+    Args:
+        rule: its specification.
+        problem: network and loss.
+
+    Raises:
+        InputError: by the Fisher matrix of a mixture of too many values.
+    """
+    law, exact = problem.criterion.law, None
+    if law is not None and law.depends_on_targets and rule.psd == "fisher":
+        outputs = torch.zeros(1, 1, json.loads(problem.text)["num_outputs"])
+        exact = law.roots("exact", outputs, outputs, None).shape[2]
+    return Labels(rule.fisher_type, rule.mc_samples, exact)
 
 
 @dataclass(frozen=True)
@@ -75,9 +102,16 @@ class Networks:
     A batch norm's statistics are those of the batch, and held in derivatives.
     """
 
-    def __init__(self, context: Step, like: Tensor) -> None:
-        """Take the step, and a tensor of the dtype and device of the weights."""
-        self._context, self._like = context, like
+    def __init__(self, context: Step, like: Tensor, psd: Psd = "refuse") -> None:
+        """Take the step, and a tensor of the dtype and device of the weights.
+
+        Args:
+            context: of the step.
+            like: the tensor.
+            psd: what is done where the Hessian of the loss by the outputs is
+                indefinite; `refuse` takes it as it is, for rules without factors.
+        """
+        self._context, self._like, self._psd = context, like, psd
         self._uniform: Tensor | None = None
         self.problem, self.count = context.problem, context.batch.count
 
@@ -202,6 +236,8 @@ class Networks:
         """Return roots of the Fisher matrix of the loss that is minimised."""
         form, law = FORMS[labels.fisher_type], self._law
         terms = self.problem.tokens
+        if form == "exact" and self._is_mended:
+            return self._definite(outputs, targets)
         if terms is None:
             roots = fisher_roots(form, law, outputs, targets, uniform)
             return math.sqrt(self.scale) * roots
@@ -265,8 +301,36 @@ class Networks:
             return sandwich(
                 partial(self._outputs, span),
                 weights_MD[span].detach(),
-                output_hessian(self._total(span)),
+                self._curved(span),
             )
+
+    def _curved(self, span: slice) -> Callable[[Tensor], Product]:
+        """Return the product with the curvature of the models' losses, at outputs."""
+        if not self._is_mended:
+            return output_hessian(self._total(span))
+        targets = self._context.batch.models(span).targets
+
+        def at(outputs: Tensor) -> Product:
+            return outer_products(
+                self._definite(outputs, targets) / math.sqrt(self.count)
+            )
+
+        return at
+
+    @property
+    def _is_mended(self) -> bool:
+        law = self.problem.criterion.law
+        return self._psd != "refuse" and law is not None and law.depends_on_targets
+
+    def _definite(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return roots of each sample's Hessian by the outputs, after `psd`."""
+        return ggn_roots(
+            self.problem.criterion.of_samples,
+            outputs,
+            targets,
+            psd=self._psd,
+            loss=self._law,
+        )
 
     def _total(self, span: slice) -> Callable[[Tensor], Tensor]:
         """Return the sum of the models' losses, of their outputs."""
@@ -285,7 +349,7 @@ class Networks:
         with differentiable():
             pairs = [jvp(outputs_of, (weights_MD,), (one,))[:2] for one in directions]
         outputs = pairs[0][0]
-        curved = output_hessian(self._total(span))(outputs)
+        curved = self._curved(span)(outputs)
         tangents = torch.stack([tangent for _, tangent in pairs], dim=1).flatten(2)
         images = [curved(tangent) for _, tangent in pairs]
         products = tangents.double() @ torch.stack(images, 1).flatten(2).double().mT
