@@ -27,7 +27,9 @@ MODELS.append(("make_branching", {}))
 pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop")
 
 
-@pytest.fixture(scope="module", params=MODELS, ids=lambda m: m[1].get("layer", "branching"))
+@pytest.fixture(
+    scope="module", params=MODELS, ids=lambda m: m[1].get("layer", "branching")
+)
 def model(request):
     name, kwargs = request.param
     return {"factory": f"tests.tasks.toys:{name}", "kwargs": kwargs}
