@@ -282,17 +282,20 @@ def _early_stopping(
 
 
 def _initial(problem: Problem, members: Sequence[Member]) -> Tensor:
-    drawn = []
+    drawn: dict[tuple[int, str], Tensor] = {}  # of paired runs the same
+    weights = []
     for member in members:
         params = _params(member)
-        init = params.rule.init or params.model.init
         if "weights" in member.inputs:
-            drawn.append(_trained(problem, member.one("weights")))
-        else:
-            drawn.append(
-                initial_weights(problem.network, stream(params.seed, "init"), init)
-            )
-    return torch.stack(drawn)
+            weights.append(_trained(problem, member.one("weights")))
+            continue
+        init = params.rule.init or params.model.init
+        law = params.seed, repr(init)
+        if law not in drawn:
+            generator = stream(params.seed, "init")
+            drawn[law] = initial_weights(problem.network, generator, init)
+        weights.append(drawn[law])
+    return torch.stack(weights)
 
 
 def _trained(problem: Problem, weights: NodeData) -> Tensor:

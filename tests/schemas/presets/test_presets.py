@@ -97,6 +97,11 @@ def test_what_is_no_preset_gets_one_clean_error(value, expected):
     assert found == [expected]
 
 
+@pytest.fixture(scope="module")
+def validator():
+    return Draft202012Validator(study_schema())
+
+
 @pytest.mark.parametrize(
     ("rule", "is_accepted"),
     [
@@ -110,8 +115,8 @@ def test_what_is_no_preset_gets_one_clean_error(value, expected):
         ({"prset": NAME}, False),
     ],
 )
-def test_the_json_schema_of_a_study_knows_presets(rule, is_accepted):
+def test_the_json_schema_of_a_study_knows_presets(rule, is_accepted, validator):
     plain = study({"rule": "sgd", "lr": 0.1})
     plain["stages"]["fit"]["rule"] = rule
-    errors = list(Draft202012Validator(study_schema()).iter_errors(plain))
+    errors = list(validator.iter_errors(plain))
     assert (not errors) == is_accepted

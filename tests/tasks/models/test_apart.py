@@ -27,7 +27,9 @@ MODELS.append(("make_branching", {}))
 pytestmark = pytest.mark.filterwarnings("ignore:There is a performance drop")
 
 
-@pytest.fixture(params=MODELS, ids=lambda m: m[1].get("layer", "branching"))
+@pytest.fixture(
+    scope="module", params=MODELS, ids=lambda m: m[1].get("layer", "branching")
+)
 def model(request):
     name, kwargs = request.param
     return {"factory": f"tests.tasks.toys:{name}", "kwargs": kwargs}
@@ -66,12 +68,9 @@ def test_siblings_have_the_results_of_one_alone(model):
     )
 
 
-@pytest.mark.parametrize(
-    "order",
-    ["forward_over_reverse", "reverse_over_reverse", "retained", "linearised"],
-)
-def test_eigenvalues_are_those_of_the_dense_hessian_of_the_module(model, order):
-    first, second = fits(model)
+@pytest.fixture(scope="module")
+def dense(model):
+    """Return two fits, each with the largest eigenvalues of its dense Hessian."""
     data, net = blobs(), module_of(model)
     x, y = torch.as_tensor(data["inputs"]), torch.as_tensor(data["targets"]).long()
     names, tensors = zip(*net.named_parameters(), strict=True)
@@ -83,20 +82,28 @@ def test_eigenvalues_are_those_of_the_dense_hessian_of_the_module(model, order):
         }
         return nn.functional.cross_entropy(functional_call(net, named, (x,)), y)
 
+    def largest(fit):
+        flat_D = torch.as_tensor(fit.arrays["weights"][-1])
+        every = torch.linalg.eigvalsh(torch.autograd.functional.hessian(loss, flat_D))
+        return every[every.abs().argsort(descending=True)][:3].numpy()
+
+    return [(fit, largest(fit)) for fit in fits(model)]
+
+
+@pytest.mark.parametrize(
+    "order",
+    ["forward_over_reverse", "reverse_over_reverse", "retained", "linearised"],
+)
+def test_eigenvalues_are_those_of_the_dense_hessian_of_the_module(dense, order):
     params = {"k": 3, "order": order, "method": "lanczos"}
     probes = [
-        member("probe.eigenvalues", params, weights=weights_of(fit), data=data)
-        for fit in (first, second)
+        member("probe.eigenvalues", params, weights=weights_of(fit), data=blobs())
+        for fit, _ in dense
     ]
-    for fit, found in zip(
-        (first, second), compute("probe.eigenvalues", probes), strict=True
-    ):
-        flat_D = torch.as_tensor(fit.arrays["weights"][-1])
-        exact = torch.autograd.functional.hessian(loss, flat_D)
-        every = torch.linalg.eigvalsh(exact)
-        largest = every[every.abs().argsort(descending=True)][:3]
+    found = compute("probe.eigenvalues", probes)
+    for (_, largest), result in zip(dense, found, strict=True):
         np.testing.assert_allclose(
-            found.arrays["eigenvalues"], largest.numpy(), rtol=1e-6, atol=1e-9
+            result.arrays["eigenvalues"], largest, rtol=1e-6, atol=1e-9
         )
 
 

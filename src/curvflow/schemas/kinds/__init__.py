@@ -90,7 +90,8 @@ def find_kind(name: str) -> Kind:
     Raises:
         UnknownNameError: there is no such kind.
     """
-    kinds = all_kinds()
-    if name not in kinds:
-        raise UnknownNameError(f"no kind '{name}'. {nearest(name, kinds)}")
-    return kinds[name]
+    _load_plugins()
+    kind = _added.get(name) or _shipped().get(name)
+    if kind is None:
+        raise UnknownNameError(f"no kind '{name}'. {nearest(name, all_kinds())}")
+    return kind
