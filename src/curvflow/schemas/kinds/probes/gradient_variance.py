@@ -84,7 +84,7 @@ KIND = Kind(
         Variable(
             "batch_gradient_variance",
             "the same of a batch's mean gradient, drawn without replacement: "
-            "(1/B - 1/N) S^2",
+            "(1/B - 1/N) S^2; in mode train and the part of S^2 by masks, over N",
             units=UNITS,
         ),
         Variable(

@@ -87,8 +87,9 @@ def too_few_moments(params: Any, name: str, moments: Any) -> Iterator[ParamProbl
 def _unfit_moments(params: Any, name: str, moments: Any) -> Iterator[ParamProblem]:
     yield from too_few_moments(params, name, moments)
     support = getattr(moments, "support", None)
-    takes_theirs = params.support is None and support is not None
-    if takes_theirs and params.prior == "log" and support[0] <= 0:
+    if params.support is not None or support is None:
+        return
+    if params.prior == "log" and support[0] <= 0:
         message = f"expected flat or arcsine, as '{name}' has the support "
         message += f"{list(support)}, got log"
         yield ("prior",), message, "Give a support above zero, or another prior."
