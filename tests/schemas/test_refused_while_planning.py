@@ -27,6 +27,8 @@ stages:
   plain: {use: probe.moments, ritz: runs, num_moments: 6}
   noisy: {use: data.known_answer, model: {kind: quadratic_well, eigenvalues: [3.0]},
           noise: 0.1, num_samples: 50}
+  population: {use: data.known_answer,
+               model: {kind: quadratic_well, eigenvalues: [3.0]}}
   truth: {use: weights.known_answer, data: noisy,
           model: {kind: quadratic_well, eigenvalues: [3.0]}}
   draws: {use: probe.llc, weights: truth, data: noisy}
@@ -118,6 +120,8 @@ def test_it_is_refused_in_one_line_with_its_place(line, path, got):
         "probe.dense, weights: few, max_size: 37",
         "probe.dense, weights: few, max_size: 4, layers: ['*.bias']",
         "probe.trace, weights: fit, operator: fisher_mc",
+        "probe.llc_known, draws: draws, data: population, "
+        "model: {kind: quadratic_well, eigenvalues: [3.0]}",
         "probe.trace, weights: huber, operator: fisher_empirical",
     ],
 )

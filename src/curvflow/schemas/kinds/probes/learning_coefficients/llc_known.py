@@ -39,6 +39,8 @@ class LlcKnownParams(KnownAnswerParams):
 def _noisy(params: Any, name: str, data: Any) -> Iterator[ParamProblem]:
     """Yield that targets are not those of the truth, where none else is known."""
     noise = getattr(data, "noise", 0.0)
+    if getattr(data, "num_samples", None) is None:
+        return  # the whole population, which has none
     if noise and not isinstance(known(params), DeepLinear):
         message = f"expected data of the truth without noise, got '{name}' with "
         yield ("data",), f"{message}{noise:g}", f"Set noise of '{name}' to 0."
