@@ -1,6 +1,6 @@
 """Training and Hessian products of a user's transformer, against a plain loop.
 
-    python -m benchmarks.own_module [--turns N] [--siblings]
+    python -m benchmarks.own_module [--turns N] [--siblings | --operators]
 
 One decoder with two blocks of `nn.MultiheadAttention`, on windows of 16 tokens. The
 loop is PyTorch by hand, in the same precision: `loss.backward()` and `torch.optim.SGD`,
@@ -10,7 +10,9 @@ multiplies, in the order that a study takes and in a faster one. CPU seconds of 
 thread, of everything that a stage does, each the least of several turns, in turns;
 products must agree. With `--siblings` ten such networks, of ten seeds, are trained and
 multiplied as one tile, and one by one, and so are ten of the kind `transformer` of the
-same sizes.
+same sizes. With `--operators` the training of ten modules of width 16 is taken apart by
+PyTorch's profiler, which itself slows it: time within each operator, one by one and as
+one tile.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.profiler import ProfilerActivity, profile
 
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.datasets import dataset
@@ -38,7 +41,7 @@ from curvflow.tasks.registry import Machine, find
 
 TOKENS, VOCABULARY, SAMPLES, BATCH, EPOCHS, COLUMNS = 16, 32, 256, 32, 6, 8
 ORDERS: tuple[Order, ...] = ("forward_over_reverse", "retained")
-WIDTHS, SIBLINGS = (16, 64), 10
+WIDTHS, SIBLINGS, LISTED = (16, 64), 10, 12
 
 
 class Block(nn.Module):
@@ -237,10 +240,56 @@ def together(width: int, dtype: str, turns: int) -> Iterator[tuple[str, float, f
             yield f"{name}, {what}", taken["apart"], taken["tile"]
 
 
+def by_operator(width: int, dtype: str) -> Iterator[tuple[str, float, float]]:
+    """Yield what operators take of ten trainings one by one, and as one tile, in s."""
+    data, task = drawn(), find("train").compute
+    nodes = [
+        Member(node.params.model_copy(update={"seed": seed}), node.inputs)
+        for seed, node in enumerate([member(data, width, dtype)] * SIBLINGS)
+    ]
+
+    def apart() -> None:
+        for node in nodes:
+            task([node], Machine())
+
+    def seen(call: Callable[[], Any]) -> dict[str, float]:
+        call()
+        with profile(activities=[ProfilerActivity.CPU]) as profiled:
+            call()
+        averages = profiled.key_averages()
+        return {each.key: each.self_cpu_time_total / 1e6 for each in averages}
+
+    alone, tile = seen(apart), seen(partial(task, nodes, Machine()))
+    most = {name: max(alone.get(name, 0), tile.get(name, 0)) for name in alone | tile}
+    yield "all", sum(alone.values()), sum(tile.values())
+    for name in sorted(most, key=most.__getitem__, reverse=True)[:LISTED]:
+        yield name, alone.get(name, 0), tile.get(name, 0)
+
+
 def last(fit: Outcome) -> Weights:
     """Return the last weights of a training as a node."""
     arrays = {"weights": fit.arrays["weights"][-1], "network": fit.arrays["network"]}
     return Weights("fit", "train", {}, arrays, str(hash(arrays["weights"].tobytes())))
+
+
+def print_operators() -> None:
+    """Print what operators take."""
+    print("| operator | one by one | one tile |\n|---|---|---|")
+    for what, apart, tile in by_operator(WIDTHS[0], "float32"):
+        print(f"| `{what}` | {apart:.3f} s | {tile:.3f} s |", flush=True)
+
+
+def print_siblings(turns: int) -> None:
+    """Print what ten networks take one by one, and as one tile."""
+    print("| width | precision | what | one by one | one tile | ratio |")
+    print("|---|---|---|---|---|---|")
+    for width in WIDTHS:
+        for what, apart, tile in together(width, "float32", turns):
+            print(
+                f"| {width} | float32 | {what} | {apart:.3g} s | {tile:.3g} s | "
+                f"{apart / tile:.1f} x |",
+                flush=True,
+            )
 
 
 def main() -> None:
@@ -248,19 +297,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--siblings", action="store_true")
+    parser.add_argument("--operators", action="store_true")
     given = parser.parse_args()
     turns = given.turns
     torch.set_num_threads(1)
+    if given.operators:
+        print_operators()
+        return
     if given.siblings:
-        print("| width | precision | what | one by one | one tile | ratio |")
-        print("|---|---|---|---|---|---|")
-        for width in WIDTHS:
-            for what, apart, tile in together(width, "float32", turns):
-                print(
-                    f"| {width} | float32 | {what} | {apart:.3g} s | {tile:.3g} s | "
-                    f"{apart / tile:.1f} x |",
-                    flush=True,
-                )
+        print_siblings(turns)
         return
     print(
         "| width | precision | what | loop | here | ratio |\n|---|---|---|---|---|---|"

@@ -165,6 +165,18 @@ LOSS_UNITS = {
 }
 
 
+def has_likelihood(loss: AnyLoss) -> bool:
+    """Return whether a loss is that of a law from which labels can be drawn.
+
+    Args:
+        loss: by name or with its settings; a function of the user's own is of none.
+    """
+    given = with_settings(loss)
+    if isinstance(given, CrossEntropy):  # smoothed or weighed by class it is of none
+        return not given.label_smoothing and given.class_weights is None
+    return not isinstance(given, Huber | OwnLoss)
+
+
 def with_settings(loss: AnyLoss) -> AnyLoss:
     """Return a loss with all its settings, but the plain cross entropy as its name."""
     if isinstance(loss, str) and loss != "cross_entropy" and loss in WITH_SETTINGS:

@@ -63,25 +63,30 @@ def test_the_gradient_variance_is_that_of_batches_of_training(size):
         w = parameters(fit).requires_grad_()
         order = torch.randperm(12, generator=stream(seed, "samples"))
         batches = order[: 12 // size * size].view(-1, size)
-        slopes = torch.stack(
-            [
-                torch.autograd.grad(
-                    mean_loss(w, rows, mask_of(seed, 0, number, size)), w
-                )[0]
-                for number, rows in enumerate(batches)
-            ]
+        # A second mask of each batch has a number behind all first ones.
+        slopes, others = (
+            torch.stack(
+                [
+                    torch.autograd.grad(
+                        mean_loss(w, rows, mask_of(seed, 0, number, size)), w
+                    )[0]
+                    for number, rows in enumerate(batches, start=first)
+                ]
+            )
+            for first in (0, len(batches))
         )
         arrays, count = got.arrays, len(batches)
+        by_masks = size * (slopes - others).square().sum(1).mean().item() / 2
         S2 = size * slopes.var(0, correction=1).sum().item()
         assert arrays["gradient_variance"] == pytest.approx(S2, rel=1e-10)
         assert arrays["layer_gradient_variance"].sum() == pytest.approx(S2)
         distances = (slopes - slopes.mean(0)).square().sum(1)
         sem = size * (distances.var(correction=1) / count).sqrt().item()
         assert arrays["gradient_variance_sem"] == pytest.approx(sem, rel=1e-8, abs=1e-9)
-        law = (1 / size - 1 / 12) * S2
+        law = (1 / size - 1 / 12) * S2 + by_masks / 12
         assert arrays["batch_gradient_variance"] == pytest.approx(law)
         norm = slopes.mean(0).square().sum().item()
-        norm -= (1 / (count * size) - 1 / 12) * S2
+        norm -= (1 / (count * size) - 1 / 12) * S2 + by_masks / 12
         assert arrays["gradient_squared_norm"] == pytest.approx(norm)
         assert arrays["num_samples_used"] == count * size
 

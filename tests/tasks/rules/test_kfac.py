@@ -717,8 +717,16 @@ def test_factors_are_the_same_where_no_errors_of_them_are_asked_for(model):
         )
         for moments in (plain, bare):
             moments.add(swept.one)
-        for left, right in zip(plain.matrices(6), bare.matrices(6), strict=True):
+        given = bare.matrices(6)
+        for left, right in zip(plain.matrices(6), given, strict=True):
             assert torch.equal(left, right)
+        kept = [one.clone() for one in given]
+        bare.add(swept.one)  # begins anew, and leaves alone what was handed over
+        for left, right in zip(kept, bare.matrices(6), strict=True):
+            assert torch.equal(left, right)
+        assert all(map(torch.equal, kept, given))
+        with pytest.raises(AssertionError, match="no samples"):
+            bare.matrices(6)
 
 
 def test_a_penalty_of_nothing_on_weights_that_are_no_numbers_rejects_the_step():

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from curvflow.schemas.models import AnyModel
 from curvflow.schemas.nodes import Label, Trajectory, Weights
+from curvflow.schemas.params import Params
 from curvflow.schemas.study.draft import parameter_names
 from curvflow.schemas.study.stage import Stage
 from curvflow.schemas.study.yaml_source import short_yaml
 
 
-def check_inputs(stage: Stage, producers: Sequence[Stage]) -> None:
-    """Check parameters against inputs, and inputs against their producers."""
-    by_name = {producer.name: producer for producer in producers}
+def check_inputs(stage: Stage, by_name: Mapping[str, Stage]) -> None:
+    """Check parameters against inputs, and inputs against their producers.
+
+    Args:
+        stage: that takes them.
+        by_name: all stages that it may take, and what these take.
+
+    Raises:
+        StudyError: they do not fit.
+    """
     _check_epochs(stage, by_name)
     _check_wanted(stage)
     for name, taken in stage.inputs.items():
@@ -22,7 +30,7 @@ def check_inputs(stage: Stage, producers: Sequence[Stage]) -> None:
             _check_settled(stage, name, by_name[producer])
             _check_kept(stage, name, by_name[producer])
             _check_checkpoints(stage, name, by_name[producer])
-            _check_lacking(stage, name, by_name[producer])
+            _check_lacking(stage, name, by_name[producer], by_name)
             _check_carried(stage, name, by_name[producer])
             _check_shared(stage, name, by_name)
 
@@ -147,14 +155,57 @@ def _together(
                 yield labels, other
 
 
-def _check_lacking(stage: Stage, name: str, producer: Stage) -> None:
+def _check_lacking(
+    stage: Stage, name: str, producer: Stage, stages: Mapping[str, Stage]
+) -> None:
     lacking = stage.kind.inputs[name].lacking
     if lacking is None:
         return
-    for labels, other in _together(stage, producer):
-        taken = producer.name, producer.params(other)
-        for path, message, hint in lacking(stage.params(labels), *taken):
-            raise stage.error(path, message, hint, labels=labels)
+    for other, taken in _in_effect(producer, stages):
+        for labels in stage.template.samples():
+            if not _agree(labels, other):
+                continue
+            for path, message, hint in lacking(
+                stage.params(labels), producer.name, taken
+            ):
+                raise stage.error(path, message, hint, labels=labels)
+
+
+def _in_effect(
+    producer: Stage, stages: Mapping[str, Stage]
+) -> Iterator[tuple[Mapping[str, Label], Params]]:
+    """Yield points of a stage and its parameters there.
+
+    Those that an input settles are as the stage taken has them, and so are those that
+    are null where that takes them from an input.
+    """
+    points = [(at, producer.params(at)) for at in producer.template.samples()]
+    for name, taken in producer.inputs.items():
+        nulls = [p for p, of in producer.kind.null_takes.items() if of == name]
+        named = (*producer.kind.inputs[name].settles, *nulls)
+        for source in (stages[one] for one in taken):
+            kinds = producer.kind, source.kind
+            shared = {*named}.intersection(*(k.params.model_fields for k in kinds))
+            if not shared:
+                continue
+            points = [
+                ({**at, **there}, _with(params, given, shared, nulls))
+                for there, given in _in_effect(source, stages)
+                for at, params in points
+                if _agree(at, there)
+            ]
+    yield from points
+
+
+def _with(
+    params: Params, given: Params, shared: Collection[str], nulls: Collection[str]
+) -> Params:
+    update = {
+        name: getattr(given, name)
+        for name in shared
+        if name not in nulls or getattr(params, name) is None
+    }
+    return params.model_copy(update=update)
 
 
 def check_alike(stage: Stage, stages: Mapping[str, Stage]) -> None:

@@ -143,7 +143,7 @@ def _problems(
             continue
         if trained.data.name != given.name:
             yield from _data_mismatches(given, trained, is_same_size=poses)
-        yield from _too_many_eigenvalues(params, trained)
+        yield from _too_many_parameters(params, trained)
 
 
 def _dataset(
@@ -393,10 +393,11 @@ def _data_mismatches(
         yield other(expected, describe_outputs(samples.targets, samples.outputs))
 
 
-def _too_many_eigenvalues(params: Any, trained: _Network) -> Iterator[ParamProblem]:
-    """Yield a message if `k` exceeds the number of parameters."""
+def _too_many_parameters(params: Any, trained: _Network) -> Iterator[ParamProblem]:
+    """Yield a message if `k` exceeds the number of parameters, or that `max_size`."""
     k, layers = getattr(params, "k", None), getattr(params, "layers", None)
-    if k is None:
+    most = getattr(params, "max_size", None)
+    if k is None and most is None:
         return
     samples = trained.data.samples
     if samples.shape is None or samples.outputs is None:
@@ -408,10 +409,10 @@ def _too_many_eigenvalues(params: Any, trained: _Network) -> Iterator[ParamProbl
         for name, size in sizes.items()
         if layers is None or any(fnmatchcase(name, pattern) for pattern in layers)
     ]
-    if sizes and k > sum(free):
-        where = " in these layers" if layers else ""
-        message = (
-            f"expected at most the {sum(free)} parameters of {trained.name}{where}, "
-            f"got {k}"
-        )
-        yield ("k",), message, "Lower it."
+    where = f"the {sum(free)} parameters of {trained.name}"
+    where += " in these layers" if layers else ""
+    if sizes and k is not None and k > sum(free):
+        yield ("k",), f"expected at most {where}, got {k}", "Lower it."
+    if sizes and most is not None and most < sum(free):
+        message = f"expected at least {where}, got {most}"
+        yield ("max_size",), message, "Choose layers, or raise it."

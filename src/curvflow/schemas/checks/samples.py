@@ -42,6 +42,30 @@ def num_training(data: Any) -> int | None:
     return None
 
 
+def too_few_for_batches(
+    params: Any, name: str, data: Any, *, least: int = 1
+) -> Iterator[ParamProblem]:
+    """Yield a message if the data do not give as many batches as are wanted.
+
+    Args:
+        params: with `batch_size` and `num_batches`, both maybe None.
+        name: of the stage that returns the data.
+        data: its parameters.
+        least: batches that are needed.
+    """
+    count, size = num_training(data), params.batch_size or 1
+    if count is None or count < least:
+        return
+    most, of = count // size, f"of the {count} samples of '{name}'"
+    if most < least:
+        message = f"expected at most {count // least} {of}, got {size}"
+        yield ("batch_size",), message, "Lower it."
+    elif (params.num_batches or least) > most:
+        message = f"expected at most {most} batches of {size} {of}, got "
+        message += str(params.num_batches)
+        yield ("num_batches",), message, "Lower it, or batch_size."
+
+
 def too_few(params: Any, name: str, data: Any) -> Iterator[ParamProblem]:
     """Yield a message if a batch is larger than the training data."""
     count, batch = num_training(data), params.batch_size

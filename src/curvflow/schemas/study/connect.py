@@ -51,7 +51,7 @@ def connect(
             env=draft.env,
             main=_main(producers),
         )
-        stages[draft.name] = _infer_dims(stage, producers, axes)
+        stages[draft.name] = _infer_dims(stage, producers, axes, stages)
         check_drawn(stages[draft.name], axes)
         check_alike(stages[draft.name], stages)
         check_model_and_data(stage, stages)
@@ -79,13 +79,16 @@ def _in_order(axes: Mapping[str, Axis], names: set[str]) -> tuple[str, ...]:
 
 
 def _infer_dims(
-    stage: Stage, producers: list[Stage], axes: Mapping[str, Axis]
+    stage: Stage,
+    producers: list[Stage],
+    axes: Mapping[str, Axis],
+    stages: Mapping[str, Stage],
 ) -> Stage:
     _refuse_references(stage)
     for labels in stage.template.samples():
         stage.params(labels)
     taken = {dim for producer in producers for dim in producer.dims}
-    check_inputs(stage, producers)
+    check_inputs(stage, stages)
     named = set(_reduced(stage, producers))
     _check_per_stage(stage, producers)
     _check_selected(stage, producers)

@@ -108,7 +108,7 @@ def batched_operator(
         InputError: a weight is NaN or infinite.
     """
     chosen = params[0]
-    source = _source(members, machine, chosen.dtype, columns, names)
+    source = _source(members, machine, chosen.dtype, columns, names, modes=params)
     return _BUILDERS[chosen.operator](_in_training(source, params), params)
 
 
@@ -140,7 +140,7 @@ def batched_hessian(
     Raises:
         InputError: a weight is NaN or infinite.
     """
-    source = _source(members, machine, dtype, columns, names)
+    source = _source(members, machine, dtype, columns, names, modes=modes)
     return _hessian(_in_training(source, modes) if modes else source)
 
 
@@ -159,6 +159,8 @@ def _source(
     dtype: str,
     columns: int,
     names: tuple[str, ...] | None = None,
+    *,
+    modes: Sequence[ModeParams] | None,
 ) -> _OperatorSource:
     # A pass takes as many samples as of the whole, so that sums keep their order.
     problem = whole = problem_of(members[0])
@@ -170,7 +172,10 @@ def _source(
     data = [member.one("data") for member in members]
     samples = load_samples(problem, data, "", machine.device, weights_MD.dtype)
     on_cpu = weights_MD.device.type == "cpu"
-    most = whole.models_per_pass(samples.count, columns) if on_cpu else len(members)
+    together = rows_together(members[0], modes[0]) if modes else None
+    most = len(members)
+    if on_cpu:
+        most = whole.models_per_pass(samples.count, columns, together)
     inputs = OperatorInputs(
         weights_MD=weights_MD,
         inputs=samples.inputs,

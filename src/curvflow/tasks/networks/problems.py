@@ -170,14 +170,18 @@ class Problem:
             most = 8 * PASS_VECTORS * size * columns
         return max(1, most // each)
 
-    def models_per_pass(self, num_samples: int, columns: int) -> int:
+    def models_per_pass(
+        self, num_samples: int, columns: int, together: int | None = None
+    ) -> int:
         """Return how many models fit into one pass of Hessian products on a CPU.
 
         Args:
             num_samples: N.
             columns: vectors multiplied at once.
+            together: samples that meet in a pass of networks in training; None in
+                evaluation.
         """
-        rows = min(num_samples, self.rows_per_pass(columns))
+        rows = min(num_samples, together or self.rows_per_pass(columns))
         return CPU_PRODUCT_BYTES // self._product_activations(rows, columns)
 
     def product_bytes(

@@ -128,7 +128,8 @@ def _outcomes(
         "gradient_variance_sem": result.sem,
         "gradient_variance_low": low_M,
         "gradient_variance_high": high_M,
-        "batch_gradient_variance": batch_variance(variance_M, params.batch_size, count),
+        "batch_gradient_variance": batch_variance(variance_M, params.batch_size, count)
+        + result.drawn_variance / count,
         "gradient_squared_norm": result.squared_norm,
         "noise_scale": variance_M / result.squared_norm,
         "layer_gradient_variance": result.layer_variance,

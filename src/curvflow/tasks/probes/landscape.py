@@ -186,14 +186,15 @@ def _mean_gradient(
     samples: Samples,
     draws: BatchDraws | None,
 ) -> Tensor:
+    together = draws.batch_size if draws else None
     return mean_gradient(
         problem.losses,
         weights_MD,
         samples.inputs,
         samples.targets,
         fixed_MS=statistics_MS,
-        batch_size=draws.batch_size if draws else problem.rows_per_pass(1),
-        models_per_pass=max(2, problem.models_per_pass(samples.count, 1)),
+        batch_size=together or problem.rows_per_pass(1),
+        models_per_pass=max(2, problem.models_per_pass(samples.count, 1, together)),
         draws=draws,
     )
 

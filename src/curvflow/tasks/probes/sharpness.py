@@ -103,7 +103,8 @@ class LossOverData:
         return self.share / self._samples.count * torch.cat(parts)
 
     def _models(self) -> list[slice]:
-        most = self._problem.models_per_pass(self._samples.count, 1)
+        together = self._draws.batch_size if self._draws else None
+        most = self._problem.models_per_pass(self._samples.count, 1, together)
         return spans(len(self._weights_MD), most)
 
     def _rows(self) -> Iterator[slice]:

@@ -208,6 +208,52 @@ def test_the_standard_error_of_a_part_is_of_the_size_of_its_errors():
     assert claimed == pytest.approx(errors.square().mean().sqrt().item(), rel=0.2)
 
 
+def masked(order_MN, seed):
+    """Return the variance of batches of two inputs, each times a mask of its own."""
+    g_ND = torch.arange(12.0, dtype=torch.float64).view(6, 2)
+    models, used = order_MN.shape
+    generator = torch.Generator().manual_seed(seed)
+    masks_MK = torch.randint(0, 2, (models, used), generator=generator).double() * 2
+
+    def losses(w_RD, x_RBD, _, draw):
+        return draw((len(w_RD), 1)) * torch.einsum("rd,rbd->rb", w_RD, x_RBD)
+
+    def drawn(_, numbers_n):
+        return lambda shape: masks_MK[:, numbers_n].reshape(shape)
+
+    return gradient_variance(
+        losses,
+        torch.zeros(models, 2).double(),
+        g_ND[order_MN],
+        g_ND[order_MN][..., 0],
+        sizes=[2],
+        num_samples=6,
+        fixed_MS=torch.zeros(models, 0).double(),
+        samples_per_pass=2,
+        batch_size=2,
+        drawn=drawn,
+    )
+
+
+@pytest.mark.parametrize("used", [4, 6])
+def test_squared_norms_are_unbiased_where_batches_draw_masks(used):
+    generator = torch.Generator().manual_seed(1)
+    order_MN = torch.stack(
+        [torch.randperm(6, generator=generator) for _ in range(4000)]
+    )
+    found = masked(order_MN[:, :used], seed=2)
+    g_ND = torch.arange(12.0, dtype=torch.float64).view(6, 2)
+    pairs = torch.stack([g_ND[list(b)].mean(0) for b in combinations(range(6), 2)])
+    truths = {
+        "squared_norm": g_ND.mean(0).square().sum(),
+        "drawn_variance": 2 * pairs.square().sum(1).mean(),  # of 0 or 2, a variance 1
+    }
+    for name, truth in truths.items():
+        values_M = getattr(found, name)
+        error = values_M.std() / len(values_M) ** 0.5
+        assert abs(values_M.mean() - truth) < 5 * error
+
+
 @pytest.mark.parametrize("size", range(1, N + 1))
 def test_batches_without_replacement_follow_the_law(size):
     g_ND = sample_gradients()

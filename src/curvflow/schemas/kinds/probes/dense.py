@@ -9,7 +9,7 @@ from pydantic import Field
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.kinds.shared.operators import (
-    OPERATOR_INPUTS,
+    FORMED_INPUTS,
     UNITS,
     OperatorParams,
 )
@@ -71,7 +71,7 @@ KIND = Kind(
     ),
     accelerated=True,
     main=("trace", "least", "greatest"),
-    inputs=OPERATOR_INPUTS,
+    inputs=FORMED_INPUTS,
     varying=("seed",),
 )
 

@@ -16,6 +16,7 @@ from curvflow.schemas.kinds.shared.operators import (
     OperatorParams,
     more_than_rows,
     no_operator_of_graphs,
+    of_all_eigenvalues,
     ritz_inputs,
 )
 from curvflow.schemas.kinds.shared.preconditioners import preconditioner_input
@@ -74,6 +75,17 @@ def _lacks_of_graphs(params: Any, name: str, graph: Any) -> Iterator[ParamProble
     yield from more_than_rows(params, name, graph)
 
 
+_INPUTS = ritz_inputs("oversampling", "block", "max_iterations", "eigenvectors")
+
+
+def _lacks_of_ritz(params: Any, name: str, ritz: Any) -> Iterator[ParamProblem]:
+    yield from of_all_eigenvalues("ritz")(params, name, ritz)
+    steps = getattr(ritz, "num_steps", None)  # all eigenvalues are no runs
+    if steps is not None and params.k > steps:
+        message = f"expected at most the {steps} steps of '{name}', got {params.k}"
+        yield ("k",), message, f"Lower it, or raise num_steps of '{name}'."
+
+
 def _not_lobpcg(params: Any, name: str, _: Any) -> Iterator[ParamProblem]:
     if params.method != "lobpcg":
         message = f"expected lobpcg with factors '{name}', got {params.method}"
@@ -126,9 +138,10 @@ KIND = Kind(
     accelerated=True,
     main=("eigenvalues",),
     inputs={
-        **ritz_inputs("oversampling", "block", "max_iterations", "eigenvectors"),
+        **_INPUTS,
         "matrix": replace(OPERATOR_OR_RITZ_INPUTS["matrix"], lacking=more_than_rows),
         "graph": replace(OPERATOR_OR_RITZ_INPUTS["graph"], lacking=_lacks_of_graphs),
+        "ritz": replace(_INPUTS["ritz"], lacking=_lacks_of_ritz),
         "preconditioner": preconditioner_input(lacking=_not_lobpcg),
     },
     varying=("seed",),

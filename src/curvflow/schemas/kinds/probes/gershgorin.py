@@ -7,7 +7,7 @@ from pydantic import Field
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.kinds.shared.operators import (
-    OPERATOR_INPUTS,
+    FORMED_INPUTS,
     UNITS,
     OperatorParams,
 )
@@ -55,7 +55,7 @@ KIND = Kind(
     ),
     accelerated=True,
     main=("lower_bound", "upper_bound"),
-    inputs=OPERATOR_INPUTS,
+    inputs=FORMED_INPUTS,
     varying=("seed",),
 )
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any, Literal
 
 from pydantic import Field
 
+from curvflow.schemas.checks.samples import num_training, too_few
 from curvflow.schemas.explanations import TRAINED, Explanation
-from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.shared.operators import NetworkModeParams
 from curvflow.schemas.nodes import Data, Numbers, Weights
 
@@ -39,6 +41,22 @@ class GradientVarianceParams(NetworkModeParams):
     )
 
 
+def _lacking_samples(params: Any, name: str, data: Any) -> Iterator[ParamProblem]:
+    """Yield more samples than there are, and batches too large for two of them."""
+    yield from too_few(params, name, data)
+    count = num_training(data)
+    if count is None:
+        return
+    if (params.num_samples or 0) > count:
+        message = f"expected at most the {count} samples of '{name}', got "
+        yield ("num_samples",), message + str(params.num_samples), "Lower it."
+    half = (params.num_samples or count) // 2
+    if params.mode == "train" and half < params.batch_size:
+        message = f"expected at most {half}, half of the samples used, with mode train,"
+        hint = "Lower it: a variance needs two batches."
+        yield ("batch_size",), f"{message} got {params.batch_size}", hint
+
+
 KIND = Kind(
     name="probe.gradient_variance",
     version=2,
@@ -66,7 +84,7 @@ KIND = Kind(
         Variable(
             "batch_gradient_variance",
             "the same of a batch's mean gradient, drawn without replacement: "
-            "(1/B - 1/N) S^2",
+            "(1/B - 1/N) S^2; in mode train and the part of S^2 by masks, over N",
             units=UNITS,
         ),
         Variable(
@@ -92,7 +110,7 @@ KIND = Kind(
     main=("gradient_variance", "gradient_variance_sem"),
     inputs={
         "weights": Input(Weights),
-        "data": Input(Data, follows="weights", by_rows=True),
+        "data": Input(Data, follows="weights", by_rows=True, lacking=_lacking_samples),
     },
     varying=("seed",),
 )

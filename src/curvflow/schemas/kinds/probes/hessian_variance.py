@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
 
+from curvflow.schemas.checks.samples import too_few_for_batches
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.kinds.shared.operators import NetworkModeParams
@@ -100,7 +102,12 @@ KIND = Kind(
     main=("hessian_variance", "hessian_variance_sem"),
     inputs={
         "weights": Input(Weights),
-        "data": Input(Data, follows="weights", by_rows=True),
+        "data": Input(
+            Data,
+            follows="weights",
+            by_rows=True,
+            lacking=partial(too_few_for_batches, least=2),
+        ),
     },
     varying=("seed",),
 )

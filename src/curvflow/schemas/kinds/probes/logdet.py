@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -10,7 +11,12 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Kind, ParamProblem, Variable
-from curvflow.schemas.kinds.shared.operators import RefinedParams, ritz_inputs
+from curvflow.schemas.kinds.shared.operators import (
+    RefinedParams,
+    no_operator_of_graphs,
+    no_operator_of_weights,
+    ritz_inputs,
+)
 from curvflow.schemas.kinds.shared.preconditioners import preconditioner_input
 from curvflow.schemas.nodes import Array, Numbers
 from curvflow.schemas.params import Neutral
@@ -136,6 +142,57 @@ def _of_factors(params: Any, name: str, _: Any) -> Iterator[ParamProblem]:
         yield ("method",), f"{message}, got {params.method}", "Take auto."
 
 
+def _of_ritz(params: Any, name: str, ritz: Any) -> Iterator[ParamProblem]:
+    """Yield what Ritz data lack, and what takes products, of which they have none."""
+    lacking = _INPUTS["ritz"].lacking
+    assert lacking is not None
+    yield from lacking(params, name, ritz)
+    if params.method not in ("auto", "slq", "chebyshev", "meme"):
+        message = f"expected slq, chebyshev or meme with the Ritz data '{name}', got "
+        hint = "Take one of these, or weights or a matrix."
+        yield ("method",), message + params.method, hint
+    if params.compare:
+        message = f"expected false with the Ritz data '{name}', got true"
+        yield ("compare",), message, "Remove it, or take weights or a matrix."
+
+
+def _lacks_of_weights(params: Any, name: str, training: Any) -> Iterator[ParamProblem]:
+    yield from no_operator_of_weights(params, name, training)
+    yield from _without_entries(params, name)
+
+
+def _lacks_of_graphs(params: Any, name: str, graph: Any) -> Iterator[ParamProblem]:
+    yield from no_operator_of_graphs(params, name, graph)
+    yield from _without_entries(params, name)
+
+
+def _without_entries(params: Any, name: str) -> Iterator[ParamProblem]:
+    """Yield that columns are to be taken of an operator that has products alone."""
+    takes = params.method.startswith("preconditioned")
+    if takes and params.preconditioner == "cholesky":
+        message = f"expected nystrom or auto, as '{name}' has no entries, got cholesky"
+        yield ("preconditioner",), message, "Remove it."
+
+
+_INPUTS = ritz_inputs(
+    "num_runs",
+    "num_steps",
+    "distribution",
+    "rel_error",
+    "reorthogonalize",
+    "preconditioner",
+    "rank",
+    "num_blocks",
+    "known_moments",
+    orders=_orders,
+)
+_LACKING = {
+    "weights": _lacks_of_weights,
+    "graph": _lacks_of_graphs,
+    "ritz": _of_ritz,
+}
+
+
 def _number(name: str, description: str) -> Variable:
     return Variable(name, description)
 
@@ -215,18 +272,11 @@ KIND = Kind(
     accelerated=True,
     main=("logdet", "logdet_sem"),
     inputs={
-        **ritz_inputs(
-            "num_runs",
-            "num_steps",
-            "distribution",
-            "rel_error",
-            "reorthogonalize",
-            "preconditioner",
-            "rank",
-            "num_blocks",
-            "known_moments",
-            orders=_orders,
-        ),
+        **_INPUTS,
+        **{
+            name: replace(_INPUTS[name], lacking=lacking)
+            for name, lacking in _LACKING.items()
+        },
         "preconditioner": preconditioner_input(
             "rank", "num_blocks", "known_moments", "rel_error", lacking=_of_factors
         ),

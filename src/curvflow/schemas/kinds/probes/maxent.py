@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
-from curvflow.schemas.kinds.shared.deflation import ATOMS
+from curvflow.schemas.kinds.shared.deflation import ATOMS, no_atoms
 from curvflow.schemas.nodes import Density, Moments
 from curvflow.schemas.params import Floats, Neutral, Params
 
@@ -66,16 +66,33 @@ class MaxentParams(Params):
                 f"expected a support that ascends, got {list(self.support)}. "
                 "Write the lower end first."
             )
+        if self.support is not None and self.prior == "log" and self.support[0] <= 0:
+            raise ValueError(
+                f"expected a support above zero with prior log, got "
+                f"{list(self.support)}. Raise its lower end, or take another prior."
+            )
         return self
 
 
 def too_few_moments(params: Any, name: str, moments: Any) -> Iterator[ParamProblem]:
-    """Yield what moments lack of those requested."""
+    """Yield what moments lack of those requested, and of eigenvalues kept apart."""
     given = getattr(moments, "num_moments", None)
     if given and params.num_moments and params.num_moments > given:
         message = f"expected at most the {given} of '{name}', got {params.num_moments}"
         hint = f"Lower it, or raise num_moments of '{name}'."
         yield ("num_moments",), message, hint
+    yield from no_atoms(params, name, moments)
+
+
+def _unfit_moments(params: Any, name: str, moments: Any) -> Iterator[ParamProblem]:
+    yield from too_few_moments(params, name, moments)
+    support = getattr(moments, "support", None)
+    if params.support is not None or support is None:
+        return
+    if params.prior == "log" and support[0] <= 0:
+        message = f"expected flat or arcsine, as '{name}' has the support "
+        message += f"{list(support)}, got log"
+        yield ("prior",), message, "Give a support above zero, or another prior."
 
 
 def _judged(name: str, description: str) -> Variable:
@@ -187,7 +204,7 @@ KIND = Kind(
         NUM_DRAWS,
     ),
     main=("entropy", "kl"),
-    inputs={"moments": Input(Moments, lacking=too_few_moments)},
+    inputs={"moments": Input(Moments, lacking=_unfit_moments)},
     null_takes={"support": "moments"},
     vectorised=False,
 )

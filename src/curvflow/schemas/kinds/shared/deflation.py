@@ -72,6 +72,19 @@ ATOMS = (
 )
 
 
+def no_atoms(params: Any, name: str, moments: Any) -> Iterator[ParamProblem]:
+    """Yield that eigenvalues are to be kept apart of moments that took none out.
+
+    Args:
+        params: with `atoms`.
+        name: of the stage that returns the moments.
+        moments: its parameters.
+    """
+    if params.atoms == "apart" and not getattr(moments, "deflate", ("unknown",)):
+        message = f"expected within, as '{name}' takes no eigenvalues out, got apart"
+        yield ("atoms",), message, f"Set deflate of '{name}', or remove it."
+
+
 def of_whole_spectrum(field: str) -> Lacking:
     """Return what refuses Ritz data and densities without eigenvalues taken out.
 

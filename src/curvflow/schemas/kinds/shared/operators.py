@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from curvflow.errors import nearest
 from curvflow.schemas.kind import Input, ParamProblem, Shares, Variable
+from curvflow.schemas.losses import has_likelihood, loss_name
 from curvflow.schemas.nodes import Data, Factors, Graph, Matrix, Ritz, Weights
 from curvflow.schemas.params import Names, Neutral, Params
 
@@ -155,6 +156,15 @@ class OperatorParams(ModeParams):
         return self
 
 
+# Over labels of a model's own law.
+OF_LIKELIHOODS = ("fisher_type2", "fisher_mc")
+
+_WITHOUT_LIKELIHOOD = {
+    "operator": "Take ggn, or fisher_empirical.",
+    "fisher_type": "Take type-2, or empirical.",
+}
+
+
 def unknown_layers(params: Any, name: str, training: Any) -> Iterator[ParamProblem]:
     """Yield patterns of layers that no parameter tensor of a network matches.
 
@@ -215,7 +225,27 @@ def no_operator_of_weights(
     if params.operator in GRAPH_OPERATORS:
         message = f"expected an operator of the weights '{name}', got {params.operator}"
         yield ("operator",), message, f"Known: {', '.join(get_args(OperatorName))}."
+    if params.operator in OF_LIKELIHOODS:
+        yield from no_likelihood(params, "operator", name, training)
     yield from unknown_layers(params, name, training)
+
+
+def no_likelihood(
+    params: Any, field: str, name: str, training: Any
+) -> Iterator[ParamProblem]:
+    """Yield that labels are to be drawn from a loss that is of no likelihood.
+
+    Args:
+        params: of the operator.
+        field: of them that asks for labels.
+        name: of the stage that returns the weights.
+        training: its parameters, which may have a loss.
+    """
+    loss = getattr(training, "loss", None)
+    if loss is not None and not has_likelihood(loss):
+        message = f"expected one of the loss {loss_name(loss)} of '{name}', which is "
+        message += f"of no likelihood, got {getattr(params, field)}"
+        yield (field,), message, _WITHOUT_LIKELIHOOD[field]
 
 
 def no_operator_of_graphs(params: Any, name: str, graph: Any) -> Iterator[ParamProblem]:
@@ -339,6 +369,33 @@ def ritz_inputs(
         "ritz": replace(ritz, settles=settles, lacking=lacking),
         "factors": replace(factors, settles=settles),
     }
+
+
+def larger_than_formed(params: Any, name: str, matrix: Any) -> Iterator[ParamProblem]:
+    """Yield that a matrix is larger than one that is formed.
+
+    Args:
+        params: with `max_size`.
+        name: of the stage that returns the matrix, or the graph of one.
+        matrix: its parameters, which may tell its `rows`.
+    """
+    rows = getattr(matrix, "rows", None)
+    if rows is not None and rows > params.max_size and params.isolated != "drop":
+        message = f"expected at least the {rows} rows of '{name}', got "
+        yield ("max_size",), message + str(params.max_size), "Raise it."
+
+
+def _formed_of_graph(params: Any, name: str, graph: Any) -> Iterator[ParamProblem]:
+    yield from no_operator_of_graphs(params, name, graph)
+    yield from larger_than_formed(params, name, graph)
+
+
+# The same inputs, of a kind that forms the matrix, up to `max_size`.
+FORMED_INPUTS = {
+    **OPERATOR_INPUTS,
+    "matrix": replace(OPERATOR_INPUTS["matrix"], lacking=larger_than_formed),
+    "graph": replace(OPERATOR_INPUTS["graph"], lacking=_formed_of_graph),
+}
 
 
 def more_than_rows(params: Any, name: str, matrix: Any) -> Iterator[ParamProblem]:

@@ -202,11 +202,15 @@ class GradientVariance:
             samples, S^2 of divisor n - 1, (M, L); its mean is that of all N.
         sem: standard error of the sum over tensors, (M,); 0 if all samples were used.
         squared_norm: of the mean gradient over all N, without bias, (M,).
+        drawn_variance: the part of S^2 that random numbers drawn for each batch have,
+            such as masks, (M,); none of it is between samples, so that it does not go
+            where all N are in a batch.
     """
 
     layer_variance: Tensor
     sem: Tensor
     squared_norm: Tensor
+    drawn_variance: Tensor
 
 
 def gradient_variance(
@@ -226,6 +230,8 @@ def gradient_variance(
 
     Of batches S^2 is B times half the mean squared distance between the gradients of
     two disjoint ones, which is the variance between samples where these do not meet.
+    What random numbers have of it is B times half the mean squared distance between
+    two gradients of the same batch.
 
     Args:
         losses: loss of each sample, (M, n), of weights, inputs and targets.
@@ -266,16 +272,20 @@ def gradient_variance(
         starts = range(0, count, samples_per_pass)
         return [torch.arange(s, min(s + samples_per_pass, count)) for s in starts]
 
-    def gradients(numbers_n: Tensor) -> Tensor:
+    def gradients(numbers_n: Tensor, again: int = 0) -> Tensor:
         rows_nB = numbers_n[:, None] * batch_size + torch.arange(batch_size)
         x, y = inputs[:, rows_nB], targets[:, rows_nB]
-        draw = drawn(len(weights_MD), numbers_n) if drawn else None
+        draw = drawn(len(weights_MD), numbers_n + again * count) if drawn else None
         return _gradients(losses, weights_MD, fixed_MS, x, y, draw).double()
 
     mean_MD, spread_ML = _merged(gradients, passes(), sizes)
     layer_ML = batch_size * (spread_ML / (count - 1))
     variance_M, rest = layer_ML.sum(1), 1 / (count * batch_size) - 1 / num_samples
-    squared_M = mean_MD.square().sum(1) - rest * variance_M
+    drawn_M = torch.zeros_like(variance_M)
+    if drawn is not None:
+        drawn_M = batch_size * _between_draws(gradients, passes())
+    # Of all N there is no variance between samples, but there is between draws.
+    squared_M = mean_MD.square().sum(1) - rest * variance_M - drawn_M / num_samples
     sem_M = torch.zeros_like(variance_M)
     # Of single samples none are left over that could differ; of batches, other ones.
     share = rest if drawn is None else batch_size**2 / count
@@ -284,7 +294,23 @@ def gradient_variance(
             [(gradients(r) - mean_MD[:, None]).square().sum(2) for r in passes()], dim=1
         )
         sem_M = (share * distances_Mn.var(dim=1)).sqrt()
-    return GradientVariance(layer_ML.cpu(), sem_M.cpu(), squared_M.cpu())
+    return GradientVariance(layer_ML.cpu(), sem_M.cpu(), squared_M.cpu(), drawn_M.cpu())
+
+
+def _between_draws(
+    gradients: Callable[[Tensor, int], Tensor], passes: Sequence[Tensor]
+) -> Tensor:
+    """Return the mean over batches of the variance between draws, (M,).
+
+    Where the gradients of a pass are the same twice, nothing is drawn.
+    """
+    squares = []
+    for numbers_n in passes:
+        change_MnD = gradients(numbers_n, 1) - gradients(numbers_n, 0)
+        squares.append(change_MnD.square().sum(2) / 2)
+        if not squares[0].any():
+            return squares[0].sum(1)
+    return torch.cat(squares, dim=1).mean(1)
 
 
 def _merged(

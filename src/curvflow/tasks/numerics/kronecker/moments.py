@@ -115,11 +115,15 @@ class Moments:
     def matrices(self, samples: int) -> tuple[Tensor, Tensor]:
         """Return both factors, (M, G, O, O) and (M, G, I, I), of N samples.
 
-        Without a spread sums are overwritten: memory that has not been touched costs
-        as much as the division.
+        Without a spread sums are overwritten and handed over, so that they begin anew:
+        memory that has not been touched costs as much as the division.
         """
-        left, right = (spanned(one.moments) for one in (self._left, self._right))
+        sides = self._left, self._right
+        assert all(one.moments for one in sides), "no samples since the last factors"
+        left, right = (spanned(one.moments) for one in sides)
         if not self.has_spread:
+            for one in sides:
+                one.moments.clear()
             return left.div_(samples), right.div_(samples * self._positions)
         return left / samples, right / (samples * self._positions)
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
+from curvflow.schemas.checks.samples import too_few_for_batches
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import (
     Input,
@@ -221,7 +222,9 @@ KIND = Kind(
     main=("cosine", "share"),
     inputs={
         "weights": Input(Weights),
-        "data": Input(Data, follows="weights", by_rows=True),
+        "data": Input(
+            Data, follows="weights", by_rows=True, lacking=too_few_for_batches
+        ),
         "factors": Input(
             Factors,
             many=True,

@@ -10,7 +10,11 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
-from curvflow.schemas.kinds.shared.operators import UNITS, unknown_layers
+from curvflow.schemas.kinds.shared.operators import (
+    UNITS,
+    no_likelihood,
+    unknown_layers,
+)
 from curvflow.schemas.nodes import Data, Factors, Weights
 from curvflow.schemas.params import Names, Params
 
@@ -115,6 +119,8 @@ class FactorsParams(Params):
 
 
 def _lacking(params: Any, name: str, training: Any) -> Iterator[ParamProblem]:
+    if params.fisher_type == "mc":
+        yield from no_likelihood(params, "fisher_type", name, training)
     yield from unknown_layers(params, name, training)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from curvflow.schemas.checks.samples import too_few
+from curvflow.schemas.checks.samples import num_training, too_few
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Continues, Input, Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.shared.operators import LOCALIZATION, NBETA, unknown_layers
@@ -22,6 +22,10 @@ def _may_continue(shorter: ObservingLlcParams, longer: ObservingLlcParams) -> bo
 def _lacking_samples(params: Any, name: str, data: Any) -> Iterator[ParamProblem]:
     """Yield batches larger than the data, and tests observed of data without."""
     yield from too_few(params, name, data)
+    count = num_training(data)
+    if count is not None and count < 3 and params.nbeta == "auto":
+        message = f"expected a number with the {count} samples of '{name}', got auto"
+        yield ("nbeta",), message, "Give it: n / ln n is of three or more."
     if params.observed != "train" and getattr(data, "num_test", None) == 0:
         message = f"expected train, as '{name}' has no test samples, got "
         yield (

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Iterator
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import Explanation
-from curvflow.schemas.kind import Input, Kind, Variable
+from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.shared.known_answers import KnownAnswerParams, known
 from curvflow.schemas.kinds.shared.operators import (
     LOCALIZATION,
     NBETA,
     not_localised,
 )
+from curvflow.schemas.models.deep_linear import DeepLinear
 from curvflow.schemas.models.mlp import Mlp
 from curvflow.schemas.nodes import Data, Draws, Numbers
 
@@ -32,6 +34,16 @@ class LlcKnownParams(KnownAnswerParams):
             "are known at any localization, got mlp. Take weights.known_answer, which "
             "has the coefficient of the theory."
         )
+
+
+def _noisy(params: Any, name: str, data: Any) -> Iterator[ParamProblem]:
+    """Yield that targets are not those of the truth, where none else is known."""
+    noise = getattr(data, "noise", 0.0)
+    if getattr(data, "num_samples", None) is None:
+        return  # the whole population, which has none
+    if noise and not isinstance(known(params), DeepLinear):
+        message = f"expected data of the truth without noise, got '{name}' with "
+        yield ("data",), f"{message}{noise:g}", f"Set noise of '{name}' to 0."
 
 
 KIND = Kind(
@@ -53,7 +65,7 @@ KIND = Kind(
     main=("llc_known", "llc_known_sem"),
     inputs={
         "draws": Input(Draws, lacking=not_localised),
-        "data": Input(Data),
+        "data": Input(Data, lacking=_noisy),
     },
     vectorised=False,
 )
