@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import math
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -107,9 +108,51 @@ _ENCODERS: dict[type, Callable[[Any], bytes]] = {
 }
 
 
+def sequence_of(forms: Sequence[bytes]) -> Encoded:
+    """Return the canonical form of a list from the forms of its items."""
+    return Encoded(b"l%d:%b" % (len(forms), b"".join(forms)))
+
+
+def mapping_of(names: tuple[str, ...], forms: Iterable[bytes]) -> Encoded:
+    """Return the canonical form of a mapping from its names and its values' forms."""
+    head, ordered = _mapping_head(names)
+    written = dict(zip(names, forms, strict=True))
+    return Encoded(head + b"".join([form + written[name] for name, form in ordered]))
+
+
+@lru_cache(maxsize=1 << 12)
+def _mapping_head(names: tuple[str, ...]) -> tuple[bytes, list[tuple[str, bytes]]]:
+    """Return how a mapping of some names begins, and these with their forms, sorted."""
+    ordered = sorted(
+        ((name, _canonical_text(name)) for name in names), key=itemgetter(1)
+    )
+    return b"m%d:" % len(names), ordered
+
+
 def sha256(value: object) -> str:
     """Return the SHA-256 of a value's canonical form, in hexadecimal."""
     return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def texts_digest(texts: Mapping[str, str], names: tuple[str, ...]) -> str:
+    """Return `sha256` of some texts by their names, sooner than of any mapping.
+
+    Raises:
+        KeyError: there is no text of a name.
+    """
+    head, ordered = _texts_head(names)
+    items = [f"{name}{len(text := texts[key])}:{text}" for key, name in ordered]
+    written = head + "".join(items)
+    if not written.isascii():  # lengths are of bytes
+        return sha256({name: texts[name] for name in names})
+    return hashlib.sha256(written.encode()).hexdigest()
+
+
+@lru_cache(maxsize=1 << 12)
+def _texts_head(names: tuple[str, ...]) -> tuple[str, list[tuple[str, str]]]:
+    """Return `_mapping_head` as text, that values are texts written to the names."""
+    head, ordered = _mapping_head(names)
+    return head.decode(), [(name, f"{form.decode()}s") for name, form in ordered]
 
 
 def form(
@@ -124,8 +167,8 @@ def form(
     plain: dict[str, object] = {}
     for name, neutral, is_source in _key_fields(type(params)):
         value = getattr(params, name)
-        written = _plain(value)
-        if neutral is not None and canonical(written) == neutral:
+        written = value if type(value) in SCALARS else _plain(value)
+        if neutral is not None and _is_neutral(written, *neutral):
             continue
         if is_source and value is not None:
             digest = (files or {})[name]
@@ -134,21 +177,37 @@ def form(
     return plain
 
 
+# Of these the type and `==` tell which have one canonical form, where text is ASCII.
+SCALARS = frozenset({type(None), bool, int, float, str})
+
+# A neutral value, plain and canonical.
+_Neutral = tuple[object, bytes]
+
+
+def _is_neutral(written: object, plain: object, encoded: bytes) -> bool:
+    kind = type(plain)
+    if kind in SCALARS and kind is not str:
+        return type(written) is kind and written == plain
+    return canonical(written) == encoded
+
+
 @cache
-def _key_fields(model: type[BaseModel]) -> list[tuple[str, bytes | None, bool]]:
+def _key_fields(model: type[BaseModel]) -> list[tuple[str, _Neutral | None, bool]]:
     """Return name, neutral value and whether it is a file, of fields in keys."""
-    fields: list[tuple[str, bytes | None, bool]] = []
+    fields: list[tuple[str, _Neutral | None, bool]] = []
     for name, info in model.model_fields.items():
         marks = info.metadata
         if not any(isinstance(mark, NotInKey) for mark in marks):
-            neutral = [m.value for m in marks if isinstance(m, Neutral)]
-            written = canonical(_plain(neutral[0])) if neutral else None
+            neutral = [_plain(m.value) for m in marks if isinstance(m, Neutral)]
+            written = (neutral[0], canonical(neutral[0])) if neutral else None
             is_source = any(isinstance(mark, SourceFile) for mark in marks)
             fields.append((name, written, is_source))
     return fields
 
 
 def _plain(value: object) -> object:
+    if type(value) in SCALARS:
+        return value
     if isinstance(value, BaseModel):
         return form(value)
     if isinstance(value, Mapping):
@@ -159,10 +218,19 @@ def _plain(value: object) -> object:
 
 
 def action_key(
-    kind: str, version: int, params: object, inputs: Mapping[str, object]
+    kind: str, version: int, params: object, inputs: Mapping[str, object] | Encoded
 ) -> str:
-    """Return the action key, 64 hexadecimal digits; it decides if a node is done."""
-    return sha256([SCHEME, kind, version, params, inputs])
+    """Return the action key, 64 hexadecimal digits; it decides if a node is done.
+
+    Of parameters and inputs the canonical forms do as well.
+    """
+    forms = [*_action_head(kind, version), canonical(params), canonical(inputs)]
+    return hashlib.sha256(sequence_of(forms)).hexdigest()
+
+
+@lru_cache(maxsize=1 << 10)
+def _action_head(kind: str, version: int) -> tuple[bytes, bytes, bytes]:
+    return canonical(SCHEME), canonical(kind), canonical(version)
 
 
 def array_digest(array: Array) -> str:
