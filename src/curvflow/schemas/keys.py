@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from operator import itemgetter
 from typing import Any
@@ -108,25 +108,28 @@ _ENCODERS: dict[type, Callable[[Any], bytes]] = {
 }
 
 
-def sequence_of(forms: Sequence[bytes]) -> Encoded:
+# The form of a text of which there are few, such as a name.
+name_form = _canonical_name
+
+
+def sequence_form(forms: Sequence[bytes]) -> bytes:
     """Return the canonical form of a list from the forms of its items."""
-    return Encoded(b"l%d:%b" % (len(forms), b"".join(forms)))
+    return b"l%d:%b" % (len(forms), b"".join(forms))
 
 
-def mapping_of(names: tuple[str, ...], forms: Iterable[bytes]) -> Encoded:
+def mapping_form(names: tuple[str, ...], forms: Sequence[bytes]) -> bytes:
     """Return the canonical form of a mapping from its names and its values' forms."""
-    head, ordered = _mapping_head(names)
-    written = dict(zip(names, forms, strict=True))
-    return Encoded(head + b"".join([form + written[name] for name, form in ordered]))
+    template, order = _mapping_template(names)
+    return template % tuple([forms[i] for i in order])
 
 
 @lru_cache(maxsize=1 << 12)
-def _mapping_head(names: tuple[str, ...]) -> tuple[bytes, list[tuple[str, bytes]]]:
-    """Return how a mapping of some names begins, and these with their forms, sorted."""
-    ordered = sorted(
-        ((name, _canonical_text(name)) for name in names), key=itemgetter(1)
-    )
-    return b"m%d:" % len(names), ordered
+def _mapping_template(names: tuple[str, ...]) -> tuple[bytes, list[int]]:
+    """Return the form of a mapping without its values, and the order of these."""
+    written = [_canonical_text(name).replace(b"%", b"%%") for name in names]
+    order = sorted(range(len(names)), key=lambda i: _canonical_text(names[i]))
+    items = b"".join([written[i] + b"%b" for i in order])
+    return b"m%d:" % len(names) + items, order
 
 
 def sha256(value: object) -> str:
@@ -134,25 +137,39 @@ def sha256(value: object) -> str:
     return hashlib.sha256(canonical(value)).hexdigest()
 
 
-def texts_digest(texts: Mapping[str, str], names: tuple[str, ...]) -> str:
-    """Return `sha256` of some texts by their names, sooner than of any mapping.
+_HEX = {64}  # digits of a digest
+
+
+def digests_form(digests: Mapping[str, str], names: tuple[str, ...]) -> bytes:
+    """Return the canonical form of `sha256` of those digests that have these names.
 
     Raises:
-        KeyError: there is no text of a name.
+        KeyError: there is none of a name.
     """
-    head, ordered = _texts_head(names)
-    items = [f"{name}{len(text := texts[key])}:{text}" for key, name in ordered]
-    written = head + "".join(items)
-    if not written.isascii():  # lengths are of bytes
-        return sha256({name: texts[name] for name in names})
-    return hashlib.sha256(written.encode()).hexdigest()
+    template, pick = _digests_template(names)
+    picked = pick(digests)
+    written: str = template % picked
+    if not ({len(digest) for digest in picked} <= _HEX and written.isascii()):
+        return canonical(sha256({name: digests[name] for name in names}))
+    return b"s64:" + hashlib.sha256(written.encode()).hexdigest().encode()
 
 
 @lru_cache(maxsize=1 << 12)
-def _texts_head(names: tuple[str, ...]) -> tuple[str, list[tuple[str, str]]]:
-    """Return `_mapping_head` as text, that values are texts written to the names."""
-    head, ordered = _mapping_head(names)
-    return head.decode(), [(name, f"{form.decode()}s") for name, form in ordered]
+def _digests_template(
+    names: tuple[str, ...],
+) -> tuple[str, Callable[[Mapping[str, str]], tuple[str, ...]]]:
+    """Return the form of a mapping of digests without these, and what picks them."""
+    _, order = _mapping_template(names)
+    ordered = [names[i] for i in order]
+    written = [_canonical_text(name).decode().replace("%", "%%") for name in ordered]
+    items = "".join([f"{name}s64:%s" for name in written])
+    return f"m{len(names)}:{items}", _picker(ordered)
+
+
+def _picker(names: Sequence[str]) -> Callable[[Mapping[str, str]], tuple[str, ...]]:
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda digests: tuple([digests[name] for name in names])
 
 
 def form(
@@ -224,13 +241,14 @@ def action_key(
 
     Of parameters and inputs the canonical forms do as well.
     """
-    forms = [*_action_head(kind, version), canonical(params), canonical(inputs)]
-    return hashlib.sha256(sequence_of(forms)).hexdigest()
+    head = _action_head(kind, version)
+    return hashlib.sha256(head + canonical(params) + canonical(inputs)).hexdigest()
 
 
 @lru_cache(maxsize=1 << 10)
-def _action_head(kind: str, version: int) -> tuple[bytes, bytes, bytes]:
-    return canonical(SCHEME), canonical(kind), canonical(version)
+def _action_head(kind: str, version: int) -> bytes:
+    """Return the form of a list of five up to the parameters, the fourth."""
+    return b"l5:" + canonical(SCHEME) + canonical(kind) + canonical(version)
 
 
 def array_digest(array: Array) -> str:

@@ -29,10 +29,12 @@ from curvflow.schemas.keys import (
     Encoded,
     action_key,
     canonical,
+    digests_form,
     form,
-    mapping_of,
-    sequence_of,
-    texts_digest,
+    mapping_form,
+    name_form,
+    sequence_form,
+    sha256,
 )
 from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.nodes import FAILED, Label, Weights
@@ -205,10 +207,10 @@ def _inputs_form(node: Node, known: Digests) -> Encoded | None:
             return None
         if node.kind.inputs[name].many:
             results = [_labelled_form(result, node.absent, known) for result in taken]
-            forms.append(sequence_of(results))
+            forms.append(sequence_form(results))
         else:
-            forms.append(canonical(_digest(taken[0], known)))
-    return mapping_of(tuple(node.inputs), forms)
+            forms.append(_digest_form(taken[0], known))
+    return Encoded(mapping_form(tuple(node.inputs), forms))
 
 
 def _is_unknown(node: Node, taken: Iterable[Taken]) -> bool:
@@ -271,24 +273,29 @@ def find_partial(
                 _compare(node, index, reads)
 
 
-# Digests of results taken, while the receipts of these stay.
-Digests = dict["Taken", str]
+# Canonical forms of the digests of results taken, while their receipts stay.
+Digests = dict["Taken", bytes]
 
 
-def _digest(taken: Taken, known: Digests | None = None) -> str:
-    # Thousands of nodes take the same data set.
-    if known is not None and taken in known:
+def _digest(taken: Taken) -> str:
+    receipt = taken.node.receipt
+    assert receipt is not None
+    return sha256(taken_parts(receipt, taken.parts))
+
+
+def _digest_form(taken: Taken, known: Digests) -> bytes:
+    """Return the canonical form of `_digest`."""
+    if taken in known:  # thousands of nodes take the same data set
         return known[taken]
     receipt = taken.node.receipt
     assert receipt is not None
     try:
-        digest = texts_digest(receipt.parts, taken.parts)
+        form = digests_form(receipt.parts, taken.parts)
     except KeyError:
         names = _names_there(tuple(receipt.parts), taken.parts)
-        digest = texts_digest(receipt.parts, names)
-    if known is not None:
-        known[taken] = digest
-    return digest
+        form = digests_form(receipt.parts, names)
+    known[taken] = form
+    return form
 
 
 @lru_cache(maxsize=1 << 12)
@@ -307,16 +314,14 @@ def _labelled(taken: Taken, absent: Collection[Node] = ()) -> list[Any]:
     return [taken.node.stage, taken.node.coords, receipt.status, _digest(taken)]
 
 
-def _labelled_form(taken: Taken, absent: Collection[Node], known: Digests) -> Encoded:
+def _labelled_form(taken: Taken, absent: Collection[Node], known: Digests) -> bytes:
     """Return the canonical form of `_labelled`."""
     node = taken.node
     receipt = None if node in absent else node.receipt
-    status = receipt.status if receipt else FAILED
-    digest = _digest(taken, known) if receipt else ""
-    labels = mapping_of(node.dims, map(canonical, node.point))
-    return sequence_of(
-        [canonical(node.stage), labels, canonical(status), canonical(digest)]
-    )
+    labels = mapping_form(node.dims, [canonical(label) for label in node.point])
+    status = name_form(receipt.status if receipt else FAILED)
+    digest = _digest_form(taken, known) if receipt else name_form("")
+    return sequence_form([name_form(node.stage), labels, status, digest])
 
 
 def taken_parts(receipt: Receipt, names: Iterable[str]) -> Mapping[str, str]:

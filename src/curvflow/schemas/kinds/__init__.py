@@ -9,6 +9,7 @@ import pkgutil
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from types import ModuleType
 
 from curvflow.errors import RequestError, UnknownNameError, nearest
@@ -27,6 +28,26 @@ def declarations() -> dict[str, ModuleType]:
     )
     modules = map(import_module, names)
     return {kind.name: module for module in modules for kind in kinds_of(module)}
+
+
+@cache
+def declaration(name: str) -> ModuleType | None:
+    """Return the module that declares a built-in kind; others stay unloaded.
+
+    Most kinds are in a file of their own name. Where there is none of this name, all
+    are looked through, as for one of a family.
+    """
+    last = name.rpartition(".")[2]
+    if last.isidentifier():
+        for folder in map(Path, __path__):
+            for file in sorted(folder.rglob(f"{last}*.py")):
+                inside = file.relative_to(folder).with_suffix("").parts
+                if inside[0] == "shared" or inside[-1] not in (last, f"{last}_"):
+                    continue
+                module = import_module(".".join((__name__, *inside)))
+                if any(kind.name == name for kind in kinds_of(module)):
+                    return module
+    return declarations().get(name)
 
 
 def kinds_of(module: ModuleType) -> tuple[Kind, ...]:
@@ -76,6 +97,16 @@ def all_kinds() -> dict[str, Kind]:
     """Return every known kind by name, sorted."""
     _load_plugins()
     return dict(sorted({**_shipped(), **_added}.items()))
+
+
+def known_kind(name: str) -> Kind | None:
+    """Return the kind of this name, None if there is none; see `declaration`."""
+    _load_plugins()
+    if name in _added:
+        return _added[name]
+    module = declaration(name)
+    kinds = kinds_of(module) if module else ()
+    return next((kind for kind in kinds if kind.name == name), None)
 
 
 def find_kind(name: str) -> Kind:
