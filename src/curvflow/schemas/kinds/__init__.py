@@ -6,6 +6,7 @@ A file names its declaration `KIND`, or those of a family `KINDS`.
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -37,17 +38,21 @@ def declaration(name: str) -> ModuleType | None:
     Most kinds are in a file of their own name. Where there is none of this name, all
     are looked through, as for one of a family.
     """
-    last = name.rpartition(".")[2]
-    if last.isidentifier():
-        for folder in map(Path, __path__):
-            for file in sorted(folder.rglob(f"{last}*.py")):
-                inside = file.relative_to(folder).with_suffix("").parts
-                if inside[0] == "shared" or inside[-1] not in (last, f"{last}_"):
-                    continue
-                module = import_module(".".join((__name__, *inside)))
-                if any(kind.name == name for kind in kinds_of(module)):
-                    return module
+    for module in map(import_module, _modules_like(name.rpartition(".")[2])):
+        if any(kind.name == name for kind in kinds_of(module)):
+            return module
     return declarations().get(name)
+
+
+def _modules_like(name: str) -> Iterator[str]:
+    """Yield the modules of declarations that are called so."""
+    if not name.isidentifier() or name == "__init__":
+        return
+    for folder in map(Path, __path__):
+        for file in sorted(folder.rglob(f"{name}*.py")):
+            inside = file.relative_to(folder).with_suffix("").parts
+            if inside[0] != "shared" and inside[-1] in (name, f"{name}_"):
+                yield ".".join((__name__, *inside))
 
 
 def kinds_of(module: ModuleType) -> tuple[Kind, ...]:
