@@ -50,7 +50,7 @@ def counted(monkeypatch):
     count(payload_digests, "row_digests", "digest checks")
     count(payload_digests, "row_digests", "bytes hashed", lambda array: array.nbytes)
     count(Index, "copy", "index copies")
-    count(graph, "digests_form", "digests taken")
+    count(graph, "texts_digest", "digests taken")
     count(graph, "canonical", "parameters", lambda value: isinstance(value, dict))
     return counts
 

@@ -140,18 +140,18 @@ def sha256(value: object) -> str:
 _HEX = {64}  # digits of a digest
 
 
-def digests_form(digests: Mapping[str, str], names: tuple[str, ...]) -> bytes:
-    """Return the canonical form of `sha256` of those digests that have these names.
+def texts_digest(texts: Mapping[str, str], names: tuple[str, ...]) -> str:
+    """Return `sha256` of those texts that have these names, soonest if all are digests.
 
     Raises:
         KeyError: there is none of a name.
     """
     template, pick = _digests_template(names)
-    picked = pick(digests)
+    picked = pick(texts)
     written: str = template % picked
-    if not ({len(digest) for digest in picked} <= _HEX and written.isascii()):
-        return canonical(sha256({name: digests[name] for name in names}))
-    return b"s64:" + hashlib.sha256(written.encode()).hexdigest().encode()
+    if not ({len(text) for text in picked} <= _HEX and written.isascii()):
+        return sha256({name: texts[name] for name in names})
+    return hashlib.sha256(written.encode()).hexdigest()
 
 
 @lru_cache(maxsize=1 << 12)

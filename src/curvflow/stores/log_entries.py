@@ -117,14 +117,12 @@ class _Filler:
     ) -> None:
         """Let a receipt as others are made check the names, and bring the defaults."""
         first = Receipt(**_whole(shared, params, row))
+        setters = {name: getattr(Receipt, name).__set__ for name in _FIELDS}
         self.names = row.keys()
-        self._params = params
-        own = [name for name in _FIELDS if name in row and name != "params"]
-        self._own = [(name, getattr(Receipt, name).__set__) for name in own]
+        self._own = [(name, setters[name]) for name in row if name != "params"]
+        self._same = [(setters[n], getattr(first, n)) for n in _FIELDS if n not in row]
+        self._params, self._set_params = params, setters["params"]
         self._has_params = "params" in row
-        left = [name for name in _FIELDS if name not in own]
-        self._same = [(getattr(Receipt, n).__set__, getattr(first, n)) for n in left]
-        self._set_params = Receipt.params.__set__  # type: ignore[attr-defined]  # a slot
 
     def __call__(self, row: Mapping[str, Any]) -> Receipt:
         """Return the receipt of a row."""

@@ -29,12 +29,11 @@ from curvflow.schemas.keys import (
     Encoded,
     action_key,
     canonical,
-    digests_form,
     form,
     mapping_form,
     name_form,
     sequence_form,
-    sha256,
+    texts_digest,
 )
 from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.nodes import FAILED, Label, Weights
@@ -280,22 +279,24 @@ Digests = dict["Taken", bytes]
 def _digest(taken: Taken) -> str:
     receipt = taken.node.receipt
     assert receipt is not None
-    return sha256(taken_parts(receipt, taken.parts))
+    return taken_digest(receipt, taken.parts)
 
 
 def _digest_form(taken: Taken, known: Digests) -> bytes:
     """Return the canonical form of `_digest`."""
     if taken in known:  # thousands of nodes take the same data set
         return known[taken]
-    receipt = taken.node.receipt
-    assert receipt is not None
-    try:
-        form = digests_form(receipt.parts, taken.parts)
-    except KeyError:
-        names = _names_there(tuple(receipt.parts), taken.parts)
-        form = digests_form(receipt.parts, names)
-    known[taken] = form
+    known[taken] = form = canonical(_digest(taken))
     return form
+
+
+def taken_digest(receipt: Receipt, names: tuple[str, ...]) -> str:
+    """Return the digest of `taken_parts`."""
+    try:
+        return texts_digest(receipt.parts, names)
+    except KeyError:
+        there = _names_there(tuple(receipt.parts), names)
+        return texts_digest(receipt.parts, there)
 
 
 @lru_cache(maxsize=1 << 12)
