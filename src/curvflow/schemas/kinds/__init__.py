@@ -6,11 +6,9 @@ A file names its declaration `KIND`, or those of a family `KINDS`.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from types import ModuleType
 
 from curvflow.errors import RequestError, UnknownNameError, nearest
@@ -38,21 +36,23 @@ def declaration(name: str) -> ModuleType | None:
     Most kinds are in a file of their own name. Where there is none of this name, all
     are looked through, as for one of a family.
     """
-    for module in map(import_module, _modules_like(name.rpartition(".")[2])):
+    last = name.rpartition(".")[2]
+    alike = [path for path in _modules() if path.endswith((f".{last}", f".{last}_"))]
+    for module in map(import_module, alike):
         if any(kind.name == name for kind in kinds_of(module)):
             return module
     return declarations().get(name)
 
 
-def _modules_like(name: str) -> Iterator[str]:
-    """Yield the modules of declarations that are called so."""
-    if not name.isidentifier() or name == "__init__":
-        return
-    for folder in map(Path, __path__):
-        for file in sorted(folder.rglob(f"{name}*.py")):
-            inside = file.relative_to(folder).with_suffix("").parts
-            if inside[0] != "shared" and inside[-1] in (name, f"{name}_"):
-                yield ".".join((__name__, *inside))
+@cache
+def _modules() -> tuple[str, ...]:
+    """Return the names of the modules that `declarations` loads."""
+    # They are listed twice, for results of tables rest on the code of that function.
+    return tuple(
+        info.name
+        for info in pkgutil.walk_packages(__path__, f"{__name__}.")
+        if not info.ispkg and not info.name.startswith(f"{__name__}.shared.")
+    )
 
 
 def kinds_of(module: ModuleType) -> tuple[Kind, ...]:
