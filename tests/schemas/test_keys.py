@@ -148,6 +148,7 @@ def test_digests_by_name_have_the_digest_of_a_mapping(mapping):
     more = {**mapping, "one more": "0" * 64}
     names = tuple(reversed(mapping))
     assert texts_digest(more, names) == sha256(mapping)
+    assert texts_digest(more, (*names, *names)) == sha256(mapping)
 
 
 def test_a_digest_that_is_not_there_is_no_empty_one():

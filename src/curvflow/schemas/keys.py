@@ -159,11 +159,10 @@ def _digests_template(
     names: tuple[str, ...],
 ) -> tuple[str, Callable[[Mapping[str, str]], tuple[str, ...]]]:
     """Return the form of a mapping of digests without these, and what picks them."""
-    _, order = _mapping_template(names)
-    ordered = [names[i] for i in order]
+    ordered = sorted(set(names), key=_canonical_text)
     written = [_canonical_text(name).decode().replace("%", "%%") for name in ordered]
     items = "".join([f"{name}s64:%s" for name in written])
-    return f"m{len(names)}:{items}", _picker(ordered)
+    return f"m{len(ordered)}:{items}", _picker(ordered)
 
 
 def _picker(names: Sequence[str]) -> Callable[[Mapping[str, str]], tuple[str, ...]]:
