@@ -4,7 +4,8 @@
 
 Every study is computed for once: XOR, two rules, as many seeds as asked for; training,
 trace, eigenvalue, norms at three checkpoints, a table and a figure. Each number is of
-fresh processes, the least of three where nothing is computed. Multiples are of a plan
+fresh processes, the least of three where nothing is computed, in seconds of the
+processor, so that other work on the machine counts little. Multiples are of a plan
 with nothing to do, measured in the same run; those of one seed more are what it takes
 beyond a study of one seed in a store of its own. Beside the plan stands its floor, to
 read and parse the log as JSON, and beside `show` the time to read all payloads' bytes.
@@ -14,6 +15,7 @@ At the end all payloads are taken away, and the study is planned once more.
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -98,34 +100,40 @@ def changed(
 
 
 def timed(verb: str, study: Path, store: Path, *more: str, repeats: int = 3) -> float:
-    """Return the least seconds of a command in fresh processes."""
+    """Return the least processor's seconds of a command in fresh processes."""
     command = [sys.executable, "-c", PROGRAM, verb, str(study), *more]
     command += ["--store", str(store)]
     seconds = []
     for _ in range(repeats):
-        started = time.perf_counter()
+        started = of_children()
         subprocess.run(command, capture_output=True, check=True)
-        seconds.append(time.perf_counter() - started)
+        seconds.append(of_children() - started)
     return min(seconds)
+
+
+def of_children() -> float:
+    """Return the processor's seconds of all processes that were waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def parse_log(store: Path) -> float:
     """Return the least seconds of three to read and parse every entry of the log."""
     seconds = []
     for _ in range(3):
-        started = time.perf_counter()
+        started = time.process_time()
         for entry in sorted((store / "commits").glob("*.json")):
             json.loads(entry.read_bytes())
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.process_time() - started)
     return min(seconds)
 
 
 def read_bytes(store: Path) -> float:
     """Return the seconds that reading all payloads' bytes takes."""
-    started = time.perf_counter()
+    started = time.process_time()
     for payload in store.glob("payloads/*/*"):
         payload.read_bytes()
-    return time.perf_counter() - started
+    return time.process_time() - started
 
 
 if __name__ == "__main__":

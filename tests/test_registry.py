@@ -16,7 +16,13 @@ from curvflow.flows.published_images.catalogue import CATALOGUE
 from curvflow.flows.run.run import run_study
 from curvflow.schemas.explanations import explanations
 from curvflow.schemas.kind import Variable
-from curvflow.schemas.kinds import all_kinds, find_kind
+from curvflow.schemas.kinds import (
+    all_kinds,
+    declaration,
+    declarations,
+    find_kind,
+    known_kind,
+)
 from curvflow.schemas.losses import WITH_SETTINGS
 from curvflow.schemas.models import all_models
 from curvflow.schemas.nodes import Figure, Table
@@ -258,6 +264,19 @@ def test_declared_fields_exist(name):
             assert basis is not None
             assert (basis.dtype, basis.dims) == ("str", ())
     assert set(kind.returns.takes or ()) <= set(names)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_is_found_by_its_name_as_among_all(name):
+    assert declaration(name) is declarations()[name]
+    assert known_kind(name) is find_kind(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "probe", "probe.*", "shared.images", "x.__init__"]
+)
+def test_what_is_no_kind_is_not_found(name):
+    assert declaration(name) is known_kind(name) is None
 
 
 def test_golden_keys_are_those_of_make_golden():

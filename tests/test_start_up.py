@@ -105,3 +105,18 @@ def test_the_guard_refuses_each_heavy_library(tmp_path):
     done = guarded(IMPORT_ALL, *HEAVY, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [f"{name} was imported" for name in HEAVY]
+
+
+def test_a_plan_loads_declarations_of_the_kinds_it_names(tmp_path):
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    listing = (
+        "import atexit, sys; atexit.register(lambda: print(*sorted(sys.modules),"
+        f" sep='\\n', file=sys.stderr)); {ASK}"
+    )
+    done = guarded(listing, "plan", "tiny.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    inside = "curvflow.schemas.kinds."
+    loaded = [n.removeprefix(inside) for n in done.stderr.split() if inside in n]
+    assert "aggregate.summary" in loaded
+    unnamed = {"aggregate.rank", "data.digits", "figures.lines", "probes.trace"}
+    assert unnamed.isdisjoint(loaded)

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from curvflow.errors import CorruptPayloadError
+from curvflow.flows.graph import graph
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.results.node_results import plan_views
 from curvflow.flows.results.outputs import view_records
@@ -49,6 +50,8 @@ def counted(monkeypatch):
     count(payload_digests, "row_digests", "digest checks")
     count(payload_digests, "row_digests", "bytes hashed", lambda array: array.nbytes)
     count(Index, "copy", "index copies")
+    count(graph, "texts_digest", "digests taken")
+    count(graph, "canonical", "parameters", lambda value: isinstance(value, dict))
     return counts
 
 
@@ -66,6 +69,17 @@ def work(folders, counted, act):
 def views_of(store, seeds):
     o = opened(store, seeds_of(seeds))
     return plan_views(make_plan(o.study, o.store, o.files))
+
+
+def test_a_plan_writes_what_nodes_share_once(folders, counted):
+    small, large = work(folders, counted, views_of)
+    for size, counts in zip(SIZES, (small, large), strict=True):
+        seeds = size // NODES_PER_SEED
+        # fit has parameters of its own at each node, every other stage has but one form
+        # for all, and data are taken by each fit.
+        assert counts["parameters"] <= 2 * seeds + 8
+        # By last, path at three checkpoints, and the reduction; data once.
+        assert counts["digests taken"] <= 5 * 2 * seeds + 8
 
 
 def test_a_run_with_nothing_to_do_reads_nothing(folders, counted):

@@ -239,6 +239,7 @@ def fake_kinds() -> Iterator[None]:
     added = {kind.name: kind for kind in sorted(KINDS, key=lambda kind: kind.name)}
     with (
         mock.patch.object(draft, "all_kinds", return_value=added),
+        mock.patch.object(draft, "known_kind", added.get),
         mock.patch.object(jsonschema, "all_kinds", return_value=added),
     ):
         yield

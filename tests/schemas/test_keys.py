@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from curvflow.errors import NotEncodableError
-from curvflow.schemas.keys import action_key, array_digest, canonical, form, sha256
+from curvflow.schemas.keys import (
+    Encoded,
+    action_key,
+    array_digest,
+    canonical,
+    form,
+    mapping_form,
+    sequence_form,
+    sha256,
+    texts_digest,
+)
 from curvflow.schemas.params import Neutral, Params, SourceFile
 
 # Frozen: a change here invalidates every result ever stored.
@@ -112,6 +122,46 @@ def test_equal_bytes_mean_equal_type_and_value(left, right):
 def test_order_of_a_mapping_does_not_count(mapping):
     backwards = dict(reversed(mapping.items()))
     assert canonical(mapping) == canonical(backwards)
+
+
+@given(st.lists(values))
+def test_a_list_has_the_form_of_its_items_forms(items):
+    assert sequence_form([canonical(item) for item in items]) == canonical(items)
+
+
+@given(st.dictionaries(st.text() | st.sampled_from(["%", "%b", "100 %s"]), scalars))
+def test_a_mapping_has_the_form_of_its_values_forms(mapping):
+    forms = [canonical(value) for value in mapping.values()]
+    assert mapping_form(tuple(mapping), forms) == canonical(mapping)
+
+
+digests = st.text("0123456789abcdef", min_size=64, max_size=64)
+
+
+@given(
+    st.dictionaries(
+        st.text() | st.sampled_from(["%", "%b", "100 %s", "weights@20"]),
+        digests | st.sampled_from(["", "diverged", "e\u0301" * 32, "a" * 63]),
+    )
+)
+def test_digests_by_name_have_the_digest_of_a_mapping(mapping):
+    more = {**mapping, "one more": "0" * 64}
+    names = tuple(reversed(mapping))
+    assert texts_digest(more, names) == sha256(mapping)
+    assert texts_digest(more, (*names, *names)) == sha256(mapping)
+
+
+def test_a_digest_that_is_not_there_is_no_empty_one():
+    with pytest.raises(KeyError):
+        texts_digest({"loss": "0" * 64}, ("loss", "trace"))
+
+
+@given(values, values)
+def test_an_action_key_is_that_of_a_list_of_five(params, inputs):
+    key = sha256(["curvflow/1", "probe.trace", 4, params, inputs])
+    assert action_key("probe.trace", 4, params, inputs) == key
+    forms = (Encoded(canonical(value)) for value in (params, inputs))
+    assert action_key("probe.trace", 4, *forms) == key
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import json
 import logging
 import os
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
@@ -314,6 +314,21 @@ def test_any_receipts_survive_the_log_with_their_types(receipts):
 
 def sorted_(mapping):
     return sorted(mapping.items())
+
+
+def test_receipts_of_one_entry_may_have_different_fields():
+    first, second, third = receipts_of("a", "b", "c", params={"seed": 1})
+    second = replace(second, reads={"env": {"HOME": "1"}}, params={"seed": True})
+    third = replace(third, status="diverged", reason="loss is NaN")
+    for receipts in ([first, second, third], [second, first], [third, third, second]):
+        entry = decode(7, encode(7, {"type": "receipts", **pack_receipts(receipts)}))
+        got = unpack_receipts(entry)
+        assert got == receipts
+        assert [type(r.params["seed"]) for r in got] == [
+            type(r.params["seed"]) for r in receipts
+        ]
+        with pytest.raises(FrozenInstanceError):
+            got[-1].key = "d"
 
 
 class Holey(MemoryCommits):

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 some nodes failed or the store did, 2 the request is wrong
 
 from __future__ import annotations
 
+import gc as collector
 import logging
 import sys
 import traceback
@@ -153,3 +154,6 @@ def main() -> None:
     except Exception:  # a fault of ours, in full
         sys.stderr.write(printable(traceback.format_exc()))
         sys.exit(1)
+    finally:
+        # Python's end would look for garbage among all nodes of a study.
+        collector.freeze()

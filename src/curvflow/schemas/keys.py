@@ -13,6 +13,7 @@ import math
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -107,9 +108,67 @@ _ENCODERS: dict[type, Callable[[Any], bytes]] = {
 }
 
 
+# The form of a text of which there are few, such as a name.
+name_form = _canonical_name
+
+
+def sequence_form(forms: Sequence[bytes]) -> bytes:
+    """Return the canonical form of a list from the forms of its items."""
+    return b"l%d:%b" % (len(forms), b"".join(forms))
+
+
+def mapping_form(names: tuple[str, ...], forms: Sequence[bytes]) -> bytes:
+    """Return the canonical form of a mapping from its names and its values' forms."""
+    template, order = _mapping_template(names)
+    return template % tuple([forms[i] for i in order])
+
+
+@lru_cache(maxsize=1 << 12)
+def _mapping_template(names: tuple[str, ...]) -> tuple[bytes, list[int]]:
+    """Return the form of a mapping without its values, and the order of these."""
+    written = [_canonical_text(name).replace(b"%", b"%%") for name in names]
+    order = sorted(range(len(names)), key=lambda i: _canonical_text(names[i]))
+    items = b"".join([written[i] + b"%b" for i in order])
+    return b"m%d:" % len(names) + items, order
+
+
 def sha256(value: object) -> str:
     """Return the SHA-256 of a value's canonical form, in hexadecimal."""
     return hashlib.sha256(canonical(value)).hexdigest()
+
+
+_HEX = {64}  # digits of a digest
+
+
+def texts_digest(texts: Mapping[str, str], names: tuple[str, ...]) -> str:
+    """Return `sha256` of those texts that have these names, soonest if all are digests.
+
+    Raises:
+        KeyError: there is none of a name.
+    """
+    template, pick = _digests_template(names)
+    picked = pick(texts)
+    written: str = template % picked
+    if not ({len(text) for text in picked} <= _HEX and written.isascii()):
+        return sha256({name: texts[name] for name in names})
+    return hashlib.sha256(written.encode()).hexdigest()
+
+
+@lru_cache(maxsize=1 << 12)
+def _digests_template(
+    names: tuple[str, ...],
+) -> tuple[str, Callable[[Mapping[str, str]], tuple[str, ...]]]:
+    """Return the form of a mapping of digests without these, and what picks them."""
+    ordered = sorted(set(names), key=_canonical_text)
+    written = [_canonical_text(name).decode().replace("%", "%%") for name in ordered]
+    items = "".join([f"{name}s64:%s" for name in written])
+    return f"m{len(ordered)}:{items}", _picker(ordered)
+
+
+def _picker(names: Sequence[str]) -> Callable[[Mapping[str, str]], tuple[str, ...]]:
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda digests: tuple([digests[name] for name in names])
 
 
 def form(
@@ -124,8 +183,8 @@ def form(
     plain: dict[str, object] = {}
     for name, neutral, is_source in _key_fields(type(params)):
         value = getattr(params, name)
-        written = _plain(value)
-        if neutral is not None and canonical(written) == neutral:
+        written = value if type(value) in SCALARS else _plain(value)
+        if neutral is not None and _is_neutral(written, *neutral):
             continue
         if is_source and value is not None:
             digest = (files or {})[name]
@@ -134,21 +193,37 @@ def form(
     return plain
 
 
+# Of these the type and `==` tell which have one canonical form, where text is ASCII.
+SCALARS = frozenset({type(None), bool, int, float, str})
+
+# A neutral value, plain and canonical.
+_Neutral = tuple[object, bytes]
+
+
+def _is_neutral(written: object, plain: object, encoded: bytes) -> bool:
+    kind = type(plain)
+    if kind in SCALARS and kind is not str:
+        return type(written) is kind and written == plain
+    return canonical(written) == encoded
+
+
 @cache
-def _key_fields(model: type[BaseModel]) -> list[tuple[str, bytes | None, bool]]:
+def _key_fields(model: type[BaseModel]) -> list[tuple[str, _Neutral | None, bool]]:
     """Return name, neutral value and whether it is a file, of fields in keys."""
-    fields: list[tuple[str, bytes | None, bool]] = []
+    fields: list[tuple[str, _Neutral | None, bool]] = []
     for name, info in model.model_fields.items():
         marks = info.metadata
         if not any(isinstance(mark, NotInKey) for mark in marks):
-            neutral = [m.value for m in marks if isinstance(m, Neutral)]
-            written = canonical(_plain(neutral[0])) if neutral else None
+            neutral = [_plain(m.value) for m in marks if isinstance(m, Neutral)]
+            written = (neutral[0], canonical(neutral[0])) if neutral else None
             is_source = any(isinstance(mark, SourceFile) for mark in marks)
             fields.append((name, written, is_source))
     return fields
 
 
 def _plain(value: object) -> object:
+    if type(value) in SCALARS:
+        return value
     if isinstance(value, BaseModel):
         return form(value)
     if isinstance(value, Mapping):
@@ -159,10 +234,20 @@ def _plain(value: object) -> object:
 
 
 def action_key(
-    kind: str, version: int, params: object, inputs: Mapping[str, object]
+    kind: str, version: int, params: object, inputs: Mapping[str, object] | Encoded
 ) -> str:
-    """Return the action key, 64 hexadecimal digits; it decides if a node is done."""
-    return sha256([SCHEME, kind, version, params, inputs])
+    """Return the action key, 64 hexadecimal digits; it decides if a node is done.
+
+    Of parameters and inputs the canonical forms do as well.
+    """
+    head = _action_head(kind, version)
+    return hashlib.sha256(head + canonical(params) + canonical(inputs)).hexdigest()
+
+
+@lru_cache(maxsize=1 << 10)
+def _action_head(kind: str, version: int) -> bytes:
+    """Return the form of a list of five up to the parameters, the fourth."""
+    return b"l5:" + canonical(SCHEME) + canonical(kind) + canonical(version)
 
 
 def array_digest(array: Array) -> str:

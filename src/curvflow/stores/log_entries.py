@@ -86,13 +86,54 @@ def pack_receipts(receipts: Sequence[Receipt]) -> dict[str, Any]:
 
 def unpack_receipts(packed: Mapping[str, Any]) -> list[Receipt]:
     """Decode what `pack_receipts` encoded."""
-    shared, params = packed["shared"], packed["params"]
-    receipts = []
-    for row in packed["rows"]:
-        whole = shared | row
-        whole["params"] = params | whole["params"]
-        receipts.append(Receipt(**whole))
-    return receipts
+    shared, params, rows = packed["shared"], packed["params"], packed["rows"]
+    fill = _Filler(shared, params, rows[0]) if rows else None
+    return [
+        fill(row)
+        if fill and row.keys() == fill.names
+        else Receipt(**_whole(shared, params, row))
+        for row in rows
+    ]
+
+
+def _whole(
+    shared: Mapping[str, Any], params: Mapping[str, Any], row: Mapping[str, Any]
+) -> dict[str, Any]:
+    whole = {**shared, **row}
+    return {**whole, "params": params | whole["params"]}
+
+
+class _Filler:
+    """Receipts of siblings, of which rows have the same names.
+
+    A frozen dataclass makes each three times as slowly.
+    """
+
+    def __init__(
+        self,
+        shared: Mapping[str, Any],
+        params: Mapping[str, Any],
+        row: Mapping[str, Any],
+    ) -> None:
+        """Let a receipt as others are made check the names, and bring the defaults."""
+        first = Receipt(**_whole(shared, params, row))
+        setters = {name: getattr(Receipt, name).__set__ for name in _FIELDS}
+        self.names = row.keys()
+        self._own = [(name, setters[name]) for name in row if name != "params"]
+        self._same = [(setters[n], getattr(first, n)) for n in _FIELDS if n not in row]
+        self._params, self._set_params = params, setters["params"]
+        self._has_params = "params" in row
+
+    def __call__(self, row: Mapping[str, Any]) -> Receipt:
+        """Return the receipt of a row."""
+        receipt: Receipt = object.__new__(Receipt)
+        for set_field, value in self._same:
+            set_field(receipt, value)
+        for name, set_field in self._own:
+            set_field(receipt, row[name])
+        if self._has_params:
+            self._set_params(receipt, self._params | row["params"])
+        return receipt
 
 
 def _has_reads(entry: Entry) -> bool:

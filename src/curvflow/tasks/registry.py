@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from curvflow.errors import UnknownNameError
-from curvflow.schemas.kinds import declarations, find_kind
+from curvflow.schemas.kinds import declaration, find_kind
 from curvflow.schemas.nodes import FAILED, Array, Member, Outcome
 
 
@@ -190,10 +190,10 @@ def home_of(kind: str) -> str:
 
     It has the place below `tasks/` that the declaration has below `schemas/kinds/`.
     """
-    declaration = declarations().get(kind)
-    if declaration is None:
+    declared_in = declaration(kind)
+    if declared_in is None:
         return ""
-    return declaration.__name__.replace("curvflow.schemas.kinds", "curvflow.tasks", 1)
+    return declared_in.__name__.replace("curvflow.schemas.kinds", "curvflow.tasks", 1)
 
 
 def find(kind: str) -> Implementation:

@@ -19,12 +19,22 @@ from collections.abc import (
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
+from operator import itemgetter
 from typing import Any, Literal, Protocol
 
 from curvflow.flows.graph.bounds import NodeCount
 from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.reads.current import CurrentReads, Outdated
-from curvflow.schemas.keys import Encoded, action_key, canonical, form, sha256
+from curvflow.schemas.keys import (
+    Encoded,
+    action_key,
+    canonical,
+    form,
+    mapping_form,
+    name_form,
+    sequence_form,
+    texts_digest,
+)
 from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.nodes import FAILED, Label, Weights
 from curvflow.schemas.params import Params
@@ -141,8 +151,9 @@ def compare(
 
     With `reads`, results that stand on other files or variables do not count.
     """
+    known: Digests = {}
     for node in nodes:
-        node.key = key_of(node)
+        node.key = key_of(node, known)
         _compare(node, index, reads)
 
 
@@ -152,8 +163,9 @@ def look_up(
     reads: CurrentReads,
 ) -> None:
     """Compare nodes whose inputs are there with the log's entries on them alone."""
+    known: Digests = {}
     for node in nodes:
-        node.key = key_of(node)
+        node.key = key_of(node, known)
     index = excerpt(node.key for node in nodes if node.key)
     for node in nodes:
         _compare(node, index, reads)
@@ -173,19 +185,43 @@ def _compare(node: Node, index: Index, reads: CurrentReads | None) -> None:
         node.state = "stale" if node.key else "waiting"
 
 
-def key_of(node: Node) -> str | None:
-    """Return a node's action key, or None while an input is unknown."""
-    digests = input_digests(node)
-    if digests is None:
+def key_of(node: Node, known: Digests | None = None) -> str | None:
+    """Return a node's action key, or None while an input is unknown.
+
+    Args:
+        node: the node.
+        known: digests of what was taken before, for nodes that take the same.
+    """
+    inputs = _inputs_form(node, {} if known is None else known)
+    if inputs is None:
         return None
-    return action_key(node.kind.name, node.kind.version, node.code, digests)
+    return action_key(node.kind.name, node.kind.version, node.code, inputs)
+
+
+def _inputs_form(node: Node, known: Digests) -> Encoded | None:
+    """Return the canonical form of `input_digests`; None if one is unknown."""
+    forms = []
+    for name, taken in node.inputs.items():
+        if _is_unknown(node, taken):
+            return None
+        if node.kind.inputs[name].many:
+            results = [_labelled_form(result, node.absent, known) for result in taken]
+            forms.append(sequence_form(results))
+        else:
+            forms.append(_digest_form(taken[0], known))
+    return Encoded(mapping_form(tuple(node.inputs), forms))
+
+
+def _is_unknown(node: Node, taken: Iterable[Taken]) -> bool:
+    lacking = [result.node for result in taken if result.node.receipt is None]
+    return any(producer not in node.absent for producer in lacking)
 
 
 def input_digests(node: Node) -> dict[str, Any] | None:
     """Return the part of a node's key that describes its inputs; None if unknown."""
     digests: dict[str, Any] = {}
     for name, taken in node.inputs.items():
-        if any(r.node.receipt is None and r.node not in node.absent for r in taken):
+        if _is_unknown(node, taken):
             return None
         many = node.kind.inputs[name].many
         digests[name] = (
@@ -236,16 +272,37 @@ def find_partial(
                 _compare(node, index, reads)
 
 
+# Canonical forms of the digests of results taken, while their receipts stay.
+Digests = dict["Taken", bytes]
+
+
 def _digest(taken: Taken) -> str:
     receipt = taken.node.receipt
     assert receipt is not None
-    return _hashed(tuple(taken_parts(receipt, taken.parts).items()))
+    return taken_digest(receipt, taken.parts)
 
 
-@lru_cache(maxsize=1 << 14)
-def _hashed(parts: tuple[tuple[str, str], ...]) -> str:
-    # Thousands of nodes take the same data set, and probes the same weights.
-    return sha256(dict(parts))
+def _digest_form(taken: Taken, known: Digests) -> bytes:
+    """Return the canonical form of `_digest`."""
+    if taken in known:  # thousands of nodes take the same data set
+        return known[taken]
+    known[taken] = form = canonical(_digest(taken))
+    return form
+
+
+def taken_digest(receipt: Receipt, names: tuple[str, ...]) -> str:
+    """Return the digest of `taken_parts`."""
+    try:
+        return texts_digest(receipt.parts, names)
+    except KeyError:
+        there = _names_there(tuple(receipt.parts), names)
+        return texts_digest(receipt.parts, there)
+
+
+@lru_cache(maxsize=1 << 12)
+def _names_there(parts: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the parts that names stand for, of all that a result has."""
+    return tuple(_select(dict.fromkeys(parts, ""), names))
 
 
 def _labelled(taken: Taken, absent: Collection[Node] = ()) -> list[Any]:
@@ -258,15 +315,29 @@ def _labelled(taken: Taken, absent: Collection[Node] = ()) -> list[Any]:
     return [taken.node.stage, taken.node.coords, receipt.status, _digest(taken)]
 
 
+def _labelled_form(taken: Taken, absent: Collection[Node], known: Digests) -> bytes:
+    """Return the canonical form of `_labelled`."""
+    node = taken.node
+    receipt = None if node in absent else node.receipt
+    labels = mapping_form(node.dims, [canonical(label) for label in node.point])
+    status = name_form(receipt.status if receipt else FAILED)
+    digest = _digest_form(taken, known) if receipt else name_form("")
+    return sequence_form([name_form(node.stage), labels, status, digest])
+
+
 def taken_parts(receipt: Receipt, names: Iterable[str]) -> Mapping[str, str]:
     """Return the digests of named parts, a sliced variable's bare name meaning all."""
+    return _select(receipt.parts, names)
+
+
+def _select(parts: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     digests: dict[str, str] = {}
     for name in names:
-        if name in receipt.parts:
-            digests[name] = receipt.parts[name]
+        if name in parts:
+            digests[name] = parts[name]
         else:
             prefix = f"{name}@"
-            digests |= {p: d for p, d in receipt.parts.items() if p.startswith(prefix)}
+            digests |= {p: d for p, d in parts.items() if p.startswith(prefix)}
     return digests
 
 
@@ -305,12 +376,16 @@ class Source:
         )
         self._shared = [dim for dim in self._dims if dim in stage.dims]
         self._groups: dict[Point, list[Node]] = defaultdict(list)
-        where = [self._dims.index(dim) for dim in self._shared]
+        key_of_producer = _picker(self._dims, self._shared)
         for node in graph.nodes[producer]:
-            self._groups[tuple(node.point[i] for i in where)].append(node)
+            self._groups[key_of_producer(node.point)].append(node)
+        self._key = _picker(stage.dims, self._shared)
+        others = [dim for dim in self._shared if dim != "epoch"]
+        self._key_of_others = _picker(stage.dims, others)
         self._epochs = self._epochs_by_others()
         self._parts: dict[tuple[object, ...], tuple[str, ...]] = {}
         self._chosen_of: dict[Hashable, Sequence[int]] = {}
+        self._last: tuple[object, tuple[Taken, ...]] = (None, ())
 
     @property
     def shared(self) -> Sequence[str]:
@@ -335,24 +410,28 @@ class Source:
                 )
         return {others: sorted(epochs) for others, epochs in epochs_by_point.items()}
 
-    def epochs(self, labels: Mapping[str, Label]) -> Sequence[int]:
+    def epochs(self, point: Point) -> Sequence[int]:
         """List the epochs the producer offers at a point of the other axes."""
         if self._chooses_epoch:
             # At `final` each network brings its own last epoch and no dimension.
             brings = self._stage.at.adds_epoch
-            return self._chosen(self._groups[self._key(labels)][0]) if brings else []
-        others = tuple(labels[dim] for dim in self._shared if dim != "epoch")
-        return self._epochs.get(others, [])
+            return self._chosen(self._groups[self._key(point)][0]) if brings else []
+        return self._epochs.get(self._key_of_others(point), [])
 
-    def taken(self, labels: Mapping[str, Label], params: Params) -> tuple[Taken, ...]:
-        """Return what the stage's node at this point takes."""
-        return tuple(
-            Taken(node, self._parts_of(node, labels, params))
-            for node in self._groups.get(self._key(labels), ())
-        )
+    def taken(self, point: Point, selected: tuple[str, ...]) -> tuple[Taken, ...]:
+        """Return what the stage's node at this point takes.
 
-    def _key(self, labels: Mapping[str, Label]) -> Point:
-        return tuple(labels[dim] for dim in self._shared)
+        Args:
+            point: a label for each of the stage's dimensions.
+            selected: variables that its parameters name; none if all are taken.
+        """
+        epoch = point[-1] if self._chooses_epoch and self._stage.at.adds_epoch else None
+        sought = (self._key(point), epoch, selected)
+        if sought != self._last[0]:  # neighbours take one data set
+            nodes = self._groups.get(sought[0], ())
+            taken = [Taken(n, self._parts_of(n, epoch, selected)) for n in nodes]
+            self._last = sought, tuple(taken)
+        return self._last[1]
 
     def _chosen(self, node: Node) -> Sequence[int]:
         if node.kind.checkpoints is None:
@@ -367,14 +446,11 @@ class Source:
         return self._chosen_of[memo]
 
     def _parts_of(
-        self, node: Node, labels: Mapping[str, Label], params: Params
+        self, node: Node, epoch: Label | None, selected: tuple[str, ...]
     ) -> tuple[str, ...]:
-        epoch: Label | None = None
-        if self._chooses_epoch and node.kind.checkpoints is not None:
-            is_one_of_many = self._stage.at.adds_epoch
-            epoch = labels["epoch"] if is_one_of_many else self._chosen(node)[-1]
-        selected = self._stage.kind.selected(params)
-        memo = (epoch, *selected)
+        if epoch is None and self._chooses_epoch and node.kind.checkpoints is not None:
+            epoch = self._chosen(node)[-1]
+        memo = (epoch, selected)
         if memo not in self._parts:
             variables = self._variables(node.kind, selected)
             self._parts[memo] = tuple(_part_name(v, epoch) for v in variables)
@@ -390,6 +466,14 @@ class Source:
         beside = {v.judged_by for v in chosen if v.judged_by}
         beside |= set(self._stage.kind.settings) if beside else set()
         return [v for v in kind.outputs if v in chosen or v.name in beside]
+
+
+def _picker(dims: Sequence[str], chosen: Sequence[str]) -> Callable[[Point], Point]:
+    """Return the function from a point of some dimensions to its labels of others."""
+    where = [dims.index(dim) for dim in chosen]
+    if len(where) > 1:
+        return itemgetter(*where)
+    return lambda point: tuple([point[i] for i in where])
 
 
 def steps_in(form: Mapping[str, Any]) -> tuple[int, ...]:
@@ -428,35 +512,36 @@ def _nodes(
         for producer in producers
     ]
     count.foresee(stage, sources)
+    own = _picker(axes, stage.own_axes)
     forms: dict[Point, tuple[Params, dict[str, object], Encoded]] = {}
+    selected: dict[Point, tuple[str, ...]] = {}
     for point in product(*(graph.study.axes[axis].labels for axis in axes)):
-        labels = dict(zip(axes, point, strict=True))
-        key = tuple(labels[axis] for axis in stage.own_axes)
+        key = own(point)
         if key not in forms:
-            params = stage.params(labels)
+            params = stage.params(dict(zip(axes, point, strict=True)))
             plain = form(params, files.digests(stage, params))
             forms[key] = params, plain, Encoded(canonical(plain))
-        for epoch in _epochs(stage, sources, labels):
-            at = labels if epoch is None else {**labels, "epoch": epoch}
-            taken = _taken(sources, at, forms[key][0])
+            selected[key] = stage.kind.selected(params)
+        for epoch in _epochs(stage, sources, point):
+            full = point if epoch is None else (*point, epoch)
+            taken = _taken(sources, full, selected[key])
             if all(taken.values()):
-                full = point if epoch is None else (*point, epoch)
                 yield Node(stage.name, stage.kind, stage.dims, full, *forms[key], taken)
 
 
 def _epochs(
-    stage: Stage, sources: Sequence[Source], labels: Mapping[str, Label]
+    stage: Stage, sources: Sequence[Source], point: Point
 ) -> Sequence[int | None]:
     if "epoch" not in stage.dims:
         return [None]
-    return sorted({epoch for source in sources for epoch in source.epochs(labels)})
+    return sorted({epoch for source in sources for epoch in source.epochs(point)})
 
 
 def _taken(
-    sources: Sequence[Source], labels: Mapping[str, Label], params: Params
+    sources: Sequence[Source], point: Point, selected: tuple[str, ...]
 ) -> dict[str, tuple[Taken, ...]]:
     taken: dict[str, tuple[Taken, ...]] = {}
     for source in sources:
-        results = source.taken(labels, params)
+        results = source.taken(point, selected)
         taken[source.name] = taken.get(source.name, ()) + results
     return taken

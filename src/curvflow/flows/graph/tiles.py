@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from curvflow.errors import CorruptPayloadError, StoreError
-from curvflow.flows.graph.graph import Graph, Node, Taken, taken_parts
+from curvflow.flows.graph.graph import Graph, Node, Taken, taken_digest, taken_parts
 from curvflow.flows.reads.windows import Observed
 from curvflow.schemas.disk_arrays import as_array
 from curvflow.schemas.keys import sha256
@@ -49,11 +49,13 @@ def groups(nodes: Sequence[Node]) -> list[list[Node]]:
 
 def _signature(node: Node, known: Signatures) -> str:
     """Hash all but the varying parameters; equal signatures mean equal shapes."""
-    inner = {
-        name: _signature(taken[0].node, known)
-        for name, taken in sorted(node.inputs.items())
-        if not node.kind.inputs[name].many
-    }
+    inner = {}
+    for name, taken in sorted(node.inputs.items()):
+        producer = taken[0].node
+        if not node.kind.inputs[name].many:
+            if (producer,) not in known:  # thousands take the same data set
+                known[producer,] = _signature(producer, known)
+            inner[name] = known[producer,]
     label = (id(node.form), *inner.values())
     if label not in known:
         # What cannot be vectorised promises nothing about shapes.
@@ -376,7 +378,7 @@ def _as_edge(
         kind=taken.receipt.kind,
         coords=taken.coords,
         arrays=arrays,
-        digest=sha256(taken_parts(taken.receipt, taken.parts)),
+        digest=taken_digest(taken.receipt, taken.parts),
         status=taken.receipt.status,
         reason=taken.receipt.reason,
     )

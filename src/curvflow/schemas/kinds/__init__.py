@@ -29,6 +29,32 @@ def declarations() -> dict[str, ModuleType]:
     return {kind.name: module for module in modules for kind in kinds_of(module)}
 
 
+@cache
+def declaration(name: str) -> ModuleType | None:
+    """Return the module that declares a built-in kind; others stay unloaded.
+
+    Most kinds are in a file of their own name. Where there is none of this name, all
+    are looked through, as for one of a family.
+    """
+    last = name.rpartition(".")[2]
+    alike = [path for path in _modules() if path.endswith((f".{last}", f".{last}_"))]
+    for module in map(import_module, alike):
+        if any(kind.name == name for kind in kinds_of(module)):
+            return module
+    return declarations().get(name)
+
+
+@cache
+def _modules() -> tuple[str, ...]:
+    """Return the names of the modules that `declarations` loads."""
+    # They are listed twice, for results of tables rest on the code of that function.
+    return tuple(
+        info.name
+        for info in pkgutil.walk_packages(__path__, f"{__name__}.")
+        if not info.ispkg and not info.name.startswith(f"{__name__}.shared.")
+    )
+
+
 def kinds_of(module: ModuleType) -> tuple[Kind, ...]:
     """Return the kinds that a module declares."""
     family: tuple[Kind, ...] = getattr(module, "KINDS", ())
@@ -76,6 +102,16 @@ def all_kinds() -> dict[str, Kind]:
     """Return every known kind by name, sorted."""
     _load_plugins()
     return dict(sorted({**_shipped(), **_added}.items()))
+
+
+def known_kind(name: str) -> Kind | None:
+    """Return the kind of this name, None if there is none; see `declaration`."""
+    _load_plugins()
+    if name in _added:
+        return _added[name]
+    module = declaration(name)
+    kinds = kinds_of(module) if module else ()
+    return next((kind for kind in kinds if kind.name == name), None)
 
 
 def find_kind(name: str) -> Kind:

@@ -10,7 +10,7 @@ from pydantic import PydanticUserError
 
 from curvflow.errors import RequestError, nearest
 from curvflow.schemas.kind import Kind
-from curvflow.schemas.kinds import all_kinds
+from curvflow.schemas.kinds import all_kinds, known_kind
 from curvflow.schemas.nodes import Label, Weights
 from curvflow.schemas.params import NotInKey, SourceFile
 from curvflow.schemas.study.axes import Axis, is_identifier
@@ -31,9 +31,10 @@ def read_kind(document: Document, path: Path) -> Kind:
     value = item.plain() if item else None
     if isinstance(value, str) and ":" in value:
         return _import_kind(document, path, value)
+    kind = known_kind(value) if isinstance(value, str) else None
+    if kind is not None:
+        return kind
     kinds = all_kinds()
-    if isinstance(value, str) and value in kinds:
-        return kinds[value]
     got = short_yaml(value) if item else "none"
     hint = "`curvflow kinds` lists them."
     if isinstance(value, str):
