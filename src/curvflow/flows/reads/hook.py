@@ -396,7 +396,8 @@ def _imports_told() -> Iterator[None]:
                 if not _at_import(sys._getframe(1)):
                     _quietly(_untold, name, globals, level, sys._getframe(1))
                 raise
-            _quietly(_stated, name, globals, fromlist, level, sys._getframe(1))
+            if _top_of(name, globals, level) not in _libraries:
+                _quietly(_stated, name, globals, fromlist, level, sys._getframe(1))
             return module
 
         return told
@@ -422,10 +423,30 @@ def _imports_told() -> Iterator[None]:
         yield
 
 
+def _top_of(name: str, scope: Any, level: int) -> str:
+    within = scope.get("__package__") if level and scope else name
+    return str(within).partition(".")[0]
+
+
+# Packages that are installed, and no user's: functions that are called thousands of
+# times import them.
+_libraries: set[str] = set()
+
+
+def _is_of_library(name: str) -> bool:
+    top = name.partition(".")[0]
+    file = getattr(sys.modules.get(top), "__file__", None)
+    if file is not None and origin(file) != "user":
+        _libraries.add(top)
+    return top in _libraries
+
+
 def _stated(
     name: str, scope: Any, members: Any, level: int, frame: FrameType | None
 ) -> None:
     name = _whole_name(name, scope, level)
+    if _is_of_library(name):
+        return
     inner = [f"{name}.{member}" for member in members or ()]
     if frame is None:
         return
