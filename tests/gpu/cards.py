@@ -1,7 +1,7 @@
 """The GPU of these tests, and how its numbers are compared with the CPU's.
 
-Both add in orders of their own, so no bits are compared. All random numbers are drawn on
-the CPU, so the same are used on both.
+Both add in orders of their own, so no bits are compared. All random numbers are drawn
+on the CPU, so the same are used on both.
 """
 
 import numpy as np

@@ -95,16 +95,20 @@ def test_matrices_may_be_there():
     assert_found_alike(there.eigenvalues(2), here.eigenvalues(2))
 
 
-@pytest.mark.parametrize("how", [
-    {"fisher_type": "type-2"},
-    {"fisher_type": "mc", "mc_samples": 2},
-    {"fisher_type": "empirical"},
-    {"fisher_type": "type-2", "structure": "ekfac"},
-    {"fisher_type": "type-2", "structure": "block"},
-    {"fisher_type": "type-2", "structure": "kfoc"},
-    {"fisher_type": "type-2", "structure": "diag"},
-    {"fisher_type": "forward-only"},
-], ids=lambda how: "-".join(map(str, how.values())))
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"fisher_type": "type-2"},
+        {"fisher_type": "mc", "mc_samples": 2},
+        {"fisher_type": "empirical"},
+        {"fisher_type": "type-2", "structure": "ekfac"},
+        {"fisher_type": "type-2", "structure": "block"},
+        {"fisher_type": "type-2", "structure": "kfoc"},
+        {"fisher_type": "type-2", "structure": "diag"},
+        {"fisher_type": "forward-only"},
+    ],
+    ids=lambda how: "-".join(map(str, how.values())),
+)
 def test_factors_are_the_same(how):
     there, here = (
         curvflow.kronecker(*take(device), **how) for device in (DEVICE, "cpu")
@@ -152,7 +156,11 @@ def test_coefficients_are_the_same(wrap, how):
 def test_chains_in_single_precision_agree_with_double():
     there, here = (
         curvflow.llc(
-            mlp(4, 5, 3).to(device), "cross_entropy", batch(device), **GIVEN, dtype=precise
+            mlp(4, 5, 3).to(device),
+            "cross_entropy",
+            batch(device),
+            **GIVEN,
+            dtype=precise,
         )
         for device, precise in ((DEVICE, "float32"), ("cpu", "float64"))
     )

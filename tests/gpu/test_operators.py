@@ -85,12 +85,16 @@ WAYS = [(kind, how) for kind, ways in SETTINGS.items() for how in ways]
 
 
 @pytest.mark.parametrize(
-    ("kind", "how"), WAYS, ids=[f"{k}-{'-'.join(map(str, h.values()))}" for k, h in WAYS]
+    ("kind", "how"),
+    WAYS,
+    ids=[f"{k}-{'-'.join(map(str, h.values()))}" for k, h in WAYS],
 )
 def test_probes_find_what_they_find_on_the_cpu(kind, how):
     several = probes(kind, "tanh-ce", 3, **how)
     rtol = 1e-3 if how.get("dtype") == "float32" else 1e-6
-    for a, b in zip(find(kind).compute(several, GPU), compute(kind, several), strict=True):
+    for a, b in zip(
+        find(kind).compute(several, GPU), compute(kind, several), strict=True
+    ):
         assert (a.status, a.reason) == (b.status, b.reason)
         for name, value in b.arrays.items():
             if value.dtype.kind == "f" and not name.endswith(("residuals", "vectors")):
