@@ -12,6 +12,7 @@ from curvflow.tasks.networks.problems import pose
 from curvflow.tasks.numerics import full_precision, ggn, hessian
 from curvflow.tasks.numerics.derivatives.differentiation_modes import ORDERS
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
+from curvflow.tasks.numerics.derivatives.precision import StepByStep, fuses_steps
 from curvflow.testing import assert_operator_is, dense_ggn, dense_hessian
 from tests.tasks.toys import as_data, make_padded, make_strided
 
@@ -92,3 +93,48 @@ def test_a_tied_head_is_derived_by_where_the_padding_is_not():
     assert twin[2:4].abs().max() > 0
     order = "forward_over_reverse"
     assert_operator_is(hessian(module, "cross_entropy", (x, y), order=order), twin)
+
+
+RECURRENT = {
+    "lstm": lambda **how: nn.LSTM(3, 4, 2, **how),
+    "lstm-both-ways": lambda **how: nn.LSTM(3, 4, bidirectional=True, **how),
+    "lstm-projected": lambda **how: nn.LSTM(3, 4, proj_size=2, **how),
+    "gru": lambda **how: nn.GRU(3, 4, 2, **how),
+    "rnn": lambda **how: nn.RNN(3, 4, **how),
+}
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layers_step_by_step_are_the_same(name, bias):
+    layer = RECURRENT[name](bias=bias, batch_first=True).double()
+    x = torch.randn(5, 6, 3).double()
+    expected = layer(x)
+    with StepByStep():
+        torch.testing.assert_close(layer(x), expected)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
+def test_recurrent_cells_step_by_step_are_the_same(cell, bias):
+    made, x = cell(3, 4, bias=bias).double(), torch.randn(5, 3).double()
+    state = made(x)
+    expected = made(x, state)
+    with StepByStep():
+        torch.testing.assert_close(made(x, state), expected)
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU])
+def test_packed_sequences_stay_as_they_are(layer):
+    made, x = layer(3, 4, batch_first=True), torch.randn(2, 5, 3)
+    packed = nn.utils.rnn.pack_padded_sequence(x, [5, 2], batch_first=True)
+    expected = made(packed)[0].data
+    with StepByStep():
+        torch.testing.assert_close(made(packed)[0].data, expected)
+
+
+def test_steps_are_fused_on_a_gpu_alone():
+    net = nn.Sequential(nn.Linear(3, 3), nn.GRUCell(3, 4))
+    assert fuses_steps(net, torch.device("cuda:0"))
+    assert not fuses_steps(net, torch.device("cpu"))
+    assert not fuses_steps(net[0], torch.device("cuda:0"))

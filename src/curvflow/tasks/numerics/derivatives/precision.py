@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+
+# No public name has these sums of products and activations.
+from torch._decomp.decompositions import gru_impl, lstm_impl
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import linear
 from torch.nn.utils.parametrizations import _WeightNorm
+from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 
@@ -47,6 +52,68 @@ def differentiable() -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
+
+
+class StepByStep(TorchFunctionMode):
+    """Recurrent layers by products and activations, within the block.
+
+    On a GPU torch fuses the steps of LSTM and GRU, also where cuDNN is switched off.
+    What is fused has no forward derivatives (2.13). Packed sequences stay as they are.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Call what stands for a function, or the function."""
+        is_packed = len(args) > 3 and isinstance(args[3], list)
+        if func is torch.lstm and not is_packed:
+            func = lstm_impl
+        elif func is torch.gru and not is_packed:
+            func = gru_impl
+        elif func is torch.lstm_cell:
+            func = _lstm_cell
+        elif func is torch.gru_cell:
+            func = _gru_cell
+        return func(*args, **(kwargs or {}))
+
+
+def fuses_steps(module: nn.Module, device: torch.device) -> bool:
+    """Return whether a module has layers whose steps torch fuses on a device."""
+    kinds = nn.RNNBase | nn.RNNCellBase
+    return device.type != "cpu" and any(isinstance(m, kinds) for m in module.modules())
+
+
+def _lstm_cell(
+    x: Tensor,
+    state: tuple[Tensor, Tensor],
+    from_x: Tensor,
+    from_hidden: Tensor,
+    bias: Tensor | None = None,
+    hidden_bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    hidden, cell = state
+    gates = linear(x, from_x, bias) + linear(hidden, from_hidden, hidden_bias)
+    enters, stays, new, leaves = gates.chunk(4, 1)
+    cell = stays.sigmoid() * cell + enters.sigmoid() * new.tanh()
+    return leaves.sigmoid() * cell.tanh(), cell
+
+
+def _gru_cell(
+    x: Tensor,
+    hidden: Tensor,
+    from_x: Tensor,
+    from_hidden: Tensor,
+    bias: Tensor | None = None,
+    hidden_bias: Tensor | None = None,
+) -> Tensor:
+    resets, stays, new = linear(x, from_x, bias).chunk(3, 1)
+    parts = linear(hidden, from_hidden, hidden_bias).chunk(3, 1)
+    new = (new + (resets + parts[0]).sigmoid() * parts[2]).tanh()
+    return new + (stays + parts[1]).sigmoid() * (hidden - new)
 
 
 def reroute(module: nn.Module) -> list[RemovableHandle]:
