@@ -1,5 +1,7 @@
 """Operators of studies on a GPU: products, and what solvers make of them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -67,7 +69,7 @@ def test_a_spectrum_is_that_of_the_cpu():
 
 
 # Probes whose example has one setting, with others that take ways of their own.
-SETTINGS = {
+SETTINGS: dict[str, list[dict[str, Any]]] = {
     "probe.trace": [{"method": m, "num_probes": 12} for m in ("hutch++", "xtrace")],
     "probe.logdet": [
         {"operator": "ggn", "damping": 0.1, "method": method}
