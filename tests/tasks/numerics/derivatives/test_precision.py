@@ -6,6 +6,7 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
 from curvflow.tasks.networks.problems import pose
@@ -13,8 +14,16 @@ from curvflow.tasks.numerics import full_precision, ggn, hessian
 from curvflow.tasks.numerics.derivatives.differentiation_modes import ORDERS
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 from curvflow.tasks.numerics.derivatives.precision import StepByStep, fuses_steps
+from curvflow.tasks.training.fit import Fit
 from curvflow.testing import assert_operator_is, dense_ggn, dense_hessian
-from tests.tasks.toys import as_data, make_padded, make_strided
+from tests.tasks.toys import (
+    as_data,
+    blobs,
+    make_padded,
+    make_strided,
+    train_all,
+    train_member,
+)
 
 
 def test_reduced_precision_is_off_inside_and_back_outside():
@@ -25,6 +34,23 @@ def test_reduced_precision_is_off_inside_and_back_outside():
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+def test_training_is_in_full_precision_and_its_convolutions_have_cudnn(monkeypatch):
+    cudnn, seen = torch.backends.cudnn, []
+    before = cudnn.enabled, cudnn.deterministic, cudnn.allow_tf32
+
+    def run(*_):
+        seen.append((cudnn.enabled, cudnn.deterministic, cudnn.allow_tf32))
+        raise InputError("seen")
+
+    monkeypatch.setattr(Fit, "run", run)
+    monkeypatch.setattr(cudnn, "allow_tf32", True)
+    with pytest.raises(InputError, match="seen"):
+        train_all([train_member(blobs())])
+    assert seen == [(before[0], True, False)]
+    assert (cudnn.enabled, cudnn.deterministic) == before[:2]
+    assert cudnn.allow_tf32
 
 
 NETS = {"make_padded": make_padded, "make_strided": make_strided}

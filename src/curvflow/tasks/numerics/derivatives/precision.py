@@ -22,6 +22,8 @@ from torch.utils.hooks import RemovableHandle
 def full_precision() -> Iterator[None]:
     """Switch TF32 off for matrix products and convolutions within the block.
 
+    So is cuDNN as a whole, some of whose layers lack derivatives.
+
     Examples:
         >>> from curvflow.tasks.numerics import full_precision
         >>> import torch
@@ -29,10 +31,20 @@ def full_precision() -> Iterator[None]:
         ...     torch.get_float32_matmul_precision()
         'highest'
     """
-    before = torch.get_float32_matmul_precision()
+    with without_tf32(), torch.backends.cudnn.flags(enabled=False, allow_tf32=False):
+        yield
+
+
+@contextmanager
+def without_tf32() -> Iterator[None]:
+    """Switch TF32 off, which cuDNN's convolutions take by default, within the block.
+
+    cuDNN stays as it is, but takes what has the same bits at each call.
+    """
+    before, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn
     torch.set_float32_matmul_precision("highest")
     try:
-        with torch.backends.cudnn.flags(allow_tf32=False):
+        with cudnn.flags(enabled=cudnn.enabled, deterministic=True, allow_tf32=False):
             yield
     finally:
         torch.set_float32_matmul_precision(before)
