@@ -20,14 +20,43 @@ on_a_gpu = [
 ]
 
 
-def assert_alike(actual, expected, *, rtol=1e-8, name=""):
-    """Compare with what the CPU found, relative to the largest entry of it."""
-    actual, expected = (
+def assert_alike(actual, expected, *, rtol=1e-8, name="", beside=None):
+    """Compare with what the CPU found, relative to the largest entry of it.
+
+    Args:
+        actual: found on the GPU.
+        expected: found on the CPU.
+        rtol: relative to the largest finite entry.
+        name: for the message.
+        beside: takes the place of `expected` as the scale: of an error that may be
+            rounding alone, what it is the error of.
+    """
+    actual, expected, beside = (
         t.detach().cpu().double().numpy() if isinstance(t, torch.Tensor) else t
-        for t in (actual, expected)
+        for t in (actual, expected, expected if beside is None else beside)
     )
-    finite = np.abs(expected[np.isfinite(expected)])
+    finite = np.abs(beside[np.isfinite(beside)])
     scale = float(finite.max()) if finite.size else 0.0
     np.testing.assert_allclose(
         actual, expected, rtol=0, atol=rtol * scale, err_msg=name
     )
+
+
+def assert_variables_alike(found, expected, declared, *, rtol, name=""):
+    """Compare the variables of a result with what the CPU found, by their declaration.
+
+    Args:
+        found: arrays by name, on the GPU.
+        expected: arrays by name, on the CPU.
+        declared: the variables; errors are compared by the size of their value.
+        rtol: of floating-point numbers; all others are equal.
+        name: for the message.
+    """
+    errors = {variable.name: variable.error_of for variable in declared}
+    for variable, value in expected.items():
+        told = f"{name}.{variable}"
+        if value.dtype.kind == "f":
+            beside = expected.get(errors[variable] or variable)
+            assert_alike(found[variable], value, rtol=rtol, name=told, beside=beside)
+        else:
+            np.testing.assert_array_equal(found[variable], value, err_msg=told)

@@ -39,6 +39,12 @@ def on_gpu(several):
     return find("train").compute(several, GPU)
 
 
+# SOAP fixes the eigenvectors of equal eigenvalues by RAMP: they are rounded to
+# 1e-16 / 1e-6. There the gradient is rounding alone, and is divided by eps = 1e-8: the
+# steps, of 0.02 at most, end within 1e-10 / 1e-8 of them, 2e-4.
+RTOL = {"soap": 2e-4}
+
+
 def assert_trained_alike(found, expected, rtol=1e-6):
     for a, b in zip(found, expected, strict=True):
         assert (a.status, a.reason) == (b.status, b.reason)
@@ -50,7 +56,7 @@ def assert_trained_alike(found, expected, rtol=1e-6):
 @pytest.mark.parametrize(("name", "settings"), CASES)
 def test_every_rule_ends_at_the_same_weights(name, settings):
     several = members(name, settings)
-    assert_trained_alike(on_gpu(several), train_all(several))
+    assert_trained_alike(on_gpu(several), train_all(several), RTOL.get(name, 1e-6))
 
 
 @pytest.mark.parametrize(("name", "settings"), CASES)
@@ -64,7 +70,7 @@ def test_training_goes_on_from_what_the_cpu_has_done(name, settings):
         replace(m, earlier=NodeData("fit", "train", {}, done.arrays, "e", done.status))
         for m, done in zip(several, short, strict=True)
     ]
-    assert_trained_alike(on_gpu(longer), train_all(several))
+    assert_trained_alike(on_gpu(longer), train_all(several), RTOL.get(name, 1e-6))
 
 
 def in_batches(**how):
@@ -83,9 +89,18 @@ def test_what_a_training_does_beside_is_the_same(how):
     assert_trained_alike(on_gpu(several), train_all(several))
 
 
-def test_single_precision_is_that_of_the_cpu():
-    several = in_batches(data=images(), model=RESIDUAL, dtype="float32")
-    assert_trained_alike(on_gpu(several), train_all(several), rtol=1e-4)
+def test_convolutions_are_trained_in_single_precision_and_not_in_less():
+    # After one epoch rounding is 8e-7 of the weights; that of TF32 were 2e-4 or more.
+    found, expected = (
+        [
+            train_member(
+                images(), model=RESIDUAL, batch_size=6, epochs=1, seed=seed, dtype=dtype
+            )
+            for seed in range(3)
+        ]
+        for dtype in ("float32", "float64")
+    )
+    assert_trained_alike(on_gpu(found), train_all(expected), rtol=1e-5)
 
 
 @pytest.mark.parametrize("compiler", ["default", "reduce-overhead"])
