@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: changelog chaos fuzz study test test-all durations golden browser data check docs bench library truth
+.PHONY: changelog chaos fuzz gpu study test test-all durations golden browser data check docs bench library truth
 .DELETE_ON_ERROR:
 
 study: .venv/.run # run the quickstart study; it prints where table and figures are
@@ -14,8 +14,8 @@ study: .venv/.run # run the quickstart study; it prints where table and figures 
 # afresh, and so does each that a test starts.
 PYTEST := $(BIN)/python -m pytest --dist loadgroup
 CORES := $(shell getconf _NPROCESSORS_ONLN)
-test test-all durations: export OMP_NUM_THREADS = 1
-test test-all durations: export PYTHONDONTWRITEBYTECODE =
+test test-all durations gpu: export OMP_NUM_THREADS = 1
+test test-all durations gpu: export PYTHONDONTWRITEBYTECODE =
 # What a process frees it keeps for what it allocates next: where each array of megabytes
 # is given back, the system clears its pages anew, a third of the time of large batches.
 test test-all durations: export MALLOC_TRIM_THRESHOLD_ = 1000000000
@@ -38,6 +38,9 @@ test-all: .venv/.test .venv/.data browser # run all tests; they start what they 
 
 durations: .venv/.test .venv/.data browser # run all tests and note the seconds of each file
 	$(PYTEST) --numprocesses auto --record-durations
+
+gpu: .venv/.test # run the tests that need a GPU, and are left out where there is none
+	$(PYTEST) --numprocesses $(CORES) -m gpu tests/gpu tests/tasks
 
 # Installed from this folder, without what the package depends on, and used from another.
 LIBRARY := $(CURDIR)/build/library

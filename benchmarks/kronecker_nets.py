@@ -49,6 +49,11 @@ class Net:
     targets: Tensor
 
     @property
+    def device(self) -> str:
+        """Where the module and its samples are."""
+        return str(self.inputs.device)
+
+    @property
     def batch(self) -> tuple[Tensor, Tensor]:
         """Inputs and targets."""
         return self.inputs, self.targets
@@ -61,7 +66,7 @@ class Net:
     @cached_property
     def data(self) -> Data:
         """The samples as a node."""
-        inputs, targets = self.inputs.numpy(), self.targets.numpy()
+        inputs, targets = self.inputs.cpu().numpy(), self.targets.cpu().numpy()
         arrays = {"inputs": inputs, "targets": targets}
         arrays |= {"test_inputs": inputs[:1], "test_targets": targets[:1]}
         if self.loss == "cross_entropy":
@@ -87,7 +92,7 @@ class Net:
             flat = nn.utils.parameters_to_vector(self.module.parameters())
         fixed = self.problem.network.first_statistics().to(flat)
         arrays = {
-            "weights": torch.cat([flat, fixed]).numpy(),
+            "weights": torch.cat([flat, fixed]).cpu().numpy(),
             "network": np.array(self.problem.text),
         }
         return Weights("fit", "train", {}, arrays, "weights")
@@ -261,12 +266,14 @@ def posed(
     count: int,
     loss: str = "cross_entropy",
     dtype: torch.dtype = torch.float32,
+    device: str = "cpu",
 ) -> Net:
-    """Return a network with drawn weights and samples."""
+    """Return a network with weights and samples, which are drawn on the CPU."""
     torch.manual_seed(0)
     module = make().eval().to(dtype)
     inputs = torch.randn(count, *shape, dtype=dtype)
     targets = torch.randint(10, (count,))
     if loss == "mse":
         targets = torch.randn(count, 10, dtype=dtype)
-    return Net(name, spec, module, loss, inputs, targets)
+    module = module.to(device)
+    return Net(name, spec, module, loss, inputs.to(device), targets.to(device))

@@ -3,7 +3,7 @@
     python -m benchmarks.peers_kronecker --agree
     python -m benchmarks.peers_kronecker [--nets mlp,lenet,resnet,vit] [--tasks ...]
         [--turns N] [--threads N] [--samples N] [--resnet-width N]
-        [--without NAME,...] [--no-costs]
+        [--without NAME,...] [--no-costs] [--device cpu|cuda]
 
 With `--agree`, in double precision: products and damped inverses of small networks
 beside curvlinops, and factors beside BackPACK, for cross entropy and squared error.
@@ -20,6 +20,8 @@ the rows `type-2 + exact` and `type-2 + factored` add both. Peak memory and arit
 are of one more call, in a process of its own, without what is held before: products of
 matrices and convolutions as PyTorch counts them, 9 n^3 for eigenvectors, n^3 for an
 inverse. An answer whose trace, or norm of solutions, is not that of curvflow is marked.
+With `--device cuda` seconds are those of the wall, until the GPU is done, and memory is
+what it has allocated; curvflow is given arrays of the CPU, peers tensors of the GPU.
 Peers are installed beforehand, by requirements-peers-kronecker.txt; what is missing or
 fails is listed with the reason. Prints tables in Markdown.
 """
@@ -32,7 +34,6 @@ import ctypes
 import json
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -49,7 +50,7 @@ from torch.utils.flop_counter import flop_registry
 
 from benchmarks.kronecker_nets import KNOWN, Net, lenet, mlp, posed, resnet, vit
 from benchmarks.product_memory import peak_of
-from benchmarks.turns import Found, Prepare, failing, in_turns
+from benchmarks.turns import Found, Prepare, clock_of, failing, in_turns
 from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
 from curvflow.tasks.curvature.network_factors import network_factors
 from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
@@ -70,7 +71,8 @@ def own(net: Net, **params: Any) -> BlockOperator:
     dtype: Literal["float32", "float64"] = "float64" if is_double else "float32"
     layers = tuple(name for name, _ in net.known)
     chosen = FactorsParams(dtype=dtype, layers=layers, **params)
-    return network_factors([net.member(chosen)], Machine(), [chosen]).operator
+    machine = Machine(net.device)
+    return network_factors([net.member(chosen)], machine, [chosen]).operator
 
 
 # Agreement.
@@ -556,6 +558,7 @@ def call_of(system: System, task: str) -> Callable[[], float]:
     net = system.net
     width = max(1, min(SOLVES, MOST_NUMBERS // net.size))
     columns = torch.randn(net.size, width, generator=torch.Generator().manual_seed(1))
+    columns = columns.to(net.device)
 
     def solutions() -> float:
         ready, square = system.prepared(found, task), 0.0
@@ -577,7 +580,8 @@ def measured(net: Net, task: str, turns: int, names: list[str]) -> dict[str, Fou
 
         return prepare
 
-    return in_turns({name: prepared(name) for name in names}, turns)
+    systems = {name: prepared(name) for name in names}
+    return in_turns(systems, turns, clock_of(net.device))
 
 
 def cubes(factor: float) -> Callable[[torch.Size], int]:
@@ -629,6 +633,11 @@ def cost(call: Callable[[], object]) -> tuple[float, float]:
     def once() -> None:
         call()
 
+    if torch.cuda.is_initialized():
+        torch.cuda.reset_peak_memory_stats()
+        held = torch.cuda.memory_allocated()
+        call()
+        return (torch.cuda.max_memory_allocated() - held) / 1e6, flops
     trimmed = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trimmed is not None:
         trimmed(0)  # else memory that the call before has freed counts as held
@@ -657,6 +666,7 @@ def apart(net: str, options: argparse.Namespace, names: list[str]) -> dict[str, 
         str(options.samples),
     ]
     asked += ["--resnet-width", str(options.resnet_width)]
+    asked += ["--device", options.device]
     asked += ["--without", ",".join(set(SYSTEMS) - set(names))]
     done = subprocess.run(asked, capture_output=True, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
@@ -667,23 +677,26 @@ def apart(net: str, options: argparse.Namespace, names: list[str]) -> dict[str, 
 NETS = {"mlp": 128, "lenet": 128, "resnet": 8, "vit": 32}
 
 
-def timed_net(name: str, samples: int, width: int) -> Net:
+def timed_net(name: str, options: argparse.Namespace) -> Net:
     """Return one of the four networks."""
-    samples = samples or NETS[name]
+    width: int = options.resnet_width
+    common: dict[str, Any] = {
+        "count": options.samples or NETS[name],
+        "device": options.device,
+    }
     if name == "mlp":
         spec: dict[str, Any] = {"kind": "mlp", "hidden": [256, 256]}
         make: Callable[[], nn.Module] = partial(mlp, [784, 256, 256, 10], nn.ReLU)
-        return posed(name, spec, make, (784,), count=samples)
+        return posed(name, spec, make, (784,), **common)
     if name == "lenet":
         make = partial(lenet, (1, 400), 2, nn.Tanh, nn.AvgPool2d)
-        return posed(name, {"kind": "lenet5"}, make, (1, 28, 28), count=samples)
+        return posed(name, {"kind": "lenet5"}, make, (1, 28, 28), **common)
     if name == "resnet":
         widths = [width, 2 * width, 4 * width, 8 * width]
         spec = {"kind": "resnet", "widths": widths, "blocks": [2, 2, 2, 2]}
-        return posed(name, spec, partial(resnet, widths), (3, 32, 32), count=samples)
-    return posed(
-        name, {"kind": "vit"}, partial(vit, 64, 4, 2), (3, 32, 32), count=samples
-    )
+        return posed(name, spec, partial(resnet, widths), (3, 32, 32), **common)
+    make = partial(vit, 64, 4, 2)
+    return posed(name, {"kind": "vit"}, make, (3, 32, 32), **common)
 
 
 def gradient_of(net: Net) -> Callable[[], object]:
@@ -698,12 +711,12 @@ def gradient_of(net: Net) -> Callable[[], object]:
 
 def report(net: Net, options: argparse.Namespace, names: list[str]) -> None:
     """Measure one network and print its rows."""
-    gradient = gradient_of(net)
+    gradient, clock = gradient_of(net), clock_of(net.device)
     seconds = []
     for _ in range(5):
-        begun = time.process_time()
+        begun = clock()
         gradient()
-        seconds.append(time.process_time() - begun)
+        seconds.append(clock() - begun)
     kept = "" if options.no_costs else apart(net.name, options, names)
     print(
         f"\n{net.name}: {net.size} parameters, {len(net.inputs)} samples; a gradient "
@@ -775,6 +788,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--samples", type=int, default=0, help="0 for those of NETS")
     parser.add_argument("--resnet-width", type=int, default=16, help="64 is ResNet-18")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--without", default="", help="systems to leave out")
     parser.add_argument("--no-costs", action="store_true", help="times alone")
     parser.add_argument("--costs", action="store_true", help=argparse.SUPPRESS)
@@ -790,7 +804,7 @@ def main() -> int:
         if name not in left_out and find_spec(system.package)
     ]
     for name in options.nets.split(","):
-        net = timed_net(name, options.samples, options.resnet_width)
+        net = timed_net(name, options)
         if options.costs:
             print(json.dumps(costs(net, options.tasks.split(","), names)))
         else:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
+import torch
+
 # Median of the seconds, and a number to check the answer by; or why there is none.
 Found = tuple[float, float] | str
 
@@ -23,12 +25,29 @@ def failing(failed: dict[str, str], name: str) -> Iterator[None]:
         failed[name] = f"{type(error).__name__}: {str(error)[:110]}"
 
 
-def in_turns(systems: Mapping[str, Prepare], turns: int) -> dict[str, Found]:
-    """Return of each system the median of its seconds of the process, and its number.
+def clock_of(device: str) -> Callable[[], float]:
+    """Return a clock: of the process, or of the wall once a GPU has done its work."""
+    if device == "cpu":
+        return time.process_time
+
+    def seconds() -> float:
+        torch.cuda.synchronize()
+        return time.perf_counter()
+
+    return seconds
+
+
+def in_turns(
+    systems: Mapping[str, Prepare],
+    turns: int,
+    clock: Callable[[], float] = time.process_time,
+) -> dict[str, Found]:
+    """Return of each system the median of its seconds, and its number.
 
     Args:
         systems: what each does, by name; its first call is not timed.
         turns: calls of each that are, one system after another.
+        clock: whose seconds count.
     """
     failed: dict[str, str] = {}
     ready: dict[str, tuple[Callable[[], object], float]] = {}
@@ -38,9 +57,9 @@ def in_turns(systems: Mapping[str, Prepare], turns: int) -> dict[str, Found]:
             ready[name] = prepare()
     for _ in range(turns):
         for name, (call, _) in ready.items():
-            begun = time.process_time()
+            begun = clock()
             call()
-            times[name].append(time.process_time() - begun)
+            times[name].append(clock() - begun)
     return {
         name: failed.get(name) or (statistics.median(times[name]), ready[name][1])
         for name in systems

@@ -34,6 +34,7 @@ from curvflow.tasks.networks.problems import (
     pose,
     read_bytes,
 )
+from curvflow.tasks.numerics.derivatives.precision import without_tf32
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes
 from curvflow.tasks.rules.shared.kfac_memory import PassBytes, factor_pass_bytes
@@ -145,6 +146,7 @@ def train(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     return grouped(members, alike, partial(_train_together, machine, snapshots))
 
 
+@without_tf32()  # three digits fewer than float32, and than a CPU has
 def _train_together(
     machine: Machine, snapshots: GroupSnapshots, members: Sequence[Member]
 ) -> list[Outcome]:

@@ -396,8 +396,7 @@ def _imports_told() -> Iterator[None]:
                 if not _at_import(sys._getframe(1)):
                     _quietly(_untold, name, globals, level, sys._getframe(1))
                 raise
-            if _top_of(name, globals, level) not in _libraries:
-                _quietly(_stated, name, globals, fromlist, level, sys._getframe(1))
+            _has_imported(name, globals, fromlist, level, sys._getframe(1))
             return module
 
         return told
@@ -423,9 +422,12 @@ def _imports_told() -> Iterator[None]:
         yield
 
 
-def _top_of(name: str, scope: Any, level: int) -> str:
+def _has_imported(
+    name: str, scope: Any, members: Any, level: int, frame: FrameType
+) -> None:
     within = scope.get("__package__") if level and scope else name
-    return str(within).partition(".")[0]
+    if str(within).partition(".")[0] not in _libraries:
+        _quietly(_stated, name, scope, members, level, frame)
 
 
 # Packages that are installed, and no user's: functions that are called thousands of

@@ -25,7 +25,12 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import (
     has_reverse_mode,
     parted,
 )
-from curvflow.tasks.numerics.derivatives.precision import differentiable, reroute
+from curvflow.tasks.numerics.derivatives.precision import (
+    StepByStep,
+    differentiable,
+    fuses_steps,
+    reroute,
+)
 
 # A batch norm's count of batches, on which it depends where all batches weigh alike.
 COUNT = "num_batches_tracked"
@@ -419,8 +424,11 @@ class StackedModule:
             backend.enabled = False
         if self._has_fast_path:
             torch.backends.mha.set_fastpath_enabled(False)
+        tensors = [*forward_pass.leaves.values(), *forward_pass.tensors.values()]
+        is_fused = not once and fuses_steps(self._module, tensors[0].device)
         try:
-            yield
+            with StepByStep() if is_fused else nullcontext():
+                yield
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):
                 raise

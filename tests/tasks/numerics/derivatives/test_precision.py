@@ -6,14 +6,24 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
 from curvflow.tasks.networks.problems import pose
 from curvflow.tasks.numerics import full_precision, ggn, hessian
 from curvflow.tasks.numerics.derivatives.differentiation_modes import ORDERS
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
+from curvflow.tasks.numerics.derivatives.precision import StepByStep, fuses_steps
+from curvflow.tasks.training.fit import Fit
 from curvflow.testing import assert_operator_is, dense_ggn, dense_hessian
-from tests.tasks.toys import as_data, make_padded, make_strided
+from tests.tasks.toys import (
+    as_data,
+    blobs,
+    make_padded,
+    make_strided,
+    train_all,
+    train_member,
+)
 
 
 def test_reduced_precision_is_off_inside_and_back_outside():
@@ -24,6 +34,23 @@ def test_reduced_precision_is_off_inside_and_back_outside():
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+def test_training_is_in_full_precision_and_its_convolutions_have_cudnn(monkeypatch):
+    cudnn, seen = torch.backends.cudnn, []
+    before = cudnn.enabled, cudnn.deterministic, cudnn.allow_tf32
+
+    def run(*_):
+        seen.append((cudnn.enabled, cudnn.deterministic, cudnn.allow_tf32))
+        raise InputError("seen")
+
+    monkeypatch.setattr(Fit, "run", run)
+    monkeypatch.setattr(cudnn, "allow_tf32", True)
+    with pytest.raises(InputError, match="seen"):
+        train_all([train_member(blobs())])
+    assert seen == [(before[0], True, False)]
+    assert (cudnn.enabled, cudnn.deterministic) == before[:2]
+    assert cudnn.allow_tf32
 
 
 NETS = {"make_padded": make_padded, "make_strided": make_strided}
@@ -92,3 +119,48 @@ def test_a_tied_head_is_derived_by_where_the_padding_is_not():
     assert twin[2:4].abs().max() > 0
     order = "forward_over_reverse"
     assert_operator_is(hessian(module, "cross_entropy", (x, y), order=order), twin)
+
+
+RECURRENT = {
+    "lstm": lambda **how: nn.LSTM(3, 4, 2, **how),
+    "lstm-both-ways": lambda **how: nn.LSTM(3, 4, bidirectional=True, **how),
+    "lstm-projected": lambda **how: nn.LSTM(3, 4, proj_size=2, **how),
+    "gru": lambda **how: nn.GRU(3, 4, 2, **how),
+    "rnn": lambda **how: nn.RNN(3, 4, **how),
+}
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layers_step_by_step_are_the_same(name, bias):
+    layer = RECURRENT[name](bias=bias, batch_first=True).double()
+    x = torch.randn(5, 6, 3).double()
+    expected = layer(x)
+    with StepByStep():
+        torch.testing.assert_close(layer(x), expected)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
+def test_recurrent_cells_step_by_step_are_the_same(cell, bias):
+    made, x = cell(3, 4, bias=bias).double(), torch.randn(5, 3).double()
+    state = made(x)
+    expected = made(x, state)
+    with StepByStep():
+        torch.testing.assert_close(made(x, state), expected)
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU])
+def test_packed_sequences_stay_as_they_are(layer):
+    made, x = layer(3, 4, batch_first=True), torch.randn(2, 5, 3)
+    packed = nn.utils.rnn.pack_padded_sequence(x, [5, 2], batch_first=True)
+    expected = made(packed)[0].data
+    with StepByStep():
+        torch.testing.assert_close(made(packed)[0].data, expected)
+
+
+def test_steps_are_fused_on_a_gpu_alone():
+    net = nn.Sequential(nn.Linear(3, 3), nn.GRUCell(3, 4))
+    assert fuses_steps(net, torch.device("cuda:0"))
+    assert not fuses_steps(net, torch.device("cpu"))
+    assert not fuses_steps(net[0], torch.device("cuda:0"))

@@ -11,6 +11,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.tasks.curvature.stored_blocks import block_operator
 from curvflow.tasks.numerics.estimators.intervals import positive_interval
+from curvflow.tasks.probes.kronecker.alignment import _mean
 from tests.tasks.probes.kronecker.nets import as_factors, probed, trained
 from tests.tasks.toys import (
     as_data,
@@ -280,3 +281,9 @@ def test_intervals_hold_the_mean_over_batches():
     # Nor are they wider than means of batches spread.
     errors = [outcome.arrays["share_sem"][0, 0] for outcome in outcomes]
     assert 0.7 <= np.mean(errors) / each.std(ddof=1) <= 1.5
+
+
+def test_cosines_that_are_one_up_to_rounding_have_an_interval_of_rounding():
+    values = torch.tensor([1.0, 1 - 4e-16, 1 - 1e-16], dtype=torch.float64)
+    found = _mean("cosine", values[:, None], (-1.0, 1.0))
+    assert found["cosine_low"][0] > 1 - 1e-14

@@ -197,8 +197,18 @@ def _number(name: str, description: str) -> Variable:
     return Variable(name, description)
 
 
-def _judged(name: str, description: str) -> Variable:
-    return Variable(name, description, judged_by="converged", rests_on="definite")
+def _error(name: str, description: str) -> Variable:
+    return Variable(name, description, error_of="logdet")
+
+
+def _judged(name: str, description: str, error_of: str | None = None) -> Variable:
+    return Variable(
+        name,
+        description,
+        error_of=error_of,
+        judged_by="converged",
+        rests_on="definite",
+    )
 
 
 def _truth(
@@ -219,9 +229,10 @@ KIND = Kind(
         _judged(
             "logdet_sem",
             "standard error, of the vectors and of the quadrature; 0 for dense",
+            "logdet",
         ),
-        _number("logdet_vectors", "standard error of the random vectors alone"),
-        _number(
+        _error("logdet_vectors", "standard error of the random vectors alone"),
+        _error(
             "logdet_quadrature",
             "most that it may be off for all runs alike, by what their rules allow",
         ),
@@ -237,7 +248,7 @@ KIND = Kind(
         Variable(
             "logdet_draws", "estimate of each run", ("run",), series=True, optional=True
         ),
-        _number(
+        _error(
             "gap",
             "difference from another rule by the same runs: Gauss-Radau for slq, slq "
             "for chebyshev and meme; 0 for dense",

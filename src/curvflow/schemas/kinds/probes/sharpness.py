@@ -51,7 +51,7 @@ KIND = Kind(
             units=UNITS,
             judged_by="converged",
         ),
-        Variable("residual", "a bound on its error", units=UNITS),
+        Variable("residual", "a bound on its error", units=UNITS, error_of="sharpness"),
         Variable(
             "converged",
             "whether the residual is within tol; true where there is no sharpness",

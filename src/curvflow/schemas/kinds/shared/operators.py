@@ -462,14 +462,14 @@ def judged(
         flag: name of the variable that says whether the quadrature has converged.
     """
 
-    def part(suffix: str, text: str) -> Variable:
-        return Variable(f"{name}_{suffix}", text, dims, units=unit)
+    def part(suffix: str, text: str, of: str | None = None) -> Variable:
+        return Variable(f"{name}_{suffix}", text, dims, units=unit, error_of=of)
 
     return (
         Variable(name, description, dims, units=unit, judged_by=flag),
-        part("sem", "standard error, of the vectors and of the quadrature"),
-        part("vectors", "standard error of the random vectors alone"),
-        part("quadrature", "most that the quadrature may be off"),
+        part("sem", "standard error, of the vectors and of the quadrature", name),
+        part("vectors", "standard error of the random vectors alone", name),
+        part("quadrature", "most that the quadrature may be off", name),
         part("low", "lower end of an interval of 95 %"),
         part("high", "upper end of an interval of 95 %"),
         Variable(

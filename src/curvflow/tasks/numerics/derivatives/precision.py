@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+
+# No public name has these sums of products and activations.
+from torch._decomp.decompositions import gru_impl, lstm_impl
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import linear
 from torch.nn.utils.parametrizations import _WeightNorm
+from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 
 @contextmanager
 def full_precision() -> Iterator[None]:
     """Switch TF32 off for matrix products and convolutions within the block.
+
+    So is cuDNN as a whole, some of whose layers lack derivatives.
 
     Examples:
         >>> from curvflow.tasks.numerics import full_precision
@@ -24,10 +31,20 @@ def full_precision() -> Iterator[None]:
         ...     torch.get_float32_matmul_precision()
         'highest'
     """
-    before = torch.get_float32_matmul_precision()
+    with without_tf32(), torch.backends.cudnn.flags(enabled=False, allow_tf32=False):
+        yield
+
+
+@contextmanager
+def without_tf32() -> Iterator[None]:
+    """Switch TF32 off, which cuDNN's convolutions take by default, within the block.
+
+    cuDNN stays as it is, but takes what has the same bits at each call.
+    """
+    before, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn
     torch.set_float32_matmul_precision("highest")
     try:
-        with torch.backends.cudnn.flags(allow_tf32=False):
+        with cudnn.flags(enabled=cudnn.enabled, deterministic=True, allow_tf32=False):
             yield
     finally:
         torch.set_float32_matmul_precision(before)
@@ -47,6 +64,68 @@ def differentiable() -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
+
+
+class StepByStep(TorchFunctionMode):
+    """Recurrent layers by products and activations, within the block.
+
+    On a GPU torch fuses the steps of LSTM and GRU, also where cuDNN is switched off.
+    What is fused has no forward derivatives (2.13). Packed sequences stay as they are.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Call what stands for a function, or the function."""
+        is_packed = len(args) > 3 and isinstance(args[3], list)
+        if func is torch.lstm and not is_packed:
+            func = lstm_impl
+        elif func is torch.gru and not is_packed:
+            func = gru_impl
+        elif func is torch.lstm_cell:
+            func = _lstm_cell
+        elif func is torch.gru_cell:
+            func = _gru_cell
+        return func(*args, **(kwargs or {}))
+
+
+def fuses_steps(module: nn.Module, device: torch.device) -> bool:
+    """Return whether a module has layers whose steps torch fuses on a device."""
+    kinds = nn.RNNBase | nn.RNNCellBase
+    return device.type != "cpu" and any(isinstance(m, kinds) for m in module.modules())
+
+
+def _lstm_cell(
+    x: Tensor,
+    state: tuple[Tensor, Tensor],
+    from_x: Tensor,
+    from_hidden: Tensor,
+    bias: Tensor | None = None,
+    hidden_bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    hidden, cell = state
+    gates = linear(x, from_x, bias) + linear(hidden, from_hidden, hidden_bias)
+    enters, stays, new, leaves = gates.chunk(4, 1)
+    cell = stays.sigmoid() * cell + enters.sigmoid() * new.tanh()
+    return leaves.sigmoid() * cell.tanh(), cell
+
+
+def _gru_cell(
+    x: Tensor,
+    hidden: Tensor,
+    from_x: Tensor,
+    from_hidden: Tensor,
+    bias: Tensor | None = None,
+    hidden_bias: Tensor | None = None,
+) -> Tensor:
+    resets, stays, new = linear(x, from_x, bias).chunk(3, 1)
+    parts = linear(hidden, from_hidden, hidden_bias).chunk(3, 1)
+    new = (new + (resets + parts[0]).sigmoid() * parts[2]).tanh()
+    return new + (stays + parts[1]).sigmoid() * (hidden - new)
 
 
 def reroute(module: nn.Module) -> list[RemovableHandle]:

@@ -31,7 +31,11 @@ from curvflow.tasks.numerics.derivatives.likelihoods import (
     likelihood_of,
 )
 from curvflow.tasks.numerics.derivatives.output_laws import sample_losses
-from curvflow.tasks.numerics.derivatives.precision import reroute
+from curvflow.tasks.numerics.derivatives.precision import (
+    StepByStep,
+    fuses_steps,
+    reroute,
+)
 
 
 @contextmanager
@@ -69,6 +73,9 @@ def calm(module: nn.Module, seed: int | None) -> Iterator[None]:
             # Fused kernels have no second or no forward derivatives.
             stack.enter_context(torch.backends.cudnn.flags(enabled=False))
             stack.enter_context(_without_mkldnn())
+        weights = next(module.parameters(), None)
+        if weights is not None and fuses_steps(module, weights.device):
+            stack.enter_context(StepByStep())
         if seed is not None:
             stack.enter_context(torch.random.fork_rng())
             torch.manual_seed(seed)

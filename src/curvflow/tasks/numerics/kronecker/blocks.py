@@ -29,8 +29,8 @@ class BlockOperator:
         """Take blocks that have no parameter in common, and D."""
         if not blocks:
             raise InputError("layers: expected at least one block, got none. Add one.")
-        self.blocks = tuple(blocks)
         first = blocks[0].trace
+        self.blocks = tuple(_on(block, first.device) for block in blocks)
         self.shape = (len(first), size, size)
         self.dtype, self.device = first.dtype, first.device
         self._inverse: tuple[object, BlockOperator] | None = None
@@ -194,6 +194,13 @@ class BlockOperator:
                 "Raise it."
             )
         return given.expand(self.shape[0])
+
+
+def _on(block: Block, device: torch.device) -> Block:
+    """Return a block whose places are on the device of its numbers."""
+    if block.columns.device == device:
+        return block
+    return replace(block, columns=block.columns.to(device))
 
 
 class DampedBlocks:

@@ -140,7 +140,7 @@ class RandomNumbers:
         self._noise_CPD = torch.empty_like(
             self._drawn_CPD, dtype=like_CD.dtype, device=like_CD.device
         )
-        if self._noise_CPD.dtype == torch.float32 and not like_CD.is_cuda:
+        if self._noise_CPD.dtype == torch.float32 and like_CD.device.type == "cpu":
             self._noise_CPD = self._drawn_CPD
         self._each = list(self._drawn_CPD)
         self._steps = self._noise_CPD.unbind(1)

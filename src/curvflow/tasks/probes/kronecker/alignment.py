@@ -57,6 +57,8 @@ MEANS = {
     "share": (0.0, 1.0),
     "decrease": (0.0, np.inf),
 }
+ROUNDING = 1e-12  # of a cosine in double precision, with room
+
 OF_BATCHES = ("cosine", "step", "share")
 
 
@@ -327,7 +329,9 @@ def _mean(name: str, values_B: Tensor, ends: tuple[float, float]) -> dict[str, A
     least = bottom if math.isfinite(bottom) else 0.0
     low, high = (least + end for end in wider_interval(mean - least, sem, freedom))
     if math.isfinite(top):
-        above, below = wider_interval(top - mean, sem, freedom)
+        # Values at the end are off it by rounding, which is not skewed.
+        away = (top - mean).masked_fill(top - mean < ROUNDING * abs(top), 0)
+        above, below = wider_interval(away, sem, freedom)
         low, high = torch.minimum(low, top - below), torch.maximum(high, top - above)
     found = {"": mean, "_sem": sem, "_low": low, "_high": high}
     kept = {"_low": low.clamp(*ends), "_high": high.clamp(*ends)}
