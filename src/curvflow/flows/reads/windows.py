@@ -267,7 +267,7 @@ class Window:
                 seen[file] = loaded.get(file) or Sight(stat_of(file))
                 for ledger in (ledgers.imported, ledgers.held):
                     merge(seen, ledger.get(module, {}).copy())
-                beyond[module] = {n: digested(n, s) for n, s in seen.items()}
+                beyond[module] = {n: _digested_once(n, s) for n, s in seen.items()}
         return beyond
 
     def _listing(self, name: str, sight: Sight) -> Sight:
@@ -325,6 +325,16 @@ class Window:
         if name in self._changed:
             return now != sight.stat
         return now is None and sight.stat[2] >= self._begun - TICK
+
+
+# Of files that modules were loaded from, or have read, for each call is asked of all.
+_digested: dict[tuple[str, Sight], Sight] = {}
+
+
+def _digested_once(name: str, sight: Sight) -> Sight:
+    if (name, sight) not in _digested:
+        _digested[name, sight] = digested(name, sight)
+    return _digested[name, sight]
 
 
 def _stack() -> Iterator[FrameType]:
