@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 
 from curvflow.flows.reads import ledgers
@@ -244,6 +244,32 @@ class Window:
             pending += [(name, found[module] and links[name]) for name in links]
         return found
 
+    def _beyond(self) -> dict[str, dict[str, Sight]]:
+        """Return what each module stands on that import statements alone lead to.
+
+        Those of bodies. Text follows most of them, but none from another folder on
+        Python's path, or without a source.
+        """
+        followed, found = with_parents(self._modules), set[str]()
+        pending = list(followed)
+        while pending:
+            module = pending.pop()
+            if module not in found:
+                found.add(module)
+                pending += ledgers.stated.get(module, set()).copy()
+                if module not in followed:
+                    pending += with_parents([module])
+                    pending += ledgers.linked.get(module, {}).copy()
+        beyond: dict[str, dict[str, Sight]] = {}
+        for module in found - followed:
+            file, seen = source_file(module), dict[str, Sight]()
+            if file and is_users(module):
+                seen[file] = loaded.get(file) or Sight(stat_of(file))
+                for ledger in (ledgers.imported, ledgers.held):
+                    merge(seen, ledger.get(module, {}).copy())
+                beyond[module] = {n: _digested_once(n, s) for n, s in seen.items()}
+        return beyond
+
     def _listing(self, name: str, sight: Sight) -> Sight:
         """Return a folder's names with those of the call's own, if these alone came."""
         new = {
@@ -280,7 +306,7 @@ class Window:
         loads = self._loads()
         if hidden or PROCESS in sights or not self._is_begun:
             loads = None
-        return Observed(sights, hidden, self._statements(), loads)
+        return Observed(sights, hidden, self._statements(), loads, self._beyond())
 
     def _loads(self) -> Loads | None:
         """Return what computed names have led to in this process, and beyond.
@@ -301,6 +327,16 @@ class Window:
         return now is None and sight.stat[2] >= self._begun - TICK
 
 
+# Of files that modules were loaded from, or have read, for each call is asked of all.
+_digested: dict[tuple[str, Sight], Sight] = {}
+
+
+def _digested_once(name: str, sight: Sight) -> Sight:
+    if (name, sight) not in _digested:
+        _digested[name, sight] = digested(name, sight)
+    return _digested[name, sight]
+
+
 def _stack() -> Iterator[FrameType]:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
@@ -317,12 +353,23 @@ class Observed:
         unseen: modules that were imported before anybody looked.
         stated: modules that import statements in functions lead to, by their files.
         loads: what computed names may have led to; None if not all of it is known.
+        beyond: by module that import statements of bodies lead to, what it stands on;
+            it counts where no text follows the module.
     """
 
     sights: Sights
     unseen: tuple[str, ...] = ()
     stated: Mapping[str, str] = field(default_factory=dict)
     loads: Loads | None = None
+    beyond: Mapping[str, Sights] = field(default_factory=dict)
+
+    def with_others(self, followed: Mapping[str, str]) -> Observed:
+        """Add what modules stand on that are not followed, by their digests."""
+        seen = dict(self.sights)
+        for name, sights in self.beyond.items():
+            if not followed.get(name):
+                merge(seen, sights)
+        return replace(self, sights=seen, beyond={})
 
 
 # `module:name`, as nothing else in a study has a colon before a letter.

@@ -299,8 +299,9 @@ class Publisher:
             modules = (*plan.codes.modules(node, loads.whole), *loads.passed)
         # A fingerprint follows these, and the store is read by this package alone.
         apart = {*source_files(modules), str(Path(self._store.location).absolute())}
-        if observed.stated:
+        if observed.stated or observed.beyond:
             followed = plan.codes.files()
+            observed = observed.with_others(followed)
             apart |= {f for f, name in observed.stated.items() if followed.get(name)}
         reads = plan.reads.record(stages, observed, apart)
         if loads is not None:

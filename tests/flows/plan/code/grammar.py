@@ -1082,7 +1082,7 @@ def _looked_at(folder: Path) -> Run:
     with windows.calling(modules) as window:
         assert window is not None
         result = repr(sys.modules["mine"].start())
-        observed = window.observed()
+        observed = window.observed().with_others(codes.files())
     loads = observed.loads and codes.loads_of(start, observed.loads)
     others = counted(observed, modules, folder)
     if loads is None:

@@ -20,6 +20,7 @@ from curvflow.flows.plan.code.modules import (
     ON_IMPORT,
     Module,
     bindings,
+    imports,
     is_main,
 )
 from curvflow.flows.plan.code.normal import (
@@ -39,7 +40,9 @@ from curvflow.flows.plan.code.objects import (
 )
 from curvflow.flows.plan.code.syntax import (
     arguments,
+    assigns_special,
     bound_within,
+    depends_on_order,
     dotted_names,
     evaluated,
     is_special,
@@ -186,6 +189,13 @@ class _Judge:
         names = [] if isinstance(statement, ast.Pass) else statement.names
         if any(alias.name == "*" for alias in names) and not self._is_known(statement):
             raise _DoubtError(statement, "import *")
+        for _, target in (
+            []
+            if isinstance(statement, ast.Pass)
+            else imports(statement, self._module.package)
+        ):
+            if target.member:
+                self._hooked(statement, self._names.imported(target, ()))
 
     def _is_known(self, star: ast.stmt) -> bool:
         """Return whether `import *` binds exactly what another module's text binds.
@@ -387,19 +397,14 @@ class _Judge:
     def _class(self, cls: ast.ClassDef) -> None:
         for decorator in cls.decorator_list:
             self._decorator(decorator)
-        for base in cls.bases:
-            meaning = self._meaning(base)
-            if self._objects.has(meaning, _SUBCLASSING) or self._objects.is_live(
-                meaning, _MADE
-            ):
-                raise _DoubtError(cls, "a subclass that its base may register")
-            self._runs(base)
+        self._bases(cls)
         if self._calls_itself(cls):
             raise _DoubtError(cls, "an enumeration with a method of its own making")
         for keyword in cls.keywords:
             self._runs(keyword.value)
-            if keyword.arg == "metaclass" and self._objects.has(
-                self._meaning(keyword.value), _CREATING
+            if keyword.arg == "metaclass" and (
+                not self._objects.is_named(self._meaning(keyword.value))
+                or self._objects.has(self._meaning(keyword.value), _CREATING)
             ):
                 raise _DoubtError(cls, "a metaclass that may register")
         around, inner = self._hidden, bindings(cls.body, self._module.package)
@@ -412,7 +417,7 @@ class _Judge:
         """Return whether a class calls methods while it is made, as enumerations do."""
         classes: list[tuple[Module | None, ast.stmt]] = [(self._module, cls)]
         for base in cls.bases:
-            classes += self._objects.classes(self._meaning(base))
+            classes += self._objects.classes(self._base(base))
         made = [
             (home, c) for home, c in classes if home and isinstance(c, ast.ClassDef)
         ]
@@ -421,10 +426,32 @@ class _Judge:
             for home, part in made
             for base in part.bases
         ) and any(
-            is_special(method) and method.name != "__contains__"
+            assigns_special(member)
+            or (
+                isinstance(member, FUNCTIONS)
+                and is_special(member)
+                and member.name != "__contains__"
+            )
             for _, part in made
-            for method in own_methods(part)
+            for member in part.body
         )
+
+    def _base(self, base: ast.expr) -> Meaning:
+        return self._meaning(base.value if isinstance(base, ast.Subscript) else base)
+
+    def _bases(self, cls: ast.ClassDef) -> None:
+        # Methods are followed apart from what stands between them.
+        if depends_on_order(cls):
+            raise _DoubtError(cls, f"`{cls.name}`, whose names depend on their order")
+        for base in cls.bases:
+            meaning = self._base(base)
+            if not self._objects.is_named(meaning):
+                raise _DoubtError(cls, "a base that no name tells")
+            if self._objects.has(meaning, _SUBCLASSING) or self._objects.is_live(
+                meaning, _MADE
+            ):
+                raise _DoubtError(cls, "a subclass that its base may register")
+            self._runs(base)
 
     def _member(self, cls: ast.ClassDef, statement: ast.stmt) -> None:
         match statement:
@@ -464,6 +491,8 @@ class _Judge:
                 self._call(node)
             if isinstance(node, _OPERATING):
                 self._operates(node)
+            if isinstance(node, ast.Attribute):
+                self._asks(node)
             self._hiding(node)
             if isinstance(node, ast.Name) and self._objects.is_live(
                 self._meaning(node), _READ if node in idle else _MADE
@@ -479,10 +508,30 @@ class _Judge:
                 word = ast.unparse(named)
                 raise _DoubtError(node, f"`{word}`, an object that may run code")
 
+    def _asks(self, node: ast.Attribute) -> None:
+        """Refuse an object of the project's classes: a property may run their code."""
+        _, root = dotted(node)
+        if not isinstance(root, ast.Name):
+            return
+        if root.id not in self._hidden:
+            meaning = self._meaning(node)
+            self._hooked(node, meaning)
+            if self._objects.gives_instance(meaning):
+                raise _DoubtError(node, f"`{ast.unparse(node)}`, which may run code")
+        if root.id not in self._hidden or root.id in self._unknown:
+            self._operates(node.value)
+
+    def _hooked(self, node: ast.AST, meaning: Meaning) -> None:
+        """Refuse a name that a module makes when it is asked for it."""
+        home = self._names.module(meaning.within) if meaning.within else None
+        if home is not None and "__getattr__" in home.parts:
+            raise _DoubtError(node, f"a name that {home.name}'s __getattr__ gives")
+
     def _call(self, call: ast.Call) -> None:
         chain, root = dotted(call.func)
         if isinstance(root, ast.Constant | ast.JoinedStr) or self._is_own_text(root):
-            return  # a method of a text
+            self._text(call)
+            return
         if isinstance(root, ast.Call) and (text := self._of_result(root, chain)):
             self._library(call, text, of_result=True)
             return
@@ -505,6 +554,11 @@ class _Judge:
                 raise _DoubtError(call, f"a call of the project's `{root.id}`")
         else:
             self._library(call, meaning.text)
+
+    def _text(self, call: ast.Call) -> None:
+        """Refuse objects of the project's classes, which a text may take apart."""
+        for argument in arguments(call):
+            self._operates(argument)
 
     def _is_quiet(self, meaning: Meaning) -> bool:
         """Return whether calling a function of the project changes nothing.
@@ -575,9 +629,10 @@ class _Judge:
         return ".".join([text, *chain]) if is_array else ""
 
     def _builtin(self, call: ast.Call, text: str) -> None:
-        if text in KEEPING or text == "?type":
+        if text in KEEPING or (text == "?type" and len(call.args) == 1):
             return
         if text == "?getattr" and len(call.args) > 1:
+            self._operates(call.args[0])
             return  # of a module all is taken
         if text not in READING:
             raise _DoubtError(call, f"a call of `{text[1:]}`")

@@ -59,7 +59,7 @@ from curvflow.flows.plan.code.sources import (
     loaded,
     signature,
 )
-from curvflow.flows.plan.code.syntax import own_methods
+from curvflow.flows.plan.code.syntax import depends_on_order, own_methods
 from curvflow.flows.reads.ledgers import Loads
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Trajectory, Weights
@@ -283,7 +283,13 @@ class Definitions:
             if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
         ]
         inner = [*self.whole(module.name), *form.references, *self._taken(module)]
-        return _definition(f"{form.text}{stars}", inner)
+        classes = [c for s in module.body for c in ast.walk(s)]
+        order = [
+            [getattr(member, "name", ast.dump(member)) for member in cls.body]
+            for cls in classes
+            if isinstance(cls, ast.ClassDef) and depends_on_order(cls)
+        ]
+        return _definition(f"{form.text}{stars}{order or ''}", inner)
 
     def _taken(self, module: Module) -> Iterator[str]:
         """Yield what a module that counts as a whole may use of what it imports.

@@ -97,6 +97,15 @@ class Names:
         self.module(f"{name}{ALL}")
         return self._sources.inner(name) if self.module(name) else []
 
+    def has_inner(self, name: str, inner: str) -> bool:
+        """Return whether a module of the project is a package with such a module."""
+        module = self.module(name)
+        return (
+            module is not None
+            and module.package == name
+            and self.module(f"{name}.{inner}") is not None
+        )
+
     @contextmanager
     def looking_up(self) -> Iterator[set[str]]:
         """Collect the names of modules that are looked up until the block ends."""
@@ -397,6 +406,10 @@ class _Writer:
         self.asks_for_names |= meaning.text in _ASKS_FOR_NAMES
         if meaning.definition:
             self.references[meaning.definition] = None
+            home, _, name = meaning.definition.partition(":")
+            # Once a module of this name is imported, a package's name means it.
+            if home.partition(".")[0] != OWN and self._names.has_inner(home, name):
+                self.references[f"{home}.{name}:{VALUE}"] = None
 
     def _take(self, meaning: Meaning, node: ast.expr) -> None:
         """Refer to a value; of a module that is one, any name may be meant.

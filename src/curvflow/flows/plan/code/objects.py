@@ -14,10 +14,13 @@ from curvflow.flows.plan.code.normal import Meaning, Names
 from curvflow.flows.plan.code.sources import OWN
 from curvflow.flows.plan.code.syntax import (
     arguments,
+    assigned_names,
+    class_names,
     dotted_names,
     is_special,
     is_text,
     makes_code,
+    names_in,
     own_methods,
 )
 from curvflow.flows.plan.code.values import Means, is_value, keeps_values
@@ -147,6 +150,21 @@ class Objects:
             self.may_be_instance(self._names.spelt(home, name), depth) for name in named
         )
 
+    def gives_instance(self, meaning: Meaning) -> bool:
+        """Return whether an attribute of a class may be an object that acts.
+
+        As one with `__get__`, when the class is asked for it.
+        """
+        full = meaning.definition or ""
+        name = meaning.text.removeprefix(full).lstrip(".").partition(".")[0]
+        return bool(full and name) and any(
+            self._makes_instance(home, member, 4)
+            for home, cls in self.classes(Meaning(full, full))
+            if home is not None and isinstance(cls, ast.ClassDef)
+            for member in cls.body
+            if name in assigned_names(member)
+        )
+
     def is_code(self, meaning: Meaning, depth: int = 5) -> bool:
         """Return whether a name of the project may stand for a function."""
         if is_own(meaning.text) or not meaning.definition:
@@ -201,14 +219,31 @@ class Objects:
         for part in self.parts(meaning):
             yield module, part
             for base in part.bases if isinstance(part, ast.ClassDef) else ():
-                if module is not None:
-                    yield from self.classes(self._names.spelt(module, base))
+                if module is None:
+                    continue
+                if self.is_named(meaning := self.base(module, base)):
+                    yield from self.classes(meaning)
+                else:
+                    yield module, ast.Expr(base)
+
+    def base(self, home: Module, base: ast.expr) -> Meaning:
+        """Return what a base of a class means, without what stands in brackets."""
+        bare = base.value if isinstance(base, ast.Subscript) else base
+        return self._names.spelt(home, bare)
+
+    def is_named(self, base: Meaning) -> bool:
+        """Return whether a base, or a metaclass, is a name for all that it is.
+
+        Not an entry of a table, a choice, or a class within another.
+        """
+        return base.text not in ("?", LOCAL.text) and (
+            base.text == base.definition or not (base.definition or base.within)
+        )
 
     def has(self, cls: Meaning, hooks: frozenset[str]) -> bool:
         """Return whether a class of the project may have one of these methods."""
         return any(
-            not isinstance(part, ast.ClassDef)
-            or hooks & {method.name for method in own_methods(part)}
+            not isinstance(part, ast.ClassDef) or hooks & class_names(part)
             for _, part in self.classes(cls)
         )
 
@@ -221,7 +256,7 @@ class Objects:
         return any(
             isinstance(cls, ast.ClassDef)
             and (
-                any(m.name == "__class_getitem__" for m in own_methods(cls))
+                "__class_getitem__" in class_names(cls)
                 or not self._has_tame_metaclass(home, cls, harmless)
             )
             for home, cls in self.classes(meaning)
@@ -270,8 +305,29 @@ class Objects:
             isinstance(cls, ast.ClassDef)
             and not any(is_special(m) or m.decorator_list for m in own_methods(cls))
             and not any(makes_code(s) for s in cls.body)
+            and not (home and self._is_handed_code(home, cls))
             and not (has_methods and home and self._has_calling_base(home, cls))
             for home, cls in found
+        )
+
+    def _is_handed_code(self, home: Module, cls: ast.ClassDef) -> bool:
+        """Return whether an attribute of a class is made of a function of the project.
+
+        As by `functools.cached_property(f)`, under whatever name.
+        """
+        methods = {method.name for method in own_methods(cls)}
+        calls = (
+            node
+            for statement in cls.body
+            if not isinstance(statement, FUNCTIONS)
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Call)
+        )
+        named = (n for c in calls for a in arguments(c) for n in dotted_names(a))
+        return any(
+            bool(methods & set(names_in(name)))
+            or self.is_code(self._names.spelt(home, name))
+            for name in named
         )
 
     def _has_calling_base(self, home: Module, cls: ast.ClassDef) -> bool:
@@ -315,6 +371,13 @@ class Objects:
             for method in own_methods(cls)
             if method.decorator_list
         }
+        methods = {
+            method.name
+            for _, cls in classes
+            if isinstance(cls, ast.ClassDef)
+            for method in own_methods(cls)
+            if not method.decorator_list
+        }
         return (
             meaning.text == meaning.definition
             and bool(classes)
@@ -323,7 +386,7 @@ class Objects:
             and all(
                 home is not None
                 and isinstance(cls, ast.ClassDef)
-                and keeps_values(self._names, home, cls, READING)
+                and keeps_values(self._names, home, cls, methods, READING)
                 for home, cls in classes
             )
         )

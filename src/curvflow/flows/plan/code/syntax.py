@@ -121,11 +121,65 @@ def is_special(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return method.name.startswith("_") and method.name.endswith("_")
 
 
+def class_names(cls: ast.ClassDef) -> set[str]:
+    """Return the names that a class defines or assigns, not those of its bases."""
+    assigned = (name for s in cls.body for name in assigned_names(s))
+    return {*(method.name for method in own_methods(cls)), *assigned}
+
+
+def assigned_names(statement: ast.stmt) -> Iterator[str]:
+    """Yield the names that an assignment in a class binds."""
+    if isinstance(statement, ast.Assign):
+        for target in statement.targets:
+            yield from names_in(target)
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        yield from names_in(statement.target)
+
+
+def assigns_special(statement: ast.stmt) -> bool:
+    """Return whether an attribute of a class may be what Python calls by itself.
+
+    As `__call__ = run`, which is no definition of a method.
+    """
+    value = getattr(statement, "value", None)
+    is_data = value is not None and not any(
+        isinstance(node, ast.Name | ast.Lambda) for node in ast.walk(value)
+    )
+    return not is_data and any(
+        name.startswith("_") and name.endswith("_") and name != "_"
+        for name in assigned_names(statement)
+    )
+
+
+def depends_on_order(cls: ast.ClassDef) -> bool:
+    """Return whether names of a class mean something else in another order.
+
+    A method is followed apart from what stands between it and the next.
+    """
+    methods: set[str] = set()
+    others: set[str] = set()
+    for member in cls.body:
+        if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
+            is_variant = any(_varies(decorator) for decorator in member.decorator_list)
+            if member.name in methods and not is_variant:
+                return True
+            methods.add(member.name)
+        else:
+            others.update(assigned_names(member))
+    return bool(methods & others)
+
+
+def _varies(decorator: ast.expr) -> bool:
+    """Return whether a decorator adds to a property, or is that of an overload."""
+    last = getattr(decorator, "attr", getattr(decorator, "id", ""))
+    return last in ("setter", "getter", "deleter", "overload")
+
+
 def makes_code(statement: ast.stmt) -> bool:
     """Return whether an attribute of a class runs code when it is read or made."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
-    return any(
+    return assigns_special(statement) or any(
         isinstance(node, ast.Lambda)
         or (isinstance(node, ast.keyword) and node.arg == "default_factory")
         or (isinstance(node, ast.Name) and node.id.endswith("property"))

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Collection
 
-from curvflow.flows.plan.code.modules import FUNCTIONS, Module, bindings
+from curvflow.flows.plan.code.modules import Module, bindings
 from curvflow.flows.plan.code.normal import Meaning, Names, dotted
 from curvflow.flows.plan.code.syntax import arguments, is_special, is_text
 
@@ -67,11 +67,16 @@ def is_value(node: ast.expr, means: Means, reading: Collection[str]) -> bool:
 
 
 def keeps_values(
-    names: Names, home: Module, cls: ast.ClassDef, reading: Collection[str]
+    names: Names,
+    home: Module,
+    cls: ast.ClassDef,
+    methods: Collection[str],
+    reading: Collection[str],
 ) -> bool:
     """Return whether a class runs no code of the project but properties that compute.
 
-    Those of its bases are asked for by themselves.
+    Those of its bases are asked for by themselves. `methods` are those of all of them,
+    which a property neither calls nor hands on.
     """
     bound = bindings(cls.body, home.package)
     return (
@@ -79,7 +84,7 @@ def keeps_values(
         and not {"property"} & {*bound.assigned, *bound.imported}
         and all(names.spelt(home, base).definition for base in cls.bases)
         and all(_is_dataclass(names.spelt(home, d).text, d) for d in cls.decorator_list)
-        and all(_is_tame(names, home, s, cls, reading) for s in cls.body)
+        and all(_is_tame(names, home, s, methods, reading) for s in cls.body)
     )
 
 
@@ -94,7 +99,7 @@ def _is_tame(
     names: Names,
     home: Module,
     statement: ast.stmt,
-    cls: ast.ClassDef,
+    methods: Collection[str],
     reading: Collection[str],
 ) -> bool:
     match statement:
@@ -107,7 +112,6 @@ def _is_tame(
 
             return value is None or is_value(value, means, reading)
         case ast.FunctionDef(decorator_list=[ast.Name() as decorator]):
-            methods = {m.name for m in cls.body if isinstance(m, FUNCTIONS)}
             return (
                 names.spelt(home, decorator).text == "?property"
                 and not is_special(statement)
@@ -134,8 +138,10 @@ def _computes(
     def is_pure(node: ast.AST) -> bool:
         chain, root = dotted(node) if isinstance(node, ast.expr) else ([], None)
         is_own = isinstance(root, ast.Name) and root.id == parameters[0]
-        if isinstance(node, ast.Constant) or (is_own and chain):
+        if isinstance(node, ast.Constant):
             return True
+        if is_own and chain:
+            return chain[0] not in methods
         if isinstance(node, ast.Call):
             chain, root = dotted(node.func)
             is_own = isinstance(root, ast.Name) and root.id == parameters[0]
