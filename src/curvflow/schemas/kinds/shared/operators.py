@@ -243,8 +243,8 @@ def no_likelihood(
     """
     loss = getattr(training, "loss", None)
     if loss is not None and not has_likelihood(loss):
-        message = f"expected one of the loss {loss_name(loss)} of '{name}', which is "
-        message += f"of no likelihood, got {getattr(params, field)}"
+        message = f"{getattr(params, field)} cannot be combined with a loss without a "
+        message += f"likelihood, got {loss_name(loss)} of '{name}'"
         yield (field,), message, _WITHOUT_LIKELIHOOD[field]
 
 
