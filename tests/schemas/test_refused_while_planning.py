@@ -83,8 +83,16 @@ def loaded(line):
         ("probe.dense, graph: ring, max_size: 5", "max_size", "5"),
         ("probe.dense, weights: few, max_size: 36", "max_size", "36"),
         ("probe.gershgorin, matrix: wigner, max_size: 5", "max_size", "5"),
-        ("probe.trace, weights: huber, operator: fisher_mc", "operator", "fisher_mc"),
-        ("probe.factors, weights: huber, fisher_type: mc", "fisher_type", "mc"),
+        (
+            "probe.trace, weights: huber, operator: fisher_mc",
+            "operator",
+            "huber of 'huber'",
+        ),
+        (
+            "probe.factors, weights: huber, fisher_type: mc",
+            "fisher_type",
+            "huber of 'huber'",
+        ),
         (
             "probe.llc_known, draws: draws, data: noisy, "
             "model: {kind: quadratic_well, eigenvalues: [3.0]}",
