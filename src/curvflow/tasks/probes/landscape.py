@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -145,18 +145,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     classes = int(data[0]["num_classes"])
     outcomes = []
     for number, member in enumerate(members):
-        # The loss of test samples is that of the network as it is used, always.
-        own = draws and draws.select(torch.tensor([number]))
-        losses = [
-            _MeanLoss(
-                problem,
-                samples.models(slice(number, number + 1)),
-                classes,
-                own if name == "train" else None,
-            )
-            for name, samples in sets.items()
-            if samples.count
-        ]
+        losses = _losses(problem, sets, number, classes=classes, draws=draws)
         columns_DK = slice_directions.columns[number]
         values_QP = _evaluate_points(
             params, problem, losses, weights_MW[number], columns_DK
@@ -165,6 +154,29 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         arrays |= _model_arrays(member, slice_directions, local, number)
         outcomes.append(Outcome(arrays))
     return outcomes
+
+
+def _losses(
+    problem: Problem,
+    sets: Mapping[str, Samples],
+    number: int,
+    *,
+    classes: int,
+    draws: BatchDraws | None,
+) -> list[_MeanLoss]:
+    """Return the losses of one member on the sets that have samples."""
+    # That of test samples is that of the network as it is used, always.
+    own = draws and draws.select(torch.tensor([number]))
+    return [
+        _MeanLoss(
+            problem,
+            samples.models(slice(number, number + 1)),
+            classes,
+            own if name == "train" else None,
+        )
+        for name, samples in sets.items()
+        if samples.count
+    ]
 
 
 def _at_centre(member: Member, problem: Problem) -> Member:
