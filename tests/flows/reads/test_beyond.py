@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.flows.reads.project import flip, project
+from tests.flows.reads.project import HERE, flip, project
 
 ONE = """
 from {name} import VALUE as GIVEN
@@ -75,4 +75,35 @@ def test_a_module_that_the_text_follows_counts_by_the_names_that_are_used(mine):
     assert mine.executed() == {"one": 1}
     mine.write("beside0.py", "VALUE = 1\nOTHER = 2\n")
     mine.write("unused0.py", "NOTHING = 2\n")
+    assert mine.executed() == {}
+
+
+FOUND = """
+@stage("my.one", version=1, outputs=VALUE)
+def one() -> dict[str, object]:
+    import importlib
+    return {{"value": np.asarray(0 * importlib.import_module(HERE[:0] + "{name}").V)}}
+
+@stage("my.two", version=1, outputs=VALUE)
+def two(before: Numbers) -> dict[str, object]:
+    import sys
+    return {{"value": np.asarray(sys.modules[HERE[:0] + "{name}"].V)}}
+"""
+
+
+@pytest.mark.parametrize("name", ["hidden0", "lab0.hidden"])
+def test_a_module_that_another_stage_has_loaded_counts_where_it_is_looked_for(
+    mine, name
+):
+    file = f"{name.replace('.', '/')}.py"
+    if "." in name:
+        mine.write("lab0/__init__.py", "")
+    mine.write(file, "V = 1.0\n")
+    text = f"from curvflow.schemas.nodes import Numbers\n{HERE}{FOUND}"
+    two = 'use: "mine:two", before: one'
+    mine.kinds(text.format(name=name), one='use: "mine:one"', two=two)
+    assert mine.executed() == {"one": 1, "two": 1}
+    assert mine.executed() == {}
+    mine.write(file, "V = 2.0\n")
+    assert mine.executed() == {"one": 1, "two": 1}
     assert mine.executed() == {}

@@ -244,7 +244,7 @@ class Window:
             pending += [(name, found[module] and links[name]) for name in links]
         return found
 
-    def _beyond(self) -> dict[str, dict[str, Sight]]:
+    def _beyond(self) -> dict[str, Sights]:
         """Return what each module stands on that import statements alone lead to.
 
         Those of bodies. Text follows most of them, but none from another folder on
@@ -260,15 +260,7 @@ class Window:
                 if module not in followed:
                     pending += with_parents([module])
                     pending += ledgers.linked.get(module, {}).copy()
-        beyond: dict[str, dict[str, Sight]] = {}
-        for module in found - followed:
-            file, seen = source_file(module), dict[str, Sight]()
-            if file and is_users(module):
-                seen[file] = loaded.get(file) or Sight(stat_of(file))
-                for ledger in (ledgers.imported, ledgers.held):
-                    merge(seen, ledger.get(module, {}).copy())
-                beyond[module] = {n: _digested_once(n, s) for n, s in seen.items()}
-        return beyond
+        return _stood_on(found - followed)
 
     def _listing(self, name: str, sight: Sight) -> Sight:
         """Return a folder's names with those of the call's own, if these alone came."""
@@ -306,7 +298,9 @@ class Window:
         loads = self._loads()
         if hidden or PROCESS in sights or not self._is_begun:
             loads = None
-        return Observed(sights, hidden, self._statements(), loads, self._beyond())
+        named = _stood_on(ledgers.by_name.copy())
+        told = self._statements(), loads, self._beyond(), named
+        return Observed(sights, hidden, *told)
 
     def _loads(self) -> Loads | None:
         """Return what computed names have led to in this process, and beyond.
@@ -337,6 +331,19 @@ def _digested_once(name: str, sight: Sight) -> Sight:
     return _digested[name, sight]
 
 
+def _stood_on(modules: Iterable[str]) -> dict[str, Sights]:
+    """Return what modules of a user's stand on: their files, and what these read."""
+    found: dict[str, Sights] = {}
+    for module in modules:
+        file, seen = source_file(module), dict[str, Sight]()
+        if file and is_users(module):
+            seen[file] = loaded.get(file) or Sight(stat_of(file))
+            for ledger in (ledgers.imported, ledgers.held):
+                merge(seen, ledger.get(module, {}).copy())
+            found[module] = {n: _digested_once(n, s) for n, s in seen.items()}
+    return found
+
+
 def _stack() -> Iterator[FrameType]:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
@@ -355,6 +362,8 @@ class Observed:
         loads: what computed names may have led to; None if not all of it is known.
         beyond: by module that import statements of bodies lead to, what it stands on;
             it counts where no text follows the module.
+        named: the same of modules that calls of this process have loaded by computed
+            names; it counts for code that looks for modules in `sys.modules`.
     """
 
     sights: Sights
@@ -362,14 +371,25 @@ class Observed:
     stated: Mapping[str, str] = field(default_factory=dict)
     loads: Loads | None = None
     beyond: Mapping[str, Sights] = field(default_factory=dict)
+    named: Mapping[str, Sights] = field(default_factory=dict)
 
-    def with_others(self, followed: Mapping[str, str]) -> Observed:
-        """Add what modules stand on that are not followed, by their digests."""
+    def with_others(
+        self, followed: Mapping[str, str], asking: Collection[str] | None = None
+    ) -> Observed:
+        """Add what modules stand on that no text follows.
+
+        Args:
+            followed: the digest of each module whose text was read.
+            asking: the modules that code follows which asks for modules; None of other
+                code.
+        """
+        others = [s for name, s in self.beyond.items() if not followed.get(name)]
+        if asking is not None:
+            others += [s for name, s in self.named.items() if name not in asking]
         seen = dict(self.sights)
-        for name, sights in self.beyond.items():
-            if not followed.get(name):
-                merge(seen, sights)
-        return replace(self, sights=seen, beyond={})
+        for sights in others:
+            merge(seen, sights)
+        return replace(self, sights=seen, beyond={}, named={})
 
 
 # `module:name`, as nothing else in a study has a colon before a letter.

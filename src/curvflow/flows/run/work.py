@@ -299,9 +299,10 @@ class Publisher:
             modules = (*plan.codes.modules(node, loads.whole), *loads.passed)
         # A fingerprint follows these, and the store is read by this package alone.
         apart = {*source_files(modules), str(Path(self._store.location).absolute())}
-        if observed.stated or observed.beyond:
+        if observed.stated or observed.beyond or observed.named:
             followed = plan.codes.files()
-            observed = observed.with_others(followed)
+            asking = modules if plan.codes.of(node).asks else None
+            observed = observed.with_others(followed, asking)
             apart |= {f for f, name in observed.stated.items() if followed.get(name)}
         reads = plan.reads.record(stages, observed, apart)
         if loads is not None:

@@ -29,6 +29,7 @@ from curvflow.flows.plan.code.normal import (
     Names,
     dotted,
     loaded_module,
+    spelt_in,
 )
 from curvflow.flows.plan.code.objects import (
     HARMLESS,
@@ -75,6 +76,7 @@ _HIDING = frozenset(
         *("?exec", "?eval", "?globals", "?__import__", "?breakpoint", "sys.modules"),
         *("sys._getframe", "inspect.currentframe", "inspect.stack", "gc.get_objects"),
         *("inspect.getmodule", "inspect.trace", "gc.get_referrers"),
+        *(f"builtins.{name}" for name in ("exec", "eval", "globals", "__import__")),
     }
 )
 _HIDDEN = frozenset({"__subclasses__", "__globals__", "__builtins__", "f_globals"})
@@ -109,10 +111,8 @@ def hiding_of(names: Names, module: Module, statements: Sequence[ast.stmt]) -> s
     With its line; empty if there is nothing such in functions and classes.
     """
     for statement in statements:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name | ast.Attribute) and _hides(
-                names.spelt(module, node).text, node
-            ):
+        for text, node in spelt_in(names, module, statement):
+            if _hides(text, node):
                 return f"line {node.lineno}: `{_last(node)}`"
     return ""
 

@@ -47,6 +47,7 @@ from curvflow.flows.plan.code.normal import (
     WHOLE,
     Names,
     normal_form,
+    spelt_in,
 )
 from curvflow.flows.plan.code.sources import (
     LIBRARIES,
@@ -186,7 +187,7 @@ class Definitions:
                 del paths[name]
                 continue
             references = definition.references
-            if not asking and self._asks_for_all(name):
+            if not asking and self.asks_for_all(name):
                 asking, references = name, (*references, *_all_of(paths))
             elif asking and name.endswith(f":{IMPORTED}"):
                 references = (*references, *_all_of([name]))
@@ -196,7 +197,7 @@ class Definitions:
                     pending.append(reference)
         return {n: path for n, path in paths.items() if not n.endswith(IMPORTED)}
 
-    def _asks_for_all(self, name: str) -> bool:
+    def asks_for_all(self, name: str) -> bool:
         """Return whether a name stands for classes or objects, wherever they are.
 
         That of a module as a whole that asks Python for them, and a computed name.
@@ -207,10 +208,9 @@ class Definitions:
         if name not in self._asks:
             self._asks[name] = module is not None and any(
                 getattr(node, "attr", getattr(node, "id", None)) in _ASKING
-                or self._names.spelt(module, node).text in _ASKING_OF
+                or text in _ASKING_OF
                 for statement in module.body
-                for node in ast.walk(statement)
-                if isinstance(node, ast.Name | ast.Attribute)
+                for text, node in spelt_in(self._names, module, statement)
             )
         return self._asks[name]
 
@@ -486,12 +486,14 @@ class Code:
             `module:NAME` to 16 digits over its normal form.
         paths: per definition a shortest way to it from the kind's function, by names.
         doubts: per module that counts as a whole, the reason; none if it is a value.
+        asks: whether it may find what no name in it says, as in `sys.modules`.
     """
 
     fingerprint: str = ""
     definitions: Mapping[str, str] = field(default_factory=dict)
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     doubts: Mapping[str, str] = field(default_factory=dict)
+    asks: bool = False
 
     def of_users(self) -> dict[str, str]:
         """Return the definitions in code of a user's, those that have a name."""
@@ -696,4 +698,6 @@ class Fingerprints:
         lines = [f"{form_of(digests)}", *(f"{n} {d}" for n, d in digests.items())]
         total = sha256("\n".join(lines).encode()).hexdigest()
         whole = [n.partition(":")[0] for n in digests if n.endswith(f":{WHOLE}")]
-        return Code(total, digests, paths, {n: definitions.reason(n) for n in whole})
+        doubts = {n: definitions.reason(n) for n in whole}
+        asks = any(definitions.asks_for_all(f"{name}:{WHOLE}") for name in whole)
+        return Code(total, digests, paths, doubts, asks)

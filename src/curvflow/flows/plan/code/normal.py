@@ -24,6 +24,7 @@ from curvflow.flows.plan.code.modules import (
     imports,
 )
 from curvflow.flows.plan.code.sources import ALL, OWN, Sources
+from curvflow.flows.plan.code.syntax import imported_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -636,3 +637,20 @@ _SPECIAL: dict[type[ast.AST], Callable[[_Writer, Any], None]] = {
     ast.Call: _Writer.call,
     ast.JoinedStr: _Writer.text,
 }
+
+
+def spelt_in(
+    names: Names, module: Module, statement: ast.stmt
+) -> Iterator[tuple[str, ast.Name | ast.Attribute]]:
+    """Yield the dotted names in a statement, each with the text that it stands for.
+
+    Imports in functions count wherever the statement uses their names.
+    """
+    inner = imported_in(statement)
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name | ast.Attribute):
+            attributes, root = dotted(node)
+            if isinstance(root, ast.Name) and root.id in inner:
+                yield ".".join([inner[root.id], *attributes]), node
+            else:
+                yield names.spelt(module, node).text, node

@@ -197,3 +197,16 @@ def only_returns(statement: ast.stmt) -> bool:
 def is_text(statement: ast.stmt) -> bool:
     """Return whether a statement is a text alone."""
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def imported_in(statement: ast.stmt) -> dict[str, str]:
+    """Return what imports anywhere in a statement bind, by the names that they give."""
+    found: dict[str, str] = {}
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                top = name.name.partition(".")[0]
+                found[name.asname or top] = name.name if name.asname else top
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found |= {n.asname or n.name: f"{node.module}.{n.name}" for n in node.names}
+    return found
