@@ -162,13 +162,14 @@ def _digests_template(
     ordered = sorted(set(names), key=_canonical_text)
     written = [_canonical_text(name).decode().replace("%", "%%") for name in ordered]
     items = "".join([f"{name}s64:%s" for name in written])
-    return f"m{len(ordered)}:{items}", _picker(ordered)
+    return f"m{len(ordered)}:{items}", picker(ordered)
 
 
-def _picker(names: Sequence[str]) -> Callable[[Mapping[str, str]], tuple[str, ...]]:
-    if len(names) > 1:
-        return itemgetter(*names)
-    return lambda digests: tuple([digests[name] for name in names])
+def picker(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return the function that takes the items of some keys out of a container."""
+    if len(keys) > 1:
+        return itemgetter(*keys)
+    return lambda items: tuple([items[key] for key in keys])
 
 
 def form(

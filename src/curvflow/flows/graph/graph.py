@@ -19,7 +19,6 @@ from collections.abc import (
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
-from operator import itemgetter
 from typing import Any, Literal, Protocol
 
 from curvflow.flows.graph.bounds import NodeCount
@@ -32,6 +31,7 @@ from curvflow.schemas.keys import (
     form,
     mapping_form,
     name_form,
+    picker,
     sequence_form,
     texts_digest,
 )
@@ -470,10 +470,7 @@ class Source:
 
 def _picker(dims: Sequence[str], chosen: Sequence[str]) -> Callable[[Point], Point]:
     """Return the function from a point of some dimensions to its labels of others."""
-    where = [dims.index(dim) for dim in chosen]
-    if len(where) > 1:
-        return itemgetter(*where)
-    return lambda point: tuple([point[i] for i in where])
+    return picker([dims.index(dim) for dim in chosen])
 
 
 def steps_in(form: Mapping[str, Any]) -> tuple[int, ...]:

@@ -20,12 +20,7 @@ _added: dict[str, Kind] = {}
 @cache
 def declarations() -> dict[str, ModuleType]:
     """Return the module that declares each built-in kind, by the kind's name."""
-    names = (
-        info.name
-        for info in pkgutil.walk_packages(__path__, f"{__name__}.")
-        if not info.ispkg and not info.name.startswith(f"{__name__}.shared.")
-    )
-    modules = map(import_module, names)
+    modules = map(import_module, _modules())
     return {kind.name: module for module in modules for kind in kinds_of(module)}
 
 
@@ -46,8 +41,7 @@ def declaration(name: str) -> ModuleType | None:
 
 @cache
 def _modules() -> tuple[str, ...]:
-    """Return the names of the modules that `declarations` loads."""
-    # They are listed twice, for results of tables rest on the code of that function.
+    """Return the names of the modules that declare kinds."""
     return tuple(
         info.name
         for info in pkgutil.walk_packages(__path__, f"{__name__}.")
@@ -126,8 +120,7 @@ def find_kind(name: str) -> Kind:
     Raises:
         UnknownNameError: there is no such kind.
     """
-    _load_plugins()
-    kind = _added.get(name) or _shipped().get(name)
+    kind = known_kind(name)
     if kind is None:
         raise UnknownNameError(f"no kind '{name}'. {nearest(name, all_kinds())}")
     return kind
