@@ -3,25 +3,23 @@
     python -m benchmarks.truth                        # today's seed, 20 minutes
     python -m benchmarks.truth --seed 3 --minutes 2
     python -m benchmarks.truth --seed 3 --studies 40  # as many, however long they take
+    python -m benchmarks.truth --only posteriors      # leave out the other cases
     python -m benchmarks.truth --case 1234            # one case again, with all numbers
 
-A case is a study: a matrix of random eigenvalues, or a small network just trained on
-random data, and probes with random parameters on it; or a random posterior about a
-degenerate minimum, and chains about it with nothing set but the temperature.
-Eigenvalues follow a law over up to twelve decades, with clusters, gaps, outliers, zeros
-and negative parts; those of a network come from its dense matrix, coefficients from
-`probe.llc_known`. Each kind that declares `Kind.truth` takes part.
+Cases are drawn by `truth_cases.py`. Each kind that declares `Kind.truth` takes part.
 
 Prints per variable: numbers compared, how many of their 95 % intervals hold the truth,
 with a binomial interval of 95 %, median |z|, how many are flagged as converged, how
 many of these and of the others are covered, how many of their flags are right, and the
 worst case with the command that repeats it. Intervals are `x_low` to `x_high` where a
-kind has them, else Student's t times `x_sem`.
+kind has them, else a bound either way, or Student's t times `x_sem`. Of what is given
+at many points a dozen are compared.
 
 A flag of a quadrature says how far the rule may be off, whatever the random vectors
 are. It is right if the same probe with as many steps as there are dimensions, whose
 rule is exact for the very vectors, is that close. A flag of chains is right if the
-truth is within two standard errors.
+truth is within two standard errors, one of an eigenvalue if the one that is wanted, and
+not only some eigenvalue, is within the bound.
 """
 
 from __future__ import annotations
@@ -45,179 +43,16 @@ from ruamel.yaml import YAML
 from scipy.stats import beta, t
 
 import curvflow
-from benchmarks.posteriors import posterior
+from benchmarks.truth_cases import ALLOWED, EXACT, SORTS, cases, study
 from curvflow import RunOptions
 from curvflow.flows.graph.open_study import open_study
 from curvflow.schemas.kind import Kind, error_of
 from curvflow.schemas.kinds import all_kinds, find_kind
 
 MANY = 10**6  # degrees of freedom where a kind states no interval and no sample size
-LONG, EXACT = 1000, "_exact"  # steps, more than there are dimensions
-# Stages whose flag is about a rule: how many standard errors of the vectors it may be
-# off, unless it is off by less than that part of the value.
-ALLOWED = {"dimension": (1.0, 0.01), "logdet": (2.0, 1e-9)}
 SLACK = 1e-7  # of the truth: rounding of products and of the dense matrix
-NETWORK_SHARE = 0.3
-POSTERIOR_SHARE = 0.15
-OPERATORS = ("hessian", "ggn", "fisher_empirical", "gradient_covariance")
-SEPARABLE = OPERATORS[:3]  # means over samples
-
-
-def spectrum(draw: np.random.Generator) -> np.ndarray:
-    """Draw the eigenvalues of a matrix."""
-    size, low = int(draw.integers(20, 250)), -draw.uniform(0, 12)
-    values = 10 ** draw.uniform(low, 0, size)
-    law = draw.integers(5)
-    if law == 1:
-        values = 10 ** np.linspace(low, 0, size)
-    if law == 2:
-        centres = 10 ** draw.uniform(low, 0, 4)
-        values = draw.choice(centres, size) * (1 + 1e-3 * draw.normal(size=size))
-    if law == 3:
-        values[: int(draw.uniform(0, 0.6) * size)] = 0.0
-    if law == 4:
-        values = draw.gamma(draw.uniform(0.2, 3), size=size)
-    outliers = int(draw.integers(0, 5))
-    values[size - outliers :] *= 10 ** draw.uniform(0, 3)
-    if draw.random() < 0.4:
-        part = draw.random(size) < draw.uniform(0, 0.5)
-        values[part] *= -(10 ** draw.uniform(-5, 0))
-    return values * 10 ** draw.uniform(-3, 3)
-
-
-def network(draw: np.random.Generator) -> dict[str, Any]:
-    """Draw the stages of a small network and of its dense matrix."""
-    activation = str(draw.choice(["tanh", "gelu", "sigmoid"]))
-    hidden = [int(draw.integers(2, 7)) for _ in range(draw.integers(1, 3))]
-    digits = draw.random() < 0.3
-    data = {"use": "data.digits", "num_train": 100} if digits else {"use": "data.xor"}
-    return {
-        "data": data,
-        "fit": {
-            "use": "train",
-            "data": "data",
-            "model": {
-                "kind": "mlp",
-                "hidden": hidden[:1] if digits else hidden,
-                "activation": activation,
-            },
-            "rule": {"rule": "sgd", "lr": 0.1},
-            "seed": int(draw.integers(1000)),
-            "epochs": int(draw.integers(1, 40)),
-        },
-    }
-
-
-def probes(
-    draw: np.random.Generator, size: int, least: float, *, operator: str | None
-) -> dict[str, Any]:
-    """Draw the parameters of each kind that takes an operator.
-
-    Args:
-        draw: random numbers.
-        size: D, or a number that is not above it.
-        least: an eigenvalue that damping mostly makes positive.
-        operator: which matrix of a network; None if it is of none.
-
-    Returns:
-        Stages by name, without what they take.
-    """
-    floor = -least * draw.uniform(0.9, 2) if least < 0 else 0.0
-    runs, steps = int(draw.integers(3, 16)), int(draw.integers(3, min(60, size) + 1))
-    vectors = {"num_runs": runs, "num_steps": steps}
-    law = {"distribution": str(draw.choice(["rademacher", "gaussian"]))}
-    methods = ["slq", "chebyshev", "meme", "preconditioned_slq", "preconditioned_meme"]
-    method = str(draw.choice(methods))
-    count = int(draw.integers(8, 40))
-    stages = {
-        "trace": {
-            "use": "probe.trace",
-            "method": str(draw.choice(["hutchinson", "hutch++", "xtrace"])),
-            "num_probes": count,
-            **law,
-        },
-        "dimension": {
-            "use": "probe.effective_dimension",
-            "prior_precision": sorted(float(10**e) for e in draw.uniform(-6, 2, 3)),
-            **vectors,
-            **law,
-        },
-        "logdet": {
-            "use": "probe.logdet",
-            "method": method,
-            "damping": float(floor + 10 ** draw.uniform(-6, 1)),
-            **(
-                {"rank": int(draw.integers(2, 30))}
-                if "preconditioned" in method
-                else {}
-            ),
-            **vectors,
-            **law,
-        },
-        "moments": {
-            "use": "probe.moments",
-            "basis": str(draw.choice(["power", "chebyshev"])),
-            "num_moments": int(draw.integers(1, 9)),
-            "num_probes": count,
-            **law,
-        },
-        "masses": {"use": "probe.spectrum", **vectors, **law},
-    }
-    if operator == "hessian":
-        stages["plain"] = {"use": "probe.hessian_trace", "num_probes": count, **law}
-    for name in ALLOWED:
-        stages[f"{name}{EXACT}"] = exact_rule(stages[name])
-    stages["norm"] = {"use": "probe.squared_norm", "num_probes": count, **law}
-    if operator in SEPARABLE:
-        apart = {
-            "probes_per": "batch",
-            "batch_size": int(draw.integers(1, 20)),
-            "num_probes": int(draw.integers(16, 120)),
-            **law,
-        }
-        stages["apart"] = {"use": "probe.trace", **apart}
-        batches = {"num_batches": int(draw.integers(2, 9))}
-        stages["norm_apart"] = {"use": "probe.squared_norm", **apart, **batches}
-    return stages
-
-
-def exact_rule(stage: dict[str, Any]) -> dict[str, Any]:
-    """Return a probe of the same vectors whose rules are exact."""
-    steps = {**stage, "num_steps": LONG}
-    if "method" in stage:
-        is_plain = "preconditioned" not in stage["method"]
-        steps["method"] = "slq" if is_plain else "preconditioned_slq"
-    return steps
-
-
-def study(case: int) -> tuple[dict[str, Any], np.ndarray | None]:
-    """Return the study of a case, and its eigenvalues if they are drawn."""
-    draw = np.random.default_rng(case)
-    law = draw.random()
-    if law > 1 - POSTERIOR_SHARE:
-        return {"study": f"truth-{case}", "stages": posterior(draw)}, np.zeros(0)
-    if law < NETWORK_SHARE:
-        stages, values = network(draw), None
-        operator = str(draw.choice(OPERATORS))
-        of = {"weights": "fit", "operator": operator}
-        stages["exact"] = {"use": "probe.dense", **of}
-        drawn = probes(draw, 60, -0.3, operator=operator)
-    else:
-        values = spectrum(draw)
-        of = {"matrix": "matrix"}
-        stages = {
-            "matrix": {
-                "use": "data.random_matrix",
-                "ensemble": "eigenvalues",
-                "eigenvalues": [float(v) for v in values],
-                "seed": case % 2**31,
-            }
-        }
-        drawn = probes(draw, len(values), values.min(), operator=None)
-    for name, stage in drawn.items():
-        taken = {"weights": "fit"} if stage["use"] == "probe.hessian_trace" else of
-        stages[name] = {**stage, **taken, "seed": case % 2**31}
-    return {"study": f"truth-{case}", "stages": stages}, values
+ROUNDING = 1e-13  # of the eigenvalue of largest magnitude
+POINTS = 12  # compared of what is given at many
 
 
 @dataclass(frozen=True)
@@ -235,6 +70,8 @@ class Compared:
         converged: the flag; None if the kind has none.
         off: how far the rule is off, in parts of what the flag says that it may be; NaN
             where the flag is not about a rule.
+        is_bound: the error is a bound.
+        slack: rounding that is allowed.
     """
 
     variable: str
@@ -246,11 +83,8 @@ class Compared:
     high: float
     converged: bool | None
     off: float = math.nan
-
-    @property
-    def slack(self) -> float:
-        """Rounding that is allowed."""
-        return SLACK * abs(self.truth) + 1e-12
+    is_bound: bool = False
+    slack: float = 0.0
 
     @property
     def z(self) -> float:
@@ -268,7 +102,7 @@ class Compared:
         """Whether what the flag says is true."""
         if not math.isnan(self.off):
             return self.off <= 1
-        return self.z <= 2 or self.is_covered
+        return self.is_covered or (self.z <= 2 and not self.is_bound)
 
 
 def compared(
@@ -279,11 +113,18 @@ def compared(
     truth: Any,
     *,
     offs: Iterable[float] = (),
+    rounding: float = 1e-12,
 ) -> Iterator[Compared]:
     """Yield the numbers of one variable; those without a finite error are left out."""
     values, truths = np.atleast_1d(result[name]), np.atleast_1d(truth)
-    errors = np.atleast_1d(result[error_of(kind, name) or f"{name}_sem"])
-    if f"{name}_low" in result:
+    error = error_of(kind, name)
+    is_bound = not error
+    if is_bound:
+        error = next(v.name for v in kind.outputs if v.error_of == name)
+    errors = np.atleast_1d(result[error])
+    if is_bound:
+        lows, highs = values - errors, values + errors
+    elif f"{name}_low" in result:
         lows, highs = (
             np.atleast_1d(result[f"{name}_{end}"]) for end in ("low", "high")
         )
@@ -297,9 +138,11 @@ def compared(
     if flag:
         flags = np.atleast_1d(result[flag])
         flags = flags == "converged" if flag == "verdict" else flags
-    for number, (is_converged, off) in enumerate(
-        zip_longest(flags, offs, fillvalue=math.nan)
-    ):
+    judged = zip_longest(flags, offs, fillvalue=math.nan)
+    every = max(1, len(values) // POINTS)
+    for number, (is_converged, off) in enumerate(judged):
+        if number % every:
+            continue
         if np.isfinite(errors[number]) or np.isfinite(lows[number]):
             yield Compared(
                 f"{kind.name.removeprefix('probe.')}.{name}",
@@ -311,6 +154,8 @@ def compared(
                 float(highs[number]),
                 None if is_converged is None else bool(is_converged),
                 off,
+                is_bound,
+                SLACK * abs(float(truths[number])) + rounding,
             )
 
 
@@ -351,12 +196,17 @@ def run(case: int) -> list[Compared]:
             model = parsed[stage].params({})
             truths = kind.truth(model, np.sort(values), result)
             exact = f"{stage}{EXACT}"
-            known = exact in written["stages"] and exact not in failed
+            known = stage in ALLOWED and exact not in failed
             for name, truth in truths.items():
                 offs: Iterable[float] = ()
                 if known:
                     offs = off(ALLOWED[stage], name, result, arrays_of(results, exact))
-                found = list(compared(case, kind, name, result, truth, offs=offs))
+                rounding = 1e-12 + ROUNDING * float(np.abs(values).max())
+                found = list(
+                    compared(
+                        case, kind, name, result, truth, offs=offs, rounding=rounding
+                    )
+                )
                 if params.get("probes_per") == "batch":
                     found = [
                         replace(one, variable=f"{one.variable}, by batches")
@@ -440,18 +290,19 @@ def main() -> None:
     )
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--studies", type=int, help="so many, in place of minutes")
+    parser.add_argument("--only", choices=SORTS, help="the sort of cases")
     parser.add_argument("--case", type=int, help="only this one, with its numbers")
     options = parser.parse_args()
     if options.case is not None:
         for number in run(options.case):
             print(number, f"z = {number.z:.2f}")
         return
-    cases = np.random.default_rng(options.seed)
     numbers, count, start = [], 0, time.perf_counter()
     most = options.studies or math.inf
     minutes = math.inf if options.studies else options.minutes
+    drawn = cases(options.seed, options.only)
     while count < most and time.perf_counter() - start < 60 * minutes:
-        numbers += run(int(cases.integers(2**31)))
+        numbers += run(next(drawn))
         count += 1
     without = [
         name

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ CASE = truth.Compared("trace.trace", 7, 3.0, 2.0, 0.5, 2.2, 3.8, True)
 @pytest.fixture(scope="module")
 def numbers():
     """Return the numbers of some cases of each sort."""
-    left, found = {"data": 1, "matrix": 2}, truth.run(POSTERIOR)
+    left, found = {"data": 1, "matrix": 2, "graph": 1}, truth.run(POSTERIOR)
     for case in range(100):
         sort = next(iter(truth.study(case)[0]["stages"]))
         if left.get(sort, 0) > 0:
@@ -33,7 +34,7 @@ def test_every_kind_that_declares_its_truth_is_compared(numbers):
         for name, kind in all_kinds().items()
         if kind.truth is not None
     }
-    assert declared - {"hessian_trace"} <= compared - {"llc"} <= declared
+    assert declared - {"hessian_trace", "sharpness"} <= compared - {"llc"} <= declared
     assert "llc" in compared
 
 
@@ -79,6 +80,7 @@ def test_rules_are_exact_where_they_should_be(numbers):
     assert {one.variable.partition(".")[0] for one in judged} == {
         "effective_dimension",
         "logdet",
+        "graph_functionals",
     }
     assert all(one.off <= 1 for one in judged if one.converged)
 
@@ -97,21 +99,51 @@ def test_equal_cases_are_equal_studies():
         assert truth.study(case)[0] == truth.study(case)[0]
 
 
-@pytest.mark.parametrize("kind", ["logdet", "effective_dimension", "moments"])
-def test_truths_are_those_of_the_formula(kind):
+def test_cases_of_one_sort_are_those_of_all_without_the_others():
+    drawn = list(islice(truth.cases(3, None), 40))
+    kept = [
+        [case for case in drawn if "graph" in truth.study(case)[0]["stages"]],
+        list(islice(truth.cases(3, "graphs"), 2)),
+    ]
+    assert kept[0][:2] == kept[1]
+
+
+def test_a_bound_that_does_not_hold_what_is_wanted_is_a_wrong_flag():
+    kind = find_kind("probe.eigenvalues")
+    stated = {"eigenvalues": [3.0, 2.0], "residuals": [1e-3, 1e-3]}
+    stated["converged"] = [True, True]
+    top, second = truth.compared(1, kind, "eigenvalues", stated, [3.0005, 2.0015])
+    assert top.is_right
+    assert not second.is_right
+
+
+FORMULAS = {
+    "logdet": ({"damping": 1.0}, np.log(2 * 3 * 5)),
+    "effective_dimension": ({"prior_precision": [1.0]}, [1 / 2 + 2 / 3 + 4 / 5]),
+    "moments": ({"basis": "power", "num_moments": 2}, [1, 7 / 3, 7]),
+    "eigenvalues": ({"k": 2, "which": "SA", "method": "lanczos"}, [1, 2]),
+    "sharpness": ({}, 4),
+    "cumulative": ({}, [0, 1 / 3, 1]),
+    "heat_trace": ({"times": [1.0]}, [np.exp(-np.array([1, 2, 4])).sum()]),
+}
+KINDS = {"cumulative": "kpm", "heat_trace": "graph_functionals"}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_truths_are_those_of_the_formula(name):
     values = np.array([1.0, 2.0, 4.0])
-    declared = find_kind(f"probe.{kind}")
-    params = declared.params.model_validate(
-        {
-            "logdet": {"damping": 1.0},
-            "effective_dimension": {"prior_precision": [1.0]},
-            "moments": {"basis": "power", "num_moments": 2},
-        }[kind]
-    )
-    found = declared.truth(params, values, {})
-    expected = {
-        "logdet": np.log(2 * 3 * 5),
-        "effective_dimension": [1 / 2 + 2 / 3 + 4 / 5],
-        "moments": [1, 7 / 3, 7],
-    }[kind]
-    np.testing.assert_allclose(found[kind], expected)
+    given, expected = FORMULAS[name]
+    declared = find_kind(f"probe.{KINDS.get(name, name)}")
+    params = declared.params.model_validate(given)
+    found = declared.truth(params, values, {"grid": np.array([0.5, 1.5, 5.0])})
+    np.testing.assert_allclose(found[name], expected)
+
+
+def test_trees_and_resistances_of_a_path_are_those_of_its_laplacian():
+    declared = find_kind("probe.graph_functionals")
+    names = ["log_trees", "kirchhoff_index"]
+    given = {"operator": "laplacian", "functionals": names}
+    params = declared.params.model_validate(given)
+    found = declared.truth(params, np.array([0.0, 1.0, 3.0]), {})  # of three nodes
+    assert found["log_trees"] == pytest.approx(0, abs=1e-12)  # one tree
+    assert found["kirchhoff_index"] == pytest.approx(1 + 1 + 2)

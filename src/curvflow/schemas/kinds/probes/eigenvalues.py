@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
@@ -20,7 +21,7 @@ from curvflow.schemas.kinds.shared.operators import (
     ritz_inputs,
 )
 from curvflow.schemas.kinds.shared.preconditioners import preconditioner_input
-from curvflow.schemas.nodes import Numbers
+from curvflow.schemas.nodes import Array, Numbers
 from curvflow.schemas.params import Neutral
 
 
@@ -92,6 +93,13 @@ def _not_lobpcg(params: Any, name: str, _: Any) -> Iterator[ParamProblem]:
         yield ("method",), message, "Take lobpcg, or remove preconditioner."
 
 
+def _truth(
+    params: EigenvaluesParams, eigenvalues: Array, _: Mapping[str, Array]
+) -> dict[str, Array]:
+    size = {"LM": -np.abs(eigenvalues), "LA": -eigenvalues, "SA": eigenvalues}
+    return {"eigenvalues": eigenvalues[np.argsort(size[params.which])][: params.k]}
+
+
 KIND = Kind(
     name="probe.eigenvalues",
     version=1,
@@ -145,6 +153,7 @@ KIND = Kind(
         "preconditioner": preconditioner_input(lacking=_not_lobpcg),
     },
     varying=("seed",),
+    truth=_truth,
 )
 
 EXPLANATION = Explanation(

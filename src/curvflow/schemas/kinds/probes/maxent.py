@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.shared.deflation import ATOMS, no_atoms
-from curvflow.schemas.nodes import Density, Moments
+from curvflow.schemas.nodes import Array, Density, Moments
 from curvflow.schemas.params import Floats, Neutral, Params
 
 
@@ -136,6 +137,15 @@ CUMULATIVE = (
     _on_grid("cumulative_high", "upper end of it"),
 )
 
+
+def fractions_below(
+    _: Params, eigenvalues: Array, result: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Return what a cumulative density at a grid truly is, if it is of all of them."""
+    below = np.searchsorted(np.sort(eigenvalues), result["grid"], side="right")
+    return {"cumulative": below / len(eigenvalues)}
+
+
 KIND = Kind(
     name="probe.maxent",
     version=1,
@@ -207,6 +217,7 @@ KIND = Kind(
     inputs={"moments": Input(Moments, lacking=_unfit_moments)},
     null_takes={"support": "moments"},
     vectorised=False,
+    truth=fractions_below,
 )
 
 EXPLANATION = Explanation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -9,7 +10,7 @@ from pydantic import Field
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.kinds.shared.operators import ModeParams
-from curvflow.schemas.nodes import Data, Numbers, Preconditioned
+from curvflow.schemas.nodes import Array, Data, Numbers, Preconditioned
 
 UNITS = "1 / learning rate"
 
@@ -35,6 +36,13 @@ class SharpnessParams(ModeParams):
     dtype: Literal["float32", "float64"] = Field(
         "float64", description="precision of products and losses"
     )
+
+
+def _truth(
+    _: SharpnessParams, eigenvalues: Array, __: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Return that of a rule without a preconditioner."""
+    return {"sharpness": eigenvalues.max()}
 
 
 KIND = Kind(
@@ -100,6 +108,7 @@ KIND = Kind(
         "data": Input(Data, follows="weights", by_rows=True),
     },
     varying=("seed",),
+    truth=_truth,
 )
 
 EXPLANATION = Explanation(

@@ -13,6 +13,7 @@ from curvflow.schemas.kinds.probes.maxent import (
     CUMULATIVE,
     INTERVAL,
     NUM_DRAWS,
+    fractions_below,
     too_few_moments,
 )
 from curvflow.schemas.kinds.shared.deflation import ATOMS
@@ -71,6 +72,7 @@ KIND = Kind(
     ),
     inputs={"moments": Input(Moments, lacking=too_few_moments)},
     vectorised=False,
+    truth=fractions_below,
 )
 
 EXPLANATION = Explanation(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args
 
+import numpy as np
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.shared.operators import judged
-from curvflow.schemas.nodes import Graph, Numbers, Ritz
+from curvflow.schemas.nodes import Array, Graph, Numbers, Ritz
 from curvflow.schemas.params import Params
 
 OperatorName = Literal["normalized_laplacian", "laplacian", "adjacency"]
@@ -132,6 +133,28 @@ def _judged(
     return tuple(replace(one, optional=True) for one in all_of_it[:-1])
 
 
+def _truth(
+    params: GraphFunctionalsParams, eigenvalues: Array, _: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Return all but the trees of several components or of a normalized operator."""
+    size, scale = len(eigenvalues), np.abs(eigenvalues).max()
+    above = eigenvalues[eigenvalues > 1e-9 * scale]
+    shares = above / above.sum()
+    known = {
+        "heat_trace": lambda: [np.exp(-t * eigenvalues).sum() for t in params.times],
+        "entropy": lambda: -(shares * np.log(shares)).sum(),
+        "estrada_index": lambda: np.exp(params.beta * eigenvalues).sum(),
+        "closed_walks": lambda: [(eigenvalues**k).sum() for k in params.lengths],
+        "triangles": lambda: (eigenvalues**3).sum() / 6,
+    }
+    if len(above) == size - 1:
+        known["kemeny_constant"] = lambda: (1 / above).sum()
+        known["kirchhoff_index"] = lambda: size * (1 / above).sum()
+        if params.operator == "laplacian":
+            known["log_trees"] = lambda: np.log(above).sum() - np.log(size)
+    return {name: np.array(known[name]()) for name in params.taken if name in known}
+
+
 KIND = Kind(
     name="probe.graph_functionals",
     version=1,
@@ -161,6 +184,7 @@ KIND = Kind(
         "ritz": Input(Ritz, lacking=_other_spectrum),
         "graph": Input(Graph, follows="ritz"),
     },
+    truth=_truth,
 )
 
 EXPLANATION = Explanation(
