@@ -417,6 +417,7 @@ def test_all_kinds_of_matrices_are_taken():
         "integers": torch.eye(3, dtype=torch.int64),
         "sparse": sparse.csr_array(A.numpy()),
         "coo": sparse.coo_matrix(A.numpy()),
+        "sparse tensor": A.to_sparse_coo(),
         "linear": aslinearoperator(A.numpy()),
         "operator": kernel,
     }
@@ -502,6 +503,9 @@ def test_results_read_as_one_line(small):
         (lambda _: curvflow.from_matrix(np.eye(2) * 1j), r"^matrix: .*real"),
         (lambda _: curvflow.from_matrix(np.tri(3)), r"^matrix: .*symmetric"),
         (lambda _: curvflow.from_matrix(sparse.csr_array(np.tri(3))), "symmetric"),
+        (lambda _: curvflow.from_matrix(torch.ones(3, 3).tril().to_sparse()), "symm"),
+        (lambda _: curvflow.from_matrix(torch.ones(2, 2, 2).to_sparse()), "square"),
+        (lambda _: curvflow.from_matrix(torch.eye(2).cfloat().to_sparse()), "real"),
         (lambda _: curvflow.from_matrix(aslinearoperator(np.tri(3))), "asymmetry of"),
         (lambda _: curvflow.from_matrix(aslinearoperator(np.ones((2, 3)))), "square"),
         (lambda _: curvflow.from_matrix(np.full((2, 2), np.nan)), r"^matrix: .*finite"),

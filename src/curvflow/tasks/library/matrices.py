@@ -37,8 +37,8 @@ def from_matrix(matrix: Any, *, dtype: torch.dtype | None = None) -> SymmetricOp
     A map is multiplied with two random vectors, by which its symmetry is checked.
 
     Args:
-        matrix: a tensor, a NumPy array, a SciPy sparse matrix or `LinearOperator`, or
-            an operator of the numerics; real and symmetric.
+        matrix: a tensor, dense or sparse, a NumPy array, a SciPy sparse matrix or
+            `LinearOperator`, or an operator of the numerics; real and symmetric.
         dtype: of the products; None takes that of the matrix, float64 if it holds
             integers or half precision.
 
@@ -51,7 +51,7 @@ def from_matrix(matrix: Any, *, dtype: torch.dtype | None = None) -> SymmetricOp
     if isinstance(matrix, Dense):
         matrix = matrix.matrix
     if isinstance(matrix, Tensor | np.ndarray):
-        return _dense(torch.as_tensor(matrix), dtype)
+        return _entries(torch.as_tensor(matrix), dtype)
     if hasattr(matrix, "tocsr"):
         return _sparse(matrix, dtype)
     if not hasattr(matrix, "shape"):
@@ -132,12 +132,15 @@ def _precision(matrix: Any) -> torch.dtype:
     return torch.float32 if is_single else torch.float64
 
 
-def _dense(matrix: Tensor, dtype: torch.dtype | None) -> SymmetricOperator:
+def _entries(matrix: Tensor, dtype: torch.dtype | None) -> SymmetricOperator:
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise InputError(
             f"matrix: expected a square one, got shape {tuple(matrix.shape)}. Pass a "
             "symmetric matrix."
         )
+    if matrix.layout != torch.strided:
+        kept = torch.float32 if matrix.dtype == torch.float32 else torch.float64
+        return _sparse(_compressed(matrix), dtype or kept, str(matrix.device))
     if matrix.is_complex():
         raise InputError(
             f"matrix: expected real entries, got {matrix.dtype}. Pass its real part, "
@@ -156,7 +159,20 @@ def _dense(matrix: Tensor, dtype: torch.dtype | None) -> SymmetricOperator:
     )
 
 
-def _sparse(matrix: Any, dtype: torch.dtype | None) -> SymmetricOperator:
+def _compressed(matrix: Tensor) -> Any:
+    """Return a sparse tensor as a SciPy matrix of double precision."""
+    from scipy import sparse
+
+    entries = matrix.detach().cpu().to_sparse_coo().coalesce()
+    values = entries.values()
+    values = values if values.is_complex() else values.double()
+    places = tuple(entries.indices().numpy())
+    return sparse.coo_array((values.numpy(), places), shape=tuple(matrix.shape))
+
+
+def _sparse(
+    matrix: Any, dtype: torch.dtype | None, device: str = "cpu"
+) -> SymmetricOperator:
     dtype = dtype or _precision(matrix)
     matrix = sparse_rows(matrix)
     arrays = matrix_variables(
@@ -166,7 +182,7 @@ def _sparse(matrix: Any, dtype: torch.dtype | None) -> SymmetricOperator:
         indices=matrix.indices.astype(np.int64),
         values=matrix.data.astype(np.float64),
     )
-    return _of_entries(arrays, dtype, "cpu")
+    return _of_entries(arrays, dtype, device)
 
 
 def sparse_rows(matrix: Any) -> Any:

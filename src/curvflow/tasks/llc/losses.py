@@ -132,7 +132,8 @@ class SampledLosses:
         each = self.problem.network.width * weights_CD.element_size()
         # It does not depend on how many chains there are, nor does the order of sums.
         step = self.draws.batch_size if self.draws else max(1, CHAIN_BYTES // each)
-        most = PASS_BYTES[weights_CD.device.type] // (each * min(step, count))
+        limit = PASS_BYTES.get(weights_CD.device.type, PASS_BYTES["cpu"])
+        most = limit // (each * min(step, count))
         parts = [
             self._of_chains(weights_CD, rows_CB, span, step)
             for span in spans(len(weights_CD), most)

@@ -132,7 +132,8 @@ class ObservedLosses:
         each = self.observed.problem.network.width * weights_CD.element_size()
         # Neither depends on how many chains there are.
         step = max(1, CHAIN_BYTES // each)
-        most = PASS_BYTES[weights_CD.device.type] // (each * min(step, samples.count))
+        limit = PASS_BYTES.get(weights_CD.device.type, PASS_BYTES["cpu"])
+        most = limit // (each * min(step, samples.count))
         of_chains = partial(self._of_chains, weights_CD, samples, step)
         losses = torch.cat([*map(of_chains, spans(len(weights_CD), most))])
         if self.observed.kept != "labels":

@@ -62,7 +62,7 @@ class DenseLosses:
         self._loss = cross_entropy_loss if loss == "cross_entropy" else squared_loss
         self._share = 1 / targets.shape[2] if loss == "mse" else 1.0
         self._bytes = 2 * sum(form.widths) * inputs.element_size()
-        self._pass_bytes = PASS_BYTES[inputs.device.type]
+        self._pass_bytes = PASS_BYTES.get(inputs.device.type, PASS_BYTES["cpu"])
         self._rooms: dict[tuple[int, int], Room] = {}
         self._cuts: dict[tuple[int, int], list[Layer]] = {}
         self._cut_weights: Tensor | None = None
