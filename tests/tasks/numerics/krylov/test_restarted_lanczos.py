@@ -71,6 +71,34 @@ def test_a_repeated_eigenvalue_is_found_as_often_as_the_block_is_wide():
     np.testing.assert_allclose(result.values[0], [10, 5, 3, 3], rtol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_what_copies_may_be_missing_before_is_not_converged(dtype):
+    values = [0.0] * 5 + list(np.linspace(1, 2, 145))
+    A = with_spectrum(values, seed=2)[None].to(dtype)
+    few, many = (solve(A, k=6, which="SA", block=block, tol=1e-3) for block in (4, 6))
+    missed = few.values[0, 4].item() > 0.5
+    assert missed == (not few.converged[0, 4:].any())
+    assert few.converged[0, :4].all()
+    assert many.converged.all()
+    np.testing.assert_allclose(many.values[0], [0] * 5 + [1], atol=1e-3)
+
+
+def test_no_eigenvalue_is_claimed_before_all_copies_of_another():
+    draw = np.random.default_rng(0)
+    wrong = claimed = 0
+    for case in range(40):
+        copies, block = int(draw.integers(1, 8)), int(draw.integers(2, 6))
+        values = np.concatenate([np.zeros(copies), draw.uniform(1, 9, 120)])
+        A = with_spectrum(values.tolist(), seed=case)[None]
+        found = solve(A, k=6, which="SA", block=block, tol=10 ** draw.uniform(-8, -2))
+        true = np.sort(values)[:6]
+        off = np.abs(found.values[0].numpy() - true) > 0.02 * true + 1e-6
+        flags = found.converged[0].numpy()
+        wrong, claimed = wrong + (flags & off).sum(), claimed + flags.sum()
+    assert wrong == 0
+    assert claimed > 120
+
+
 def test_it_needs_far_fewer_products_than_the_power_method():
     spectrum = [*np.linspace(0, 1, 297), 1.1, 1.15, 1.2]
     A = with_spectrum(spectrum, seed=1)[None].repeat(2, 1, 1)

@@ -123,7 +123,11 @@ KIND = Kind(
             error_of="eigenvalues",
         ),
         Variable(
-            "converged", "whether the residual is within tol", ("rank",), dtype="bool"
+            "converged",
+            "whether the residual is within tol, and lanczos cannot have missed copies "
+            "of an eigenvalue before it",
+            ("rank",),
+            dtype="bool",
         ),
         Variable("iterations", "products with the block", dtype="int64"),
         Variable("num_matvecs", "work: products with the matrix", dtype="int64"),

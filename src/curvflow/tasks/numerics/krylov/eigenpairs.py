@@ -111,6 +111,28 @@ def within_tolerance(
     return (residuals <= tol * magnitudes) | is_zero
 
 
+def behind_copies(
+    values_MK: Tensor, residuals_MK: Tensor, copies_M: Tensor, *, zero: float
+) -> Tensor:
+    """Return which eigenpairs may be less wanted than copies not found, (M, K).
+
+    An eigenvalue found once is taken for simple, one found as often as it can be, and
+    twice or more, for one with further copies.
+
+    Args:
+        values_MK: eigenvalues, the most wanted first.
+        residuals_MK: of the pairs; values no further apart than theirs may be equal.
+        copies_M: how often a repeated eigenvalue can be found.
+        zero: what, relative to the largest, rounding cannot tell from zero.
+    """
+    floor_M11 = zero * values_MK.double().nan_to_num().abs().amax(1)[:, None, None]
+    apart_MKK = (values_MK.unsqueeze(2) - values_MK.unsqueeze(1)).abs()
+    may_MKK = residuals_MK.unsqueeze(2) + residuals_MK.unsqueeze(1)
+    near_MKK = apart_MKK <= may_MKK + floor_M11
+    is_full_MK = near_MKK.sum(2) >= copies_M.clamp(min=2).unsqueeze(1)
+    return (is_full_MK.unsqueeze(2) & ~near_MKK).triu(1).any(1)
+
+
 def zero_level(size: int, dtype: torch.dtype) -> float:
     """Return the rounding of a product, relative to the largest eigenvalue.
 

@@ -18,6 +18,7 @@ from curvflow.tasks.numerics.krylov.eigenpairs import (
     Which,
     all_pairs,
     at_least_two,
+    behind_copies,
     preference,
     within_tolerance,
     zero_level,
@@ -53,6 +54,8 @@ class _Space:
             rounding, orthogonal to.
         is_fresh: whether Q holds random vectors, as an invariant subspace is found: the
             basis may lack copies of an eigenvalue, (M,).
+        copies: how often it finds a repeated eigenvalue at most: random columns begun
+            with, (M,).
     """
 
     rows: Tensor
@@ -61,6 +64,7 @@ class _Space:
     scale: Tensor
     reach: int
     is_fresh: Tensor
+    copies: Tensor
 
     @property
     def length(self) -> int:
@@ -86,6 +90,7 @@ class _Space:
             self.scale[models],
             self.reach,
             self.is_fresh[models],
+            self.copies[models],
         )
 
 
@@ -131,7 +136,9 @@ def restarted_lanczos(
 
     When the basis is full, its best Ritz vectors are kept and the recurrence goes on
     from them. Each model stops by itself, so what it returns does not depend on its
-    siblings. A block of B finds an eigenvalue as often as it occurs, up to B times.
+    siblings. A block of B finds an eigenvalue as often as it occurs, up to B times;
+    where it is found so often, what is less wanted is flagged as not converged, for
+    there may be further copies before it.
     Products are made, and the basis is held, in the operator's precision, the small
     matrices in double precision; where it is single, residuals count the rounding, seen
     in a last product with all pairs added up, or with each where that cannot tell that
@@ -178,6 +185,7 @@ def restarted_lanczos(
     active = torch.arange(len(start_MDB), device=operator.device)
     space = _begin(start_MDB, most, operator.dtype)
     before = start_MDB.new_empty(len(start_MDB), 0)
+    copies_M = space.copies.clone()
     for iteration in range(1, max_iterations + 1):
         space = _extended(operator, space, iteration)
         pairs = _pairs(space, which)
@@ -186,6 +194,7 @@ def restarted_lanczos(
         if iteration == max_iterations:
             ends[:] = True
         _keep(ritz, active, ends, space, pairs, within, iteration)
+        copies_M[active[ends]] = space.copies[ends]
         going = (~ends).nonzero().squeeze(1)
         if len(going) == 0:
             break
@@ -196,7 +205,9 @@ def restarted_lanczos(
             active, space = active[kept], space.select(kept)
             pairs, operator = pairs.select(kept), operator.select(kept)
         before = pairs.values[:, :k]
-    return ritz if whole.dtype == torch.float64 else _measured(whole, ritz, tol)
+    ritz = ritz if whole.dtype == torch.float64 else _measured(whole, ritz, tol)
+    hidden_MK = behind_copies(ritz.values, ritz.residuals, copies_M, zero=zero)
+    return replace(ritz, converged=ritz.converged & ~hidden_MK)
 
 
 def _begin(start_MDB: Tensor, most: int, dtype: torch.dtype) -> _Space:
@@ -210,6 +221,7 @@ def _begin(start_MDB: Tensor, most: int, dtype: torch.dtype) -> _Space:
         start_MDB.new_zeros(models),
         0,
         torch.zeros(models, dtype=torch.bool, device=start_MDB.device),
+        torch.full((models,), block, device=start_MDB.device),
     )
 
 
@@ -246,8 +258,16 @@ def _extended(operator: BatchedOperator, space: _Space, iteration: int) -> _Spac
         again_MBD = _orthogonal(_orthogonal(next_MBD, V_MPD), V_MPD)
         next_MBD.copy_(torch.where(shrunk_M[:, None, None], again_MBD, next_MBD))
     H_MPP = _bordered(space.H_MPP, across_MBP)
-    is_fresh_M = negligible_MB.any(1)
-    return _Space(space.rows, H_MPP, R_MBB, scale_M, space.length, is_fresh_M)
+    fresh_M = negligible_MB.sum(1)
+    return _Space(
+        space.rows,
+        H_MPP,
+        R_MBB,
+        scale_M,
+        space.length,
+        fresh_M > 0,
+        space.copies + fresh_M,
+    )
 
 
 def _take_off(W_MBD: Tensor, V_MPD: Tensor, *, into: Tensor) -> Tensor:
