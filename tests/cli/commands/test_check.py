@@ -91,6 +91,9 @@ def test_planted_cases_have_their_verdicts(curvflow, planted_study):
         f"at_least: {mean + 5 * sem}": "contradicted",
         f"at_least: {mean - 5 * sem}, at_most: {mean + 5 * sem}": "agrees",
         f"at_most: {mean - 5 * sem}": "contradicted",
+        f"value: {mean + sem}, within: {2 * sem}": "agrees",
+        f"value: {mean + 0.1 * sem}, within: {0.5 * sem}": "undecided",
+        f"value: {mean + 9 * sem}, within: {2 * sem}": "contradicted",
     }
     path.write_text(PLANTED + "".join(f"{AT}{case}}}\n" for case in cases))
     said = curvflow("check", path, "--json")
@@ -101,8 +104,25 @@ def test_planted_cases_have_their_verdicts(curvflow, planted_study):
     assert counted == expected
     last = curvflow("check", path).out.splitlines()[-1]
     assert last == (
-        "14 values: 5 contradicted, 1 differs_in_mean, 4 undecided, 4 agrees"
+        "17 values: 6 contradicted, 1 differs_in_mean, 5 undecided, 5 agrees"
     )
+
+
+def test_runs_that_diverged_are_told_beside_the_mean_without_them(curvflow, tmp_path):
+    study = tmp_path / "diverging.yaml"
+    rates = "[0.1, 0.2, 1.0e+9]"
+    study.write_text(
+        PLANTED.replace("{seed: 12}", f"{{rate: {rates}}}")
+        .replace("lr: 0.1", 'lr: "${rate}"')
+        .replace('seed: "${seed}"', "seed: 0")
+        .replace("over: seed", "over: rate")
+        + f"{AT}value: 0.7, within: 1.0}}\n"
+    )
+    assert curvflow("run", study).code == 0
+    said = curvflow("check", study)
+    assert "made without 1 diverged" in " ".join(said.out.split())
+    (row,) = findings(curvflow("check", study, "--json"))
+    assert (row["diverged"], row["nonfinite"], row["missing"]) == (1, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +219,9 @@ def test_a_quantity_without_a_standard_error_is_compared_as_well(curvflow, ran):
     assert {f["sem"] for f in found} == {None}
 
 
-@pytest.mark.parametrize(("limits", "code"), [("[1.0, 1.0]", 0), ("[0.0, 0.5]", 3)])
+@pytest.mark.parametrize(
+    ("limits", "code"), [("[0.0, 1.0]", 0), ("[1.0, 1.0]", 5), ("[0.0, 0.5]", 3)]
+)
 def test_a_coverage_is_compared_by_the_share_that_is_held(
     curvflow, tmp_path, limits, code
 ):
@@ -229,8 +251,11 @@ def test_what_is_expected_stands_on_one_line(curvflow, study):
     study.write_text(study.read_text().replace("table", "table_of_the_two_traces"))
     lines = curvflow("check", study).out.splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[-2].strip() == "expected 1 in [0.75, 1.25]"
-    assert lines[-1] == "1 value: 1 not measured"
+    assert lines[-3].strip() == "expected 1 in [0.75, 1.25]"
+    assert lines[-2:] == [
+        "1 value: 0 contradicted, 0 differs_in_mean, 1 not measured, 0 undecided, 0",
+        "  agrees",
+    ]
 
 
 def test_what_was_not_measured_is_not_passed_over(curvflow, study):
@@ -244,7 +269,8 @@ def test_what_was_not_measured_is_not_passed_over(curvflow, study):
 
 def test_a_study_may_expect_nothing(curvflow, ran):
     said = curvflow("check", ran)
-    verdict, example = said.out.splitlines()
+    verdict, example, total = said.out.splitlines()
+    assert total == "0 values: 0 contradicted, 0 differs_in_mean, 0 undecided, 0 agrees"
     assert (said.code, verdict.startswith("the study expects nothing; ")) == (0, True)
     assert len(verdict) <= 80
     ran.write_text(ran.read_text() + example)  # it can be pasted as it is

@@ -42,13 +42,13 @@ def test_there_are_tables():
         ({"sd": 1.0}, 50.0, 0.1, "contradicted"),
         ({"sd": 1.0}, 5.5, math.inf, "undecided"),
         ({"sd": 1.0}, 50.0, math.inf, "undecided"),
-        ({"within": 1.0}, 5.5, math.inf, "agrees"),
+        ({"within": 1.0}, 5.5, math.inf, "undecided"),
         ({"within": 1.0}, 50.0, math.inf, "contradicted"),
-        ({"within": 1.0, "within_sems": 2}, 5.5, math.inf, "agrees"),
+        ({"within": 1.0, "within_sems": 2}, 5.5, math.inf, "undecided"),
         ({"within": 1.0, "within_sems": 2}, 50.0, math.inf, "undecided"),
         ({"within": 1.0, "within_sems": 2}, 50.0, 30.0, "agrees"),
         ({"within": 1.0, "within_sems": 2}, 50.0, math.nan, "undecided"),
-        ({"within": 1.0, "within_sems": 2}, 5.5, math.nan, "agrees"),
+        ({"within": 1.0, "within_sems": 2}, 5.5, math.nan, "undecided"),
     ],
 )
 def test_an_infinite_error_decides_nothing(tolerance, measured, sem, verdict):

@@ -89,8 +89,8 @@ def command(
         print_json({"counts": found, "findings": rows})
     else:
         echo("\n".join(map(_line, findings)) or NOTHING)
-        if findings:
-            echo(f"{counted(len(findings), 'value')}: {counts_text(findings)}")
+        total = f"{counted(len(findings), 'value')}: {counts_text(findings)}"
+        echo(textwrap.fill(total, 80, subsequent_indent="  "))
     gravest = next((verdict for verdict in VERDICTS if found[verdict]), "agrees")
     if gravest in CODES:
         raise typer.Exit(CODES[gravest])

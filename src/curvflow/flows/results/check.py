@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -45,6 +45,8 @@ Verdict = Literal[
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 Sort = Literal["mean", "estimate", "exact"]
 NOISY = "its error exceeds the one expected"
+# Columns of a table that count the nodes, or pairs, that a row is made without.
+LEFT_OUT = ("diverged", "nonfinite", "missing")
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Finding:
         assumed: the variable that says that a condition of the value is not shown to
             hold; empty if it is, or there is none.
         failed: number of failed nodes that the table is made without.
+        left_out: numbers of nodes, or pairs, that its row is made without, by reason.
     """
 
     expected: Expectation
@@ -86,6 +89,7 @@ class Finding:
     settings: str = ""
     assumed: str = ""
     failed: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def doubts(self) -> str:
@@ -98,7 +102,8 @@ class Finding:
         lacks = [f"made without {counted(self.failed, 'failed node')}"] * (
             self.failed > 0
         )
-        return "; ".join([*notes, *made, *taken, *lacks])
+        left = [f"made without {n} {why}" for why, n in self.left_out.items() if n]
+        return "; ".join([*notes, *made, *taken, *lacks, *left])
 
     @property
     def notes(self) -> str:
@@ -145,7 +150,10 @@ class Finding:
     @property
     def own_error(self) -> float:
         """Standard error of the value measured; 0 of one that has none."""
-        return 0.0 if self.sort == "exact" else self.sem
+        if self.sort == "exact":
+            return 0.0
+        of_interval = (self.high - self.low) / (2 * NORMAL)
+        return of_interval if math.isnan(self.sem) else self.sem
 
     @property
     def verdict(self) -> Verdict:
@@ -222,13 +230,27 @@ class Finding:
         assert expected.limits is not None
         low, high = expected.limits
         if low <= self.measured <= high:
-            return "agrees", ""
+            return self._within((high - low) / 2)
         if expected.within_sems is None:
             return "contradicted", ""
         if not math.isfinite(self.own_error):
             return "undecided", self._no_error
         is_near = abs(self.difference) <= expected.within_sems * self.own_error
         return ("agrees" if is_near else "contradicted"), ""
+
+    def _within(self, half: float) -> tuple[Verdict, str]:
+        """Return what a value within its limits shows, by its own error."""
+        if not math.isfinite(self.own_error):
+            return "undecided", self._no_error
+        is_noisy = self.own_error > half and self.expected.within_sems is None
+        return (
+            ("undecided", "its error exceeds what is allowed")
+            if is_noisy
+            else (
+                "agrees",
+                "",
+            )
+        )
 
     @property
     def _by_interval(self) -> tuple[Verdict, str]:
@@ -263,6 +285,7 @@ class Finding:
             "verdict": self.verdict,
             "reason": self.reason,
             "unconverged": self.unconverged,
+            **{reason: self.left_out.get(reason, 0) for reason in LEFT_OUT},
             "differing_settings": self.settings,
             "assumed": self.assumed,
             "source": expected.source,
@@ -276,8 +299,12 @@ def counts(findings: Iterable[Finding]) -> dict[Verdict, int]:
 
 
 def counts_text(findings: Iterable[Finding]) -> str:
-    """Return the verdicts that there are with their numbers, such as `2 agrees`."""
-    return ", ".join(f"{n} {verdict}" for verdict, n in counts(findings).items() if n)
+    """Return verdicts with their numbers; `not measured` only where there are any."""
+    return ", ".join(
+        f"{number} {verdict}"
+        for verdict, number in counts(findings).items()
+        if number or verdict != "not measured"
+    )
 
 
 def gravest_first(findings: Iterable[Finding]) -> list[Finding]:
@@ -355,6 +382,7 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
             settings=str(beside.get(DIFFERING, "")),
             assumed=basis if beside.get(basis) == ASSUMED else "",
             failed=int(beside.get(FAILED, 0)) if is_table else 0,
+            left_out={n: int(beside[n]) for n in LEFT_OUT if n in beside},
         )
 
 
