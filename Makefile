@@ -93,13 +93,20 @@ bench: .venv/.test # print the ratios that benchmarks/README.md explains
 	$(BIN)/python -m benchmarks.regularisers
 	$(BIN)/python -m benchmarks.scale
 
+# Pip compiles 20,000 modules one after the other, a minute; here all cores do it. A file
+# that is none of this Python's, a template say, is no error.
+INSTALL := $(BIN)/python -m pip install -qq --no-compile -c constraints.txt
+COMPILE := $(BIN)/python -m compileall -qq -j 0 .venv/lib || true
+
 .venv/.run: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install -qq -c constraints.txt -e .
+	$(INSTALL) -e .
+	$(COMPILE)
 	@touch $@
 
 # With what the package itself needs, so that nothing is left for `make study`.
 .venv/.test .venv/.docs: .venv/.%: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[$*]'
+	$(INSTALL) -e '.[$*]'
+	$(COMPILE)
 	@touch .venv/.run $@
 
 .venv/.data: Makefile | $(BIN)/python

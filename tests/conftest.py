@@ -2,8 +2,9 @@
 
 A file's tests run in one process, so that what they share is made once, unless they are
 marked `spread`. Tests that need a cluster or a Prefect server run in one process for
-each folder of them. Groups start in the order of `durations.json`, those of the longest
-files first, so that none is left over at the end. `make durations` renews that file.
+each folder of `tests` that has them. Groups start in the order of `durations.json`,
+those of the longest files first, so that none is left over at the end. `make durations`
+renews that file.
 """
 
 import gc
@@ -115,12 +116,12 @@ def import_path():
 
 
 def group(item):
-    """Name the tests of one process: a server's folder's, a file's, or one."""
+    """Name the tests of one process: a server's of a folder, a file's, or one."""
     file = file_of(item.nodeid)
     if item.get_closest_marker("spread"):
         return item.nodeid
     if server := server_of(item):
-        return f"{server}:{file.rpartition('/')[0]}"
+        return f"{server}:{'/'.join(file.split('/')[:-1][:2])}"
     return file
 
 

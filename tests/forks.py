@@ -3,6 +3,7 @@
 import gc
 from importlib import import_module
 
+from curvflow.cli.app import command_line
 from curvflow.schemas.kinds import all_kinds
 from tests.code_read import read_code
 
@@ -17,5 +18,6 @@ LOADED = """
 for name in LOADED.split():
     import_module(name)
 all_kinds()
+command_line()
 read_code()
 gc.freeze()  # else each fork copies what its collector looks at

@@ -3,7 +3,12 @@
 import multiprocessing
 from multiprocessing import forkserver
 
-PRELOAD = ["tests.forks", "tests.faults.children", "tests.cluster.runs"]
+PRELOAD = [
+    "tests.forks",
+    "tests.commands",
+    "tests.faults.children",
+    "tests.cluster.runs",
+]
 
 
 def running():

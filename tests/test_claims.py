@@ -15,6 +15,7 @@ from tests.claims import (
     missing,
     stripped,
 )
+from tests.loops import for_each
 
 STUDY = "studies/papers/granziol-2020/table-2.1.yaml"
 
@@ -23,22 +24,18 @@ def text_of(page):
     return page.read_text(encoding="utf-8")
 
 
-def name_of(page):
-    return str(page.relative_to(ROOT))
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@for_each("page", PAGES)
 def test_claims_stand_with_a_command(page):
     without = [f"{page.name}:{c.line}: {c.text}" for c in missing(text_of(page))]
     assert not without, "\n".join(without)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@for_each("page", PAGES)
 def test_claims_name_commands_that_are_there(page):
     assert not broken(text_of(page))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@for_each("page", PAGES)
 def test_claims_are_not_of_measurements_by_hand(page):
     by_hand = r"\b(?:timed|measured|compared|tried|made)\s+by\s+hand\b|\bBy hand,"
     assert not re.search(by_hand, text_of(page))
@@ -56,14 +53,14 @@ def test_claims_are_found_on_the_pages_that_measure():
     assert len(found()) > 400
 
 
-@pytest.mark.parametrize("seed", range(100))
+@for_each("seed", range(100))
 def test_claims_that_lose_their_commands_are_reported(seed):
     page, claim = random.Random(seed).choice(found())
     changed = stripped(text_of(page), claim)
     assert claim.line in {lost.line for lost in missing(changed)}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_claims_of_one_row_are_reported_by_themselves(seed):
     """Only rows below that refer to it by `the same` are reported too."""
     page = ROOT / "docs" / "performance.md"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,6 +24,7 @@ from curvflow.schemas.options import Adapt, Cluster
 from curvflow.schemas.study.study import load_study
 from docs.generator.sections import filled
 from tests.flows.results.test_foreign import written
+from tests.loops import for_each
 
 ROOT = Path(__file__).parents[1]
 FLAGS = re.DOTALL | re.MULTILINE
@@ -40,19 +42,37 @@ def added(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def examples() -> Iterator[Any]:
-    for page in PAGES:
-        base: dict[str, Any] = {}
-        place = page.relative_to(ROOT).with_suffix("")
-        if str(place) in NO_STUDIES:
-            continue
-        text = filled(page.read_text(encoding="utf-8"))
-        for found in re.finditer(r"^```yaml\n(.*?)^```", text, FLAGS):
-            line = text.count("\n", 0, found.start()) + 1
-            example = YAML(typ="safe").load(found[1])
-            base = base or example
-            study = example if "study" in example else added(base, example)
-            yield pytest.param(study, id=f"{place}-{line}")
+def pages_with_studies() -> dict[str, Path]:
+    """Return the pages that show studies by name, without reading any study."""
+    shows = re.compile(r"^```yaml\n|^<!-- (?:rules|models): ", re.MULTILINE)
+    named = {str(page.relative_to(ROOT).with_suffix("")): page for page in PAGES}
+    return {
+        name: page
+        for name, page in named.items()
+        if name not in NO_STUDIES and shows.search(page.read_text(encoding="utf-8"))
+    }
+
+
+@cache
+def studies_of(page: Path) -> dict[str, dict[str, Any]]:
+    """Return the studies that a page shows, by name of the page and line."""
+    place = page.relative_to(ROOT).with_suffix("")
+    text = filled(page.read_text(encoding="utf-8"))
+    base: dict[str, Any] = {}
+    studies: dict[str, dict[str, Any]] = {}
+    for found in re.finditer(r"^```yaml\n(.*?)^```", text, FLAGS):
+        line = text.count("\n", 0, found.start()) + 1
+        example = YAML(typ="safe").load(found[1])
+        base = base or example
+        studies[f"{place}.md:{line}"] = (
+            example if "study" in example else added(base, example)
+        )
+    return studies
+
+
+def every_study() -> list[dict[str, Any]]:
+    """Return the studies shown on all pages."""
+    return [study for page in SHOWING.values() for study in studies_of(page).values()]
 
 
 @cache
@@ -82,11 +102,11 @@ def folder(tmp_path):
         yield tmp_path
 
 
-EXAMPLES = list(examples())
+SHOWING = pages_with_studies()
 
 
-@pytest.mark.parametrize("study", EXAMPLES)
-def test_every_study_shown_can_be_planned(study, folder):
+@pytest.mark.parametrize("page", SHOWING.values(), ids=SHOWING)
+def test_every_study_shown_can_be_planned(page, folder):
     (folder / "shapes").mkdir()
     steps = [f"imported/{run}/step_10.pt" for run in ("small", "large")]
     texts = ("sums.txt", "wine.csv", "friends.csv")
@@ -96,19 +116,20 @@ def test_every_study_shown_can_be_planned(study, folder):
     for name in (*arrays, *networks, *texts, *steps):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"any content")
-    path = folder / "study.yaml"
-    YAML(typ="safe").dump(study, path)
-    loaded = load_study(path.read_text(encoding="utf-8"), file="study.yaml")
-    assert len(list(expand(loaded, SourceFiles(folder)))) >= len(loaded.stages)
+
+    @for_each("where, study", studies_of(page).items())
+    def is_planned(where, study):
+        text = StringIO()
+        YAML(typ="safe").dump(study, text)
+        loaded = load_study(text.getvalue(), file=where)
+        assert len(list(expand(loaded, SourceFiles(folder)))) >= len(loaded.stages)
+
+    is_planned()
 
 
 @pytest.mark.pages
 def test_the_kind_of_one_s_own_that_is_shown_runs(folder):
-    (study,) = [
-        param.values[0]
-        for param in EXAMPLES
-        if "mine:largest_weight" in str(param.values[0])
-    ]
+    (study,) = [s for s in every_study() if "mine:largest_weight" in str(s)]
     small = {"axes.seed": 2, "stages.fit.epochs": 2}
     path = folder / "study.yaml"
     YAML(typ="safe").dump({**study, "profiles": {"small": small}}, path)
@@ -131,7 +152,7 @@ def test_no_block_is_overlooked():
     text = "\n".join(filled(page.read_text(encoding="utf-8")) for page in PAGES)
     fences = re.findall(r"^ *(?:```|~~~) *(ya?ml|py\w*)", text, re.MULTILINE)
     read = sum(len(pythons(page)) for page in PAGES)
-    assert len(fences) == len(EXAMPLES) + len(NO_STUDIES) + read
+    assert len(fences) == len(every_study()) + len(NO_STUDIES) + read
 
 
 def test_the_cluster_file_shown_is_one():

@@ -80,9 +80,23 @@ def modules(source: Path) -> dict[str, ast.Module]:
     return found
 
 
+@cache
+def importing(tree: ast.Module) -> list[ast.Import | ast.ImportFrom | ast.Call]:
+    """Return what imports in a module: statements, and calls of functions that do."""
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        or (
+            isinstance(node, ast.Call)
+            and called(node) in {"import_module", "__import__"}
+        )
+    ]
+
+
 def imports(tree: ast.Module, known: set[str]) -> Iterator[tuple[int, str]]:
     """Yield line and dotted name of each import; a leading dot marks a relative one."""
-    for node in ast.walk(tree):
+    for node in importing(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -91,10 +105,7 @@ def imports(tree: ast.Module, known: set[str]) -> Iterator[tuple[int, str]]:
                 inner = f"{base}.{alias.name}"
                 is_door = base == "curvflow"
                 yield node.lineno, inner if inner in known or is_door else base
-        elif isinstance(node, ast.Call) and called(node) in {
-            "import_module",
-            "__import__",
-        }:
+        else:
             yield node.lineno, constant_start(node.args[0])
 
 

@@ -11,14 +11,18 @@ from curvflow.schemas.models import all_models, model_name
 from docs.generator.sections import filled
 
 WRITTEN = (Path(__file__).parents[1] / "docs" / "models.md").read_text("utf-8")
-PAGE = filled(WRITTEN)
 FLAGS = re.DOTALL | re.MULTILINE
 # What everybody knows, and what is the user's.
 WITHOUT_SOURCE = {"linear", "factory"}
 
 
+def page() -> str:
+    """Return the page with its sections, made when a test first asks for them."""
+    return filled(WRITTEN)
+
+
 def sections(heading: str) -> list[str]:
-    return re.findall(rf"^{heading}\n(.*?)(?=^##|\Z)", PAGE, FLAGS)
+    return re.findall(rf"^{heading}\n(.*?)(?=^##|\Z)", page(), FLAGS)
 
 
 def section(name: str) -> str:
@@ -57,16 +61,18 @@ def test_every_parameter_of_a_model_has_a_row_with_its_meaning(name):
 
 
 def test_every_model_is_in_the_overview_in_the_order_of_the_sections():
-    listed = re.findall(r"^\|.*\| \[`(\w+)`\]\(#(\w+)\) \| .*[a-z]", PAGE, re.MULTILINE)
+    listed = re.findall(
+        r"^\|.*\| \[`(\w+)`\]\(#(\w+)\) \| .*[a-z]", page(), re.MULTILINE
+    )
     assert all(name == anchor for name, anchor in listed)
-    headings = re.findall(r"^### `(\w+)`$", PAGE, re.MULTILINE)
+    headings = re.findall(r"^### `(\w+)`$", page(), re.MULTILINE)
     assert [name for name, _ in listed] == headings
     assert sorted(headings) == list(all_models())
 
 
 def test_no_section_of_a_model_is_written_by_hand():
     assert not re.findall(r"^### `", WRITTEN, re.MULTILINE)
-    assert "<!-- models" not in PAGE
+    assert "<!-- models" not in page()
 
 
 def test_every_initial_law_is_explained_and_shown():

@@ -30,6 +30,7 @@ from curvflow.schemas.rules import all_rules
 from curvflow.stores.memory import MemoryStore
 from tests import example_files, golden
 from tests.flows.published_images import fakes
+from tests.loops import for_each
 from tests.pictures import place_only
 
 KINDS = sorted(name for name, kind in all_kinds().items() if not kind.home)
@@ -227,7 +228,7 @@ def test_sizes_of_arrays_fit_the_declared_dims(first):
                 assert dim == "..." or sizes.setdefault(dim, size) == size
 
 
-@pytest.mark.parametrize("name", KINDS)
+@for_each("name", KINDS)
 def test_every_kind_is_documented(name):
     kind = find_kind(name)
     assert kind.summary.endswith(".")
@@ -239,7 +240,7 @@ def test_every_kind_is_documented(name):
         assert variable.units
 
 
-@pytest.mark.parametrize("name", KINDS)
+@for_each("name", KINDS)
 def test_declared_fields_exist(name):
     kind = find_kind(name)
     fields = kind.params.model_fields
@@ -266,7 +267,7 @@ def test_declared_fields_exist(name):
     assert set(kind.returns.takes or ()) <= set(names)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@for_each("name", KINDS)
 def test_a_kind_is_found_by_its_name_as_among_all(name):
     assert declaration(name) is declarations()[name]
     assert known_kind(name) is find_kind(name)

@@ -10,12 +10,16 @@ from curvflow.schemas.rules import all_rules
 from docs.generator.sections import filled
 
 WRITTEN = (Path(__file__).parents[1] / "docs" / "rules.md").read_text(encoding="utf-8")
-PAGE = filled(WRITTEN)
+
+
+def page() -> str:
+    """Return the page with its sections, made when a test first asks for them."""
+    return filled(WRITTEN)
 
 
 def section(name: str) -> str:
     matches = re.findall(
-        rf"^### `{name}`\n(.*?)(?=^##|\Z)", PAGE, re.DOTALL | re.MULTILINE
+        rf"^### `{name}`\n(.*?)(?=^##|\Z)", page(), re.DOTALL | re.MULTILINE
     )
     assert len(matches) == 1, f"docs/rules.md: expected one section for {name}"
     return matches[0]
@@ -45,13 +49,13 @@ def test_every_hyper_parameter_has_a_row_with_its_meaning(name):
 
 
 def test_every_rule_is_in_the_overview_in_the_order_of_the_sections():
-    listed = re.findall(r"^\|.*\| \[`(\w+)`\]\(#(\w+)\) \|", PAGE, re.MULTILINE)
+    listed = re.findall(r"^\|.*\| \[`(\w+)`\]\(#(\w+)\) \|", page(), re.MULTILINE)
     assert all(name == anchor for name, anchor in listed)
-    headings = re.findall(r"^### `(\w+)`$", PAGE, re.MULTILINE)
+    headings = re.findall(r"^### `(\w+)`$", page(), re.MULTILINE)
     assert [name for name, _ in listed] == headings
     assert sorted(headings) == list(all_rules())
 
 
 def test_no_section_of_a_rule_is_written_by_hand():
     assert not re.findall(r"^### `", WRITTEN, re.MULTILINE)
-    assert "<!-- rules" not in PAGE
+    assert "<!-- rules" not in page()

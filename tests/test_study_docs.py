@@ -1,8 +1,6 @@
 """Every study shown in README and docs runs, with settings that take a moment."""
 
 import shutil
-from collections import defaultdict
-from functools import cache
 from typing import Any
 from unittest import mock
 
@@ -16,7 +14,14 @@ from curvflow.flows.run.run import run_study
 from curvflow.stores.memory import MemoryStore
 from tests.flows.published_images import fakes
 from tests.pictures import _figures_are_placed_only
-from tests.test_docs import EXAMPLES, ROOT, folder, modules_shown, pythons
+from tests.test_docs import (
+    ROOT,
+    folder,
+    modules_shown,
+    pages_with_studies,
+    pythons,
+    studies_of,
+)
 
 # Fixtures: the modules shown, in a folder; figures without files.
 __all__ = ["_figures_are_placed_only", "folder"]
@@ -32,11 +37,12 @@ MOST = {
     "data.faces": {"people": 2, "pairs": 2},
     "data.curves": {"num_train": 30},
     "data.modify": {"num_train": 30},
+    "probe.eigenvalues": {"max_iterations": 3},
     "probe.hessian_trace": {"num_probes": 8},
     "probe.trace": {"num_probes": 8},
     "probe.moments": {"num_moments": 20},
     "probe.spectrum": {"num_steps": 15},
-    "probe.llc": {"num_draws": 20},
+    "probe.llc": {"num_draws": 20, "num_steps_bw_draws": 2},
 }
 # The epochs that a page's stages name.
 EPOCHS = {"docs/study": 30}
@@ -44,20 +50,15 @@ EPOCHS = {"docs/study": 30}
 WRITING = ("how-to/own-data", "how-to/checkpoints", "how-to/monitor", "graphs")
 
 
-@cache
-def shown() -> dict[str, list[Any]]:
-    """Return the studies of each page, as it is named."""
-    pages = defaultdict(list)
-    for param in EXAMPLES:
-        page, _, line = str(param.id).rpartition("-")
-        pages[page].append((f"{page}.md:{line}", param.values[0]))
-    del pages["docs/tutorial"]  # which test_tutorial follows as it is
-    return pages
+PAGES = pages_with_studies()
+del PAGES["docs/tutorial"]  # which test_tutorial follows as it is
 
 
 def small(stage: dict[str, Any], page: str) -> dict[str, Any]:
     """Lower the settings of a stage that are numbers to what is run."""
     most = dict(MOST.get(stage["use"], {}))
+    if not {"ritz", "factors"}.isdisjoint(stage):  # nothing is left to iterate
+        most.pop("max_iterations", None)
     if "epochs" in most:
         most["epochs"] = EPOCHS.get(page, most["epochs"])
     asked = {name: stage.get(name) or limit for name, limit in most.items()}
@@ -105,9 +106,9 @@ def store():
 
 @pytest.mark.slow
 @pytest.mark.pages
-@pytest.mark.parametrize("page", shown())
+@pytest.mark.parametrize("page", PAGES)
 def test_every_study_of_a_page_runs(page, place, store):
-    for where, study in shown()[page]:
+    for where, study in studies_of(PAGES[page]).items():
         stages = {n: small(stage, page) for n, stage in study["stages"].items()}
         YAML(typ="safe").dump({**study, "stages": stages}, place / "study.yaml")
         for profile in (None, *study.get("profiles", {})):

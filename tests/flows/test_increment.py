@@ -1,6 +1,8 @@
 """Work grows with the change, and never faster than the study: counts, not seconds."""
 
+import shutil
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +15,7 @@ from curvflow.stores import payload_digests
 from curvflow.stores.base import Index
 from curvflow.stores.local import LocalStore
 from curvflow.stores.zarr_payloads import ZarrPayload
-from tests.flows.toys import opened, run
+from tests.flows.toys import opened, run, toy_kinds
 
 SIZES = (500, 2000)
 NODES_PER_SEED = 10  # two rules: fit, last, path at three checkpoints
@@ -23,12 +25,23 @@ def seeds_of(number):
     return f"axes.seed={list(range(100, 100 + number))}"  # toys fail at seed 13
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Return the folders of finished studies, by size, which no test changes."""
+    whole = tmp_path_factory.mktemp("finished")
+    with toy_kinds():
+        for size in SIZES:
+            run(LocalStore(whole / str(size)), seeds_of(size // NODES_PER_SEED))
+    return {size: whole / str(size) for size in SIZES}
+
+
 @pytest.fixture
-def folders(tmp_path):
-    """Return the folders of finished studies, by size."""
-    for size in SIZES:
-        run(LocalStore(tmp_path / str(size)), seeds_of(size // NODES_PER_SEED))
-    return {size: tmp_path / str(size) for size in SIZES}
+def folders(finished, tmp_path):
+    """Return copies of the folders of finished studies, by size."""
+    return {
+        size: Path(shutil.copytree(folder, tmp_path / str(size)))
+        for size, folder in finished.items()
+    }
 
 
 @pytest.fixture

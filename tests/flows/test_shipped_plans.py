@@ -1,10 +1,9 @@
 """Every study that ships can be planned, with each of its profiles."""
 
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from unittest import mock
 
 import pytest
-from ruamel.yaml import YAML
 
 from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.plan.plan import make_plan
@@ -12,14 +11,12 @@ from curvflow.flows.published_images.catalogue import CATALOGUE
 from curvflow.flows.published_images.find import VARIABLE
 from curvflow.schemas.published_graphs import PUBLISHED
 from tests.flows.published_images import fakes
-
-ROOT = Path(__file__).parents[2]
+from tests.shipped import profiles
 
 
 def cases():
-    for path in sorted(ROOT.glob("studies/**/*.yaml")):
-        written = YAML(typ="safe").load(path)
-        for profile in (None, *written.get("profiles", {})):
+    for path, names in profiles().items():
+        for profile in (None, *names):
             yield pytest.param(path, profile, id=f"{path.stem}-{profile or 'default'}")
 
 

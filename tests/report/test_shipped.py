@@ -1,12 +1,10 @@
 """Every study that ships runs in its profile smoke, and its page holds all of it."""
 
 import shutil
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import pytest
-from ruamel.yaml import YAML
 
 import curvflow
 from curvflow.flows.published_images.catalogue import CATALOGUE
@@ -21,17 +19,17 @@ from tests.flows.published_images import fakes, real
 from tests.pictures import _figures_are_placed_only
 from tests.report.page import Page, assert_whole_in_itself
 from tests.shared_runs import shared_store
+from tests.shipped import profiles
 
 # Fixtures: figures without files, a store of the whole session.
 __all__ = ["_figures_are_placed_only", "shared_store"]
 
-STUDIES = Path(__file__).parents[2] / "studies"
 RULES = 8  # of Jarvis (2021), each with two seeds in smoke
 
 
 def cases():
-    for path in sorted(STUDIES.glob("**/*.yaml")):
-        if "smoke" in YAML(typ="safe").load(path).get("profiles", {}):
+    for path, names in profiles().items():
+        if "smoke" in names:
             yield pytest.param(path, id=f"{path.parent.name}-{path.stem}")
 
 

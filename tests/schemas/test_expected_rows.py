@@ -1,19 +1,17 @@
 """Rows that decide the claim of a paper judge every form of the rule."""
 
-from pathlib import Path
-
 import pytest
-from ruamel.yaml import YAML
 
 from curvflow.schemas.study.study import load_study
+from tests.shipped import STUDIES, profiles
 
-PAPER = Path(__file__).parents[2] / "studies" / "papers" / "saghir-2024"
+PAPER = STUDIES / "papers" / "saghir-2024"
 FORMS = ("rule", "lenet_rule", "after")
 
 
 def cases(folder):
-    for path in sorted(folder.glob("**/*.yaml")):
-        for profile in (None, *YAML(typ="safe").load(path).get("profiles", {})):
+    for path, names in profiles().items():
+        for profile in (None, *names) if path.is_relative_to(folder) else ():
             yield pytest.param(path, profile, id=f"{path.stem}-{profile or 'default'}")
 
 

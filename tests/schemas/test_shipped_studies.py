@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
+from ruamel.yaml import YAML
 
 from curvflow.schemas.study.jsonschema import study_schema
 from curvflow.schemas.study.study import load_study
+from tests.shipped import profiles
 
 ROOT = Path(__file__).parents[2]
 STUDIES = sorted([*ROOT.glob("studies/**/*.yaml"), *ROOT.glob("src/**/*.yaml")])
@@ -32,3 +34,11 @@ def test_a_shipped_study_is_accepted_with_each_of_its_profiles(
 
 def test_there_are_studies_to_look_at():
     assert STUDIES
+
+
+def test_profiles_are_read_off_a_study_as_by_yaml():
+    written = {path: YAML(typ="safe").load(path) for path in profiles()}
+    assert profiles() == {
+        path: tuple(study.get("profiles", {})) for path, study in written.items()
+    }
+    assert any(len(names) > 1 for names in profiles().values())

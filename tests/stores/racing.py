@@ -1,9 +1,4 @@
-"""Commit receipts of overlapping keys as fast as possible.
-
-    python -m tests.stores.racing STORE WRITER COUNT LINKS
-
-Prints what each commit made of its receipts: the live digests by key, as JSON.
-"""
+"""Commit receipts of overlapping keys as fast as possible, each in its process."""
 
 import json
 import random
@@ -22,7 +17,8 @@ class Unlinkable(Disk):
         raise OSError(95, "Operation not supported")
 
 
-def main(where, writer, count, *, links):
+def race(where, writer, count, links):
+    """Print what each commit made of its receipts: the live digests by key, as JSON."""
     store = (
         open_store(where, create=False)
         if links
@@ -38,7 +34,3 @@ def main(where, writer, count, *, links):
         ]
         live.update({got.key: got.digest for got in store.commit(ours)})
     json.dump(live, sys.stdout)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), links=sys.argv[4] == "1")

@@ -26,21 +26,14 @@ from curvflow.stores.local import LocalStore
 from curvflow.stores.memory import MemoryStore
 from curvflow.stores.payload_digests import payload_id
 from curvflow.testing.stores import arrays_of, begin, end, publish, receipt_of
+from tests.commands import Fork
 from tests.stores import killed
 from tests.stores.crash import Crash, Recorded
+from tests.stores.racing import race
 
 pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[2]
-
-
-def child(module, *arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", f"tests.stores.{module}", *map(str, arguments)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
 
 
 def payload_files(folder):
@@ -86,9 +79,9 @@ def assert_finishes(folder, before, scenario):
 def test_a_process_killed_at_any_point_leaves_a_store_that_goes_on(
     tmp_path, scenario, caplog
 ):
-    process = child("killed", tmp_path, scenario)
-    assert process.wait(60) == 0
-    process.stdout.close()
+    # It forks as often as there are points, each time all that it has loaded.
+    command = [sys.executable, "-m", "tests.stores.killed", tmp_path, scenario]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=60)
     folders = sorted(tmp_path.iterdir(), key=lambda path: int(path.name))
     assert len(folders) > 25
     numbers = []
@@ -228,9 +221,10 @@ def test_a_payload_names_the_bytes_it_needs(tmp_path):
 @pytest.mark.parametrize("links", [1, 0])
 def test_six_writers_make_every_key_live_exactly_once(tmp_path, links):
     count = 25
-    children = [child("racing", tmp_path, w, count, links) for w in range(6)]
-    believed = [json.loads(process.communicate(timeout=60)[0]) for process in children]
-    store = LocalStore(tmp_path)
+    where = tmp_path / "store"
+    racers = [Fork(tmp_path, race, where, w, count, links) for w in range(6)]
+    believed = [json.loads(racer.ended()[1]) for racer in racers]
+    store = LocalStore(where)
     index = store.index()
     live = {key: receipt.digest for key, receipt in index.receipts.items()}
     for receipt in believed:
@@ -239,7 +233,7 @@ def test_six_writers_make_every_key_live_exactly_once(tmp_path, links):
     assert len(committed) == len(set(committed)) == len(live)
     assert len(set(live.values())) > 1
     assert store._log._commits.after(0) == list(range(1, index.number + 1))
-    assert list((tmp_path / "tmp").iterdir()) == []
+    assert list((where / "tmp").iterdir()) == []
 
 
 class StoresAgree(RuleBasedStateMachine):

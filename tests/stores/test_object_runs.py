@@ -1,13 +1,12 @@
 """Studies whose results live in a bucket, from the command to the object."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 import curvflow
 from curvflow.stores.open import open_store
+from tests.commands import Command
 from tests.stores.server import SECRET
 
 pytestmark = pytest.mark.processes
@@ -24,7 +23,6 @@ stages:
   table: {use: aggregate.summary, of: [fit, norms], over: seed}
 """
 DONE = {"data": 1, "fit": 3, "norms": 3, "table": 1}
-CLI = "import sys; from curvflow.cli.app import main; sys.exit(main())"
 
 
 @pytest.fixture
@@ -39,25 +37,16 @@ def study(tmp_path):
     return path
 
 
-def command(*arguments):
-    return subprocess.Popen(
-        [sys.executable, "-c", CLI, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def answer(process):
-    out, err = process.communicate()
-    assert process.returncode == 0, err
+def answer(command):
+    code, out, err = command.ended()
+    assert code == 0, err
     return json.loads(out)
 
 
 def test_a_second_run_on_a_bucket_executes_nothing(study, url):
     first = curvflow.run(study, store=url)
     assert dict(first.run.counts["executed"]) == DONE
-    plan = answer(command("plan", study, "--store", url, "--json"))
+    plan = answer(Command(study.parent, "plan", study, "--store", url, "--json"))
     assert (plan["total"], plan["cached"], plan["stale"]) == (8, 8, 0)
     second = curvflow.run(study, store=url)
     assert not any(second.run.counts["executed"].values())
@@ -77,7 +66,8 @@ def test_a_bucket_and_a_folder_hold_the_same_results(study, url, tmp_path):
 
 @pytest.mark.slow
 def test_two_runs_at_once_on_a_bucket_execute_each_node_once(study, url):
-    runs = [command("run", study, "--store", url, "--json") for _ in range(2)]
+    said = study.parent
+    runs = [Command(said, "run", study, "--store", url, "--json") for _ in range(2)]
     answers = [answer(run) for run in runs]
     executed = {
         stage: sum(reply["executed"].get(stage, 0) for reply in answers)
@@ -92,12 +82,12 @@ def test_two_runs_at_once_on_a_bucket_execute_each_node_once(study, url):
 
 @pytest.mark.slow
 def test_no_secret_enters_the_bucket_the_tables_or_what_is_said(study, url):
-    run = command("run", study, "--store", url)
-    said = "".join(run.communicate())
+    code, *said = Command(study.parent, "run", study, "--store", url).ended()
+    assert code == 0
     bucket = open_store(url, create=False)._bucket
     held = b"".join(bucket.get_all([info.path for info in bucket.list()]))
     for path in study.parent.rglob("*"):
         held += path.read_bytes() if path.is_file() else b""
     for secret in (SECRET, "AKIDOFTHETESTS", "127.0.0.1"):
-        assert secret not in said
+        assert secret not in "".join(said)
         assert secret.encode() not in held

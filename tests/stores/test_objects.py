@@ -13,6 +13,8 @@ from curvflow.stores.objects import ObjectStore
 from curvflow.stores.open import open_store
 from curvflow.stores.payload_cache import MAX_PAYLOADS
 from curvflow.testing.stores import StoreContract, arrays_of, begin, publish
+from tests.commands import Fork
+from tests.stores.racing import race
 from tests.stores.server import SECRET
 
 pytestmark = pytest.mark.processes
@@ -309,14 +311,10 @@ def test_opening_and_reading_the_log_import_neither_zarr_nor_xarray(store):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_two_processes_commit_each_key_once(store):
-    command = [sys.executable, "-m", "tests.stores.racing", store.location]
-    racers = [
-        subprocess.Popen([*command, str(n), "15", "1"], stdout=subprocess.PIPE)
-        for n in range(2)
-    ]
-    outputs = [racer.communicate()[0] for racer in racers]
-    assert [racer.returncode for racer in racers] == [0, 0]
+def test_two_processes_commit_each_key_once(store, tmp_path):
+    racers = [Fork(tmp_path, race, store.location, n, 15, True) for n in range(2)]
+    codes, outputs, _ = zip(*[racer.ended() for racer in racers], strict=True)
+    assert codes == (0, 0)
     index = store.index()
     for answer in map(json.loads, outputs):
         assert answer == {key: index.receipts[key].digest for key in answer}

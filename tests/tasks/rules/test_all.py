@@ -61,8 +61,9 @@ def test_every_rule_learns_and_says_what_it_did(trained, name, settings):
 
 @pytest.mark.parametrize(("name", "settings"), CASES)
 def test_no_result_depends_on_the_siblings(trained, name, settings):
-    apart = [train_all([node, node])[0] for node in members(name, settings)]
-    assert_alike(trained(name, settings), apart)
+    nodes, first = members(name, settings), len(settings)
+    apart = [train_all([node, node])[0] for node in nodes[:first]]
+    assert_alike(trained(name, settings), apart + train_all(nodes[first:]))
 
 
 @pytest.mark.parametrize(("name", "settings"), CASES)
