@@ -1,93 +1,59 @@
 """Random pages of documentation, and the lines of their claims without a command.
 
-Each section holds one table, paragraph, list or quotation of random numbers, and a command
-that can make them, one that cannot, an exemption, or nothing.
+Each section holds one table, paragraph, list or quotation of random numbers, and a
+command that can make them, one that cannot, an exemption, or nothing.
 """
 
 import random
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+
+def forms(text: str) -> tuple[str, ...]:
+    return tuple(form.strip() for form in text.split(" | "))
+
+
 # Numbers that count wherever they stand; {v} is a whole number, {d} a decimal.
+UNITS = forms(
+    "s | ms | \u00b5s | \u03bcs | ns | secs | seconds | min | mins | minutes | h"
+    " | hrs | hours | days | weeks | years | GPU hours | CPU minutes | core-hours"
+    " | kB | MiB | TB | PB | bytes | nats | TFLOP | GFLOPs | × | x | times | fold"
+    " | % | percent | per cent"
+)
 MEASURED = (
-    *(
-        "{v} s",
-        "{v} ms",
-        "{v} µs",
-        "{v} μs",
-        "{v} h",
-        "{v} min",
-        "{v} days",
-        "{v} hours",
-    ),
-    *("{v} TB", "{v} MiB", "{v} kB", "{v} %", "95 %", "{v} ×", "{v}×", "{v}x", "{v} x"),
-    *(
-        "{d}x",
-        "{d} times",
-        "{v} times faster",
-        "{d} × faster",
-        "**{v}** s",
-        "**{d}** s",
-    ),
-    *("{d}", "−{d}", "({d})", ".5", "about {d}", "ρ = −{d}", "loss {d}", "[{d}, {d}]"),
-    *(
-        "{d}, interval −{d} to −{d}",
-        "95 % interval −{d} to {d}",
-        "*{d}*",
-        "_{d}_",
-        "~{d}",
-    ),
-    *(
-        "{v} ± {v}",
-        "{v} +- {v}",
-        "{v} +/- {d}",
-        "**{v}** ± {v}",
-        "{v}\n± {v}",
-        "{v},240 s",
-    ),
-    *(
-        "{v}e-7",
-        "1e16",
-        "{v}·10⁻⁴",
-        "{v} · 10⁻⁴",
-        "10⁻⁷",
-        "p = {v}",
-        "p < {v}",
-        "p ≈ {d}",
-    ),
-    *("`rate` {d}", "Table {d}: {d}", "{d} in Figure 2.1", "section 3 has {d}"),
-    *(
-        "[{d}](page.md)",
-        "ResNet-18 {d}",
-        "Python 3.11 {v} s",
-        "({v} s)",
-        "from {d} to {d}",
+    *(f"{{v}} {unit}" for unit in UNITS),
+    *("**{v}**\ns", "{v}\n± {v}", "{v}\u00a0s", "{v}\u202f±\u202f{v}"),
+    *forms(
+        "{d} | −{d} | ({d}) | .5 | about {d} | ρ = −{d} | loss {d} | [{d}, {d}]"
+        " | *{d}* | _{d}_ | ~{d} | **{d}** s | **{v}** s | ({v} s) | {v}s | {v}x"
+        " | {v}× | {d}x | {d} times faster | {v}-fold | {v},240 s | 95 %"
+        " | 95 % of intervals | x1.5 | {d}, interval −{d} to −{d}"
+        " | 95 % interval −{d} to {d} | from {d} to {d} | {v} ± {v} | {v} +- {v}"
+        " | {v} +/- {d} | **{v}** ± {v} | *{v}* ± {d} | {v}e-7 | 1e16 | {v}·10⁻⁴"
+        " | {v} · 10⁻⁴ | 10⁻⁷ | 10^-7 | p = {v} | p < {v} | `rate` {d}"
+        " | [{d}](page.md) | Table {d}: {d} | {d} in Figure 2.1"
+        " | section 3 has {d} | a step {d} | version {v} s | type {v} ± {v}"
+        " | ResNet-18 {d} | Python 3.11 {v} s | PyTorch {d} s | PyHessian {d} ×"
+        " | devinterp {d} ± {d}"
     ),
 )
 # Numbers that count in a table alone.
-WHOLE = ("{v}", "−{v}", "{v},240", "about {v}", "{v} of {v}", "**{v}**", "{v} steps")
+WHOLE = forms(
+    "{v} | −{v} | {v},240 | about {v} | {v} of {v} | **{v}** | {v} steps | SGD 2000"
+)
 # Digits that never count.
-NONE = (
-    *("words", "`num_steps: {v}`", "``a `b` {d} s``", "[page](page-{d}.md#part-{d})"),
-    *(
-        "ResNet-18",
-        "float32",
-        "LeNet-5",
-        "2-12-1",
-        "784-256-10",
-        "2024-01-31",
-        "1.4.{v}",
-    ),
-    *("Python 3.11", "PyTorch 2.3", "CC BY 4.0", "Table {d}", "Figures 5.5 and 5.8"),
-    *(
-        "section {d}",
-        "Eq. (4.28)",
-        "Theorem {v}",
-        "Cohen (2021)",
-        "Wilcoxon's test (1945)",
-    ),
-    *("an interval of 95 %", "a 95 % interval", "limits at 90 %", "arXiv:2103.00065"),
-    *("doi:10.1126/science.1127647", "https://example.org/{d}", "H<sub>{v}</sub>"),
+NONE = forms(
+    "words | `num_steps: {v}` | ``a `b` {d} s`` | [page](page-{d}.md#part-{d})"
+    " | ResNet-18 | LeNet-5 | float32 | 2-12-1 | 784-256-10 | 2024-01-31"
+    " | 1.4.{v} | Python 3.11 | PyTorch 2.3 | Python 3.11 to 3.13 | NumPy 2.1"
+    " | SQLAlchemy 2.1 | FastAPI 0.151 | Prefect 3.8 | arviz 1.0 | arviz-base 0.8"
+    " | devinterp 2 | curvlinops 3.0 | CC BY 4.0 | PyHessian 0.1"
+    " | hessian-eigenthings 1.0 | Table {d} | Figures 5.5 and 5.8 | section {d}"
+    " | Eq. (4.28) | Theorem {v} | definition {v} | type 2 | Cohen (2021)"
+    " | Cohen et al. 2021 | Wilcoxon's test (1945) | an interval of 95 %"
+    " | a 95 % interval | limits at 90 % | a level of 95 % | 95 % confidence"
+    " | arXiv:2103.00065 | doi:10.1126/science.1127647 | https://example.org/{d}"
+    " | H<sub>{v}</sub>"
 )
 MAKING = (
     "`make bench`",
@@ -169,36 +135,39 @@ def add_table(page: RandomPage) -> None:
     place = page.draw.choice(PLACES)
     width = page.draw.randint(2 if place == "column" else 1, 4)
     titles = page.draw.sample(NOUNS, width)
-    choices = (MEASURED, WHOLE, NONE, NONE)
-    drawn = [[page.words(*choices) for _ in titles] for _ in range(3)]
-    body = [[words.text.replace("\n", " ") for words in cells] for cells in drawn]
-    made = [page.draw.random() < 0.5 for _ in body]
-    for n, row in enumerate(body):
-        if place == "row":
-            row[0] += " " + page.draw.choice(MAKING if made[n] else NOT_MAKING)
-        elif place == "column" and n and page.draw.random() < 0.4:
-            row[-1], made[n] = "the same", made[n - 1]
-        elif place == "column":
-            row[-1] = page.draw.choice(MAKING if made[n] else NOT_MAKING)
-        else:
-            made[n] = place in ("before", "after")
-    if place == "column":
-        titles[-1] = "command"
-        drawn = [[*cells[:-1], Words("", counts=False)] for cells in drawn]
-    numeric = [n for n in range(width) if any(cells[n].counts for cells in drawn)]
+    body = [[page.words(MEASURED, WHOLE, NONE, NONE) for _ in titles] for _ in range(3)]
+    made = [place in ("before", "after")] * 3
+    if place in ("row", "column"):
+        made = with_commands(page.draw, body, in_column=place == "column")
+        titles[-1] = "command" if place == "column" else titles[-1]
+    numeric = [n for n in range(width) if any(row[n].counts for row in body)]
     spared = page.draw.sample(numeric, page.draw.randint(0, len(numeric)))
 
     add_before(page, place, has_command=any(made))
-    if place == "exempt" and spared:
-        page.exempt([titles[n] for n in spared])
-    elif place == "stale":
-        page.needless.append(page.exempt(["gone"]))
-    line = page.add(drawn_table(page.draw, [titles, ["---"] * width, *body]))
+    add_exemption(page, place, [titles[n] for n in spared], "gone")
+    rows = [[words.text.replace("\n", " ") for words in row] for row in body]
+    line = page.add(drawn_table(page.draw, [titles, ["---"] * width, *rows]))
     left = [n for n in range(width) if place != "exempt" or n not in spared]
-    for number, cells in enumerate(drawn):
-        if not made[number] and any(cells[n].counts for n in left):
+    for number, row in enumerate(body):
+        if not made[number] and any(row[n].counts for n in left):
             page.claims.append(line + 2 + number)
     add_after(page, place)
+
+
+def with_commands(
+    draw: random.Random, body: list[list[Words]], *, in_column: bool
+) -> list[bool]:
+    """Write a command into each row, and return which can have made its numbers."""
+    made: list[bool] = []
+    for row in body:
+        is_same = in_column and bool(made) and draw.random() < 0.4
+        made.append(made[-1] if is_same else draw.random() < 0.5)
+        command = draw.choice(MAKING if made[-1] else NOT_MAKING)
+        if in_column:
+            row[-1] = Words("the same" if is_same else command, counts=False)
+        else:
+            row[0] = row[0]._replace(text=f"{row[0].text} {command}")
+    return made
 
 
 def drawn_table(draw: random.Random, rows: list[list[str]]) -> str:
@@ -222,10 +191,8 @@ def add_prose(page: RandomPage) -> None:
         parts.append(page.draw.choice(MAKING))
 
     add_before(page, place, has_command=place in ("before", "after", "row"))
-    if place == "exempt" and spared:
-        page.exempt([" ".join(parts[n].split()) for n in spared])
-    elif place == "stale":
-        page.needless.append(page.exempt([f"{parts[0]} is gone"]))
+    phrases = [" ".join(parts[n].split()) for n in spared]
+    add_exemption(page, place, phrases, f"{parts[0]} is gone")
     margin, between = page.draw.choice(
         (("", ", "), ("", ",\n"), ("- ", "\n- "), ("1. ", "\n1. "), ("> ", ",\n> "))
     )
@@ -246,6 +213,14 @@ def add_before(page: RandomPage, place: str, *, has_command: bool) -> None:
         page.add(page.draw.choice((f"By {page.draw.choice(MAKING)}:", FENCE)))
     elif page.draw.random() < 0.5:
         page.add(f"Words, {page.draw.choice(NOT_MAKING)}:")
+
+
+def add_exemption(page: RandomPage, place: str, names: list[str], gone: str) -> None:
+    """Add an exemption of these, or of what is not there."""
+    if place == "exempt" and names:
+        page.exempt(names)
+    elif place == "stale":
+        page.needless.append(page.exempt([" ".join(gone.split())]))
 
 
 def add_after(page: RandomPage, place: str) -> None:

@@ -12,10 +12,10 @@ needs a command in its section, from heading to heading.
 
 A command is `curvflow run` or `check` of a study of this repository or of the page,
 `python -m benchmarks.…`, `pytest` of a file that holds a number as its bound, or one of
-the targets of `make` that measure; `make test` is none. What it names must be there, the
-options of a benchmark and the profile of a study too. A page that says above its first
-section how one study of a folder is run may name the others of that folder by their files
-alone.
+the targets of `make` that measure; `make test` is none. What it names must be there,
+the options of a benchmark and the profile of a study too. A page that says above its
+first section how one study of a folder is run may name the others of that folder by
+their files alone.
 
 What is no measurement is named in a comment above the block, for one of the `REASONS`:
 of a table its columns, else the words around the number.
@@ -29,7 +29,7 @@ Each must be there, once for each time that it is named, and hold a number.
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -48,44 +48,44 @@ REASONS = ("settings", "formulas", "computed", "printed")
 MEASURING = ("bench", "truth", "fuzz", "chaos", "durations", "gpu")
 
 UNITS = (
-    r"s|[mnu\u00b5\u03bc]s|h|seconds?|min|minutes?|hours?|days?|weeks?|[kMGTP]i?B|bytes"
-    r"|[MGTP]FLOPs?|×|x|times|%"
+    "s|[mnu\u00b5\u03bc]s|h|secs?|seconds?|mins?|minutes?|hrs?|hours?|days?|weeks?|years?"
+    "|(?:GPU|CPU|core)[ -](?:seconds?|minutes?|hours?|days?)|[kMGTP]i?B|bytes|nats"
+    "|[MGTP]FLOPs?|×|x|times|fold|%|percent|per cent"
 )
+UNIT = rf"[ -]?(?:{UNITS})(?!\w)"
+ERROR = r"[)\]]? ?(?:±|\+/?[-−]) ?[\d.]"
 MEASURED = re.compile(
-    r"\d[)\]]? ?(?:±|\+/?[-−]) ?[\d.]"
-    rf"|(?<![\w.])(?:\d[\d.,]*)?\d ?(?:{UNITS})(?!\w)"
-    r"|(?<![\w.])\d*\.\d"
-    r"|(?<![\w.])\d+e[+−-]?\d|10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]|10\^"
-    r"|\b[pP] ?[<>=≤≥≈] ?\d"
+    rf"\d{ERROR}|(?<![\w.])(?:\d[\d.,]*)?\d{UNIT}"
+    r"|(?<![\w.])\d*\.\d|(?<![\w.])\d+e[+−-]?\d"
+    r"|10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]|10\^|\b[pP] ?[<>=≤≥≈] ?\d"
 )
+# What holds digits and is no number of its own.
 PACKAGES = (
-    "Python|PyTorch|NumPy|SQLAlchemy|FastAPI|Prefect|Debian|CUDA|arviz|arviz-base|devinterp"
-    "|curvlinops|PyHessian|hessian-eigenthings|BackPACK|nngeometry|curvflow|CC BY"
+    "Python|PyTorch|NumPy|SQLAlchemy|FastAPI|Prefect|arviz|arviz-base|devinterp"
+    "|curvlinops|PyHessian|hessian-eigenthings|CC BY"
 )
 PARTS = (
-    "Table|Figure|Fig.|Section|Chapter|Equation|Eq.|Theorem|Lemma|Proposition|Appendix"
-    "|Algorithm|Definition|Page|Version|Decision|Step|Type|Issue"
-)
-PART = "|".join(f"[{p[0]}{p[0].lower()}]{p[1:]}" for p in PARTS.split("|"))
-PART = PART.replace(".", r"\.")
+    "[Tt]able|[Ff]igure|[Ff]ig.|[Ss]ection|[Cc]hapter|[Ee]quation|[Ee]q.|[Tt]heorem"
+    "|[Ll]emma|[Aa]ppendix|[Aa]lgorithm"
+).replace(".", r"\.")
+NUMBERED = "[Dd]efinition|[Pp]age|[Vv]ersion|[Dd]ecision|[Tt]ype"
 LEVEL = r"9[059] ?%"
-SPREAD = r"(?:interval|confidence|level|limit|bound|band)s?"
+SPREAD = r"(?:interval|confidence|level|limit)s?"
 NO_NUMBER = re.compile(
-    r"https?://\S+|\b(?:arXiv|doi):\S+"
-    r"|<su[bp]>[^<]*</su[bp]>"
-    rf"|\b(?:{PACKAGES}) \d[\d.]*(?:(?: to | or |, )\d+\.\d+)?"
+    r"https?://\S+|\b(?:arXiv|doi):\S+|<su[bp]>[^<]*</su[bp]>"
+    rf"|\b(?:{PACKAGES}) \d+(?:\.\d+)?+(?: to \d\.\d+)?(?!\.?\d)(?!{UNIT}|{ERROR})"
     r"|\b\d+\.\d+\.\d[\d.]*"  # a version, an address
-    rf"|\b(?:{PART}) \(?\d[\d.]*[a-z]?\b"
-    rf"|\b(?:{PART})s \d[\d.]*[a-z]?(?:(?:, | and | to )\d[\d.]*[a-z]?\b)*"
-    r"|(?<=[\w.']) \((?:1[89]|20)\d\d[a-z]?\)"
-    r"|\b[A-Z][\w.]+,? (?:1[89]|20)\d\d[a-z]?\b"
-    rf"|{LEVEL} (?:\w+ )?{SPREAD}|\b{SPREAD} (?:of|at) {LEVEL}"
+    rf"|\b(?:{PARTS}) \(?\d[\d.]*[a-z]?\b"
+    rf"|\b(?:{NUMBERED}) \d+(?![.,]?\d|{UNIT}|{ERROR})"
+    rf"|\b(?:{PARTS})s \d[\d.]*[a-z]?(?:(?:, | and | to )\d[\d.]*[a-z]?\b)*"
+    r"|(?:(?<=[\w.']) \(|\bet al\.,? )(?:1[89]|20)\d\d[a-z]?\b"
+    rf"|{LEVEL} (?:(?!of)\w+ )?{SPREAD}|\b{SPREAD} (?:of|at) {LEVEL}"
     r"|(?<![\w.])[A-Za-z]\w*\d\w*|\b[A-Za-z]\w*-\d+(?![\d.])"  # float32, CIFAR-10
     r"|(?<![\d.-])\d+(?:-\d+){2,}(?![\d.-])"  # 2-12-1, 2024-01-31
 )
 CELL = re.compile(r"(?<!\\)\|")
 RULE = re.compile(r"\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?")
-LIST = re.compile(r"\s*(?:[-*+]|\d+[.)]) ")
+LIST = re.compile(r"^\s*(?:[-*+]|\d+[.)]) ", re.MULTILINE)
 EXEMPT = re.compile(r'<!-- no measurement: (\w+)((?:, "[^"]*")+) -->')
 COMMAND = re.compile(
     r"curvflow (?P<verb>run|check) (?P<study>\S+\.yaml)(?P<settings>[^`\n]*)"
@@ -114,6 +114,7 @@ class Claim(NamedTuple):
     near: tuple[Block, ...]
 
 
+@lru_cache(8)
 def blocks(text: str) -> list[Block]:
     """Divide a page at its blank lines, headings and tables; fences stay whole."""
     parts: list[Block] = []
@@ -137,8 +138,9 @@ def is_open(form: str, parts: list[Block]) -> bool:
     """Return whether the last block goes on until its end is marked."""
     if form == "fence":
         first, *rest = parts[-1].text.splitlines()
-        mark = first.lstrip()[:3]
-        return not (rest and rest[-1].lstrip().startswith(mark))
+        text = first.lstrip()
+        mark = text[: len(text) - len(text.lstrip(text[0]))]
+        return not rest or not rest[-1].strip().startswith(mark)
     return form == "comment" and "-->" not in parts[-1].text.splitlines()[-1]
 
 
@@ -147,9 +149,10 @@ def form_of(line: str, previous: str, below: str) -> str:
     bare = line.strip()
     if not bare:
         return ""
-    for mark, form in (("```", "fence"), ("~~~", "fence"), ("#", "heading")):
-        if bare.startswith(mark):
-            return form
+    if re.match("```[^`]*$|~~~", bare):
+        return "fence"
+    if bare.startswith("#"):
+        return "heading"
     if bare.startswith("<!--") and ("-->" not in bare or bare.endswith("-->")):
         return "comment"
     if previous == "table" and (CELL.search(bare) or not LIST.match(line)):
@@ -163,7 +166,7 @@ def is_indented(line: str, previous: str, parts: list[Block]) -> bool:
     if not line.startswith("    ") or not parts or previous == "prose":
         return False
     lead = parts[-1].text
-    is_item = LIST.match(lead) or lead.splitlines()[-1].startswith(" ")
+    is_item = LIST.search(lead) or lead.splitlines()[-1].startswith(" ")
     return parts[-1].form == "code" or (lead.endswith(":") and not is_item)
 
 
@@ -171,6 +174,7 @@ def joined(block: Block, line: str) -> Block:
     return block._replace(text=f"{block.text}\n{line}")
 
 
+@cache
 def plain(text: str) -> str:
     """Leave out what is no number, and emphasis."""
     text = re.sub(SPAN, " code ", " ".join(text.split()))
@@ -188,7 +192,11 @@ def cells(row: str) -> list[str]:
 def is_measured(row: str, exempt: Sequence[int] = ()) -> bool:
     """Return whether a row of a table holds a measurement outside of some columns."""
     left = (cell for n, cell in enumerate(cells(row)) if n not in exempt)
-    return any(re.search(r"\d", plain(cell)) for cell in left)
+    return any(has_digit(cell) and has_digit(plain(cell)) for cell in left)
+
+
+def has_digit(text: str) -> bool:
+    return re.search(r"\d", text) is not None
 
 
 def claims(text: str) -> Iterator[Claim]:
@@ -198,10 +206,13 @@ def claims(text: str) -> Iterator[Claim]:
         names = exempted(parts[place - 1]) if place else []
         if block.form == "table":
             yield from rows(parts, place, names)
-        elif block.form in ("prose", "heading") and MEASURED.search(
-            plain(without(block.text, names))
-        ):
+        elif block.form in ("prose", "heading") and says_measured(block.text, names):
             yield Claim(block.line, block.text, section(parts, place))
+
+
+def says_measured(text: str, exempt: list[str]) -> bool:
+    """Return whether words hold a measurement outside of some phrases."""
+    return has_digit(text) and bool(MEASURED.search(plain(without(text, exempt))))
 
 
 def exempted(block: Block) -> list[str]:
@@ -240,7 +251,7 @@ def absent(block: Block, phrases: list[str]) -> list[str]:
     """Return the phrases that a block has not, or that hold no number."""
     text = " ".join(block.text.split())
     often = Counter(phrases)
-    return [p for p in often if text.count(p) < often[p] or not re.search(r"\d", p)]
+    return [p for p in often if text.count(p) < often[p] or not has_digit(p)]
 
 
 def column_of(table: Block, title: str) -> list[str]:
@@ -248,7 +259,7 @@ def column_of(table: Block, title: str) -> list[str]:
     head, *body = table.text.splitlines()
     place = cells(head).index(title) if title in cells(head) else -1
     column = [cells(row)[place] for row in body if -1 < place < len(cells(row))]
-    return [cell for cell in column if re.search(r"\d", plain(cell))]
+    return [cell for cell in column if has_digit(plain(cell))]
 
 
 def rows(parts: list[Block], place: int, names: list[str]) -> Iterator[Claim]:
@@ -286,11 +297,14 @@ def section(parts: list[Block], place: int) -> tuple[Block, ...]:
     return (parts[start], *rest[:length])
 
 
-def commands(text: str) -> Iterator[re.Match[str]]:
-    """Yield the commands within code that is seen; those of a span may break a line."""
+@cache
+def commands(text: str) -> list[re.Match[str]]:
+    """Return the commands within code outside of comments, in spans over two lines."""
+    found: list[re.Match[str]] = []
     for match in CODE.finditer(re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)):
         code = match[0] if not match["ticks"] else " ".join(match[0].split())
-        yield from COMMAND.finditer(code)
+        found += COMMAND.finditer(code)
+    return found
 
 
 def problem(command: re.Match[str]) -> str:
@@ -301,12 +315,12 @@ def problem(command: re.Match[str]) -> str:
         if command[name] and not (ROOT / command[name]).exists():
             return f"no file {command[name]}"
     if command["study"]:
-        study = (ROOT / command["study"]).read_text(encoding="utf-8")
+        study = source_of(command["study"])
         profiles = re.findall(r"--profile[ =](\w+)", command["settings"])
         absent = [p for p in profiles if not re.search(rf"^  {p}:", study, re.M)]
         return f"no profile {absent[0]} in {command['study']}" if absent else ""
     if command["benchmark"]:
-        source = source_of(command["benchmark"])
+        source = source_of(f"benchmarks/{command['benchmark']}.py")
         if not source:
             return f"no benchmark {command['benchmark']}"
         names = re.findall(r"--([a-z][a-z-]*)", command["options"])
@@ -322,9 +336,9 @@ def targets() -> set[str]:
 
 
 @cache
-def source_of(benchmark: str) -> str:
-    """Return the source of a benchmark; nothing if there is none."""
-    place = ROOT / "benchmarks" / f"{benchmark}.py"
+def source_of(name: str) -> str:
+    """Return the text of a file of the repository; nothing if there is none."""
+    place = ROOT / name
     return place.read_text(encoding="utf-8") if place.is_file() else ""
 
 
