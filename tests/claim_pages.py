@@ -45,7 +45,7 @@ WHOLE = forms(
 NONE = forms(
     "words | `num_steps: {v}` | ``a `b` {d} s`` | [page](page-{d}.md#part-{d})"
     " | ResNet-18 | LeNet-5 | float32 | 2-12-1 | 784-256-10 | 2024-01-31"
-    " | 1.4.{v} | Python 3.11 | PyTorch 2.3 | Python 3.11 to 3.13 | NumPy 2.1"
+    " | 1.4.{v} | Python 3.11 | PyTorch 2.3 | version 0.3 | NumPy 2.1"
     " | SQLAlchemy 2.1 | FastAPI 0.151 | Prefect 3.8 | arviz 1.0 | arviz-base 0.8"
     " | devinterp 2 | curvlinops 3.0 | CC BY 4.0 | PyHessian 0.1"
     " | hessian-eigenthings 1.0 | Table {d} | Figures 5.5 and 5.8 | section {d}"

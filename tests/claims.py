@@ -61,14 +61,14 @@ MEASURED = re.compile(
 )
 # What holds digits and is no number of its own.
 PACKAGES = (
-    "Python|PyTorch|NumPy|SQLAlchemy|FastAPI|Prefect|arviz|arviz-base|devinterp"
+    "[Vv]ersion|Python|PyTorch|NumPy|SQLAlchemy|FastAPI|Prefect|arviz|arviz-base|devinterp"
     "|curvlinops|PyHessian|hessian-eigenthings|CC BY"
 )
 PARTS = (
     "[Tt]able|[Ff]igure|[Ff]ig.|[Ss]ection|[Cc]hapter|[Ee]quation|[Ee]q.|[Tt]heorem"
     "|[Ll]emma|[Aa]ppendix|[Aa]lgorithm"
 ).replace(".", r"\.")
-NUMBERED = "[Dd]efinition|[Pp]age|[Vv]ersion|[Dd]ecision|[Tt]ype"
+NUMBERED = "[Dd]efinition|[Pp]age|[Dd]ecision|[Tt]ype"
 LEVEL = r"9[059] ?%"
 SPREAD = r"(?:interval|confidence|level|limit)s?"
 NO_NUMBER = re.compile(
