@@ -113,13 +113,13 @@ class RandomPage:
 
     def words(self, *choices: tuple[str, ...]) -> Words:
         """Draw words from one of some lists, with random numbers in them."""
-        forms = self.draw.choice(choices)
-        text = self.draw.choice(forms)
+        chosen = self.draw.choice(choices)
+        text = self.draw.choice(chosen)
         while "{" in text:
             decimal = f"{self.draw.randrange(30)}.{self.draw.randrange(1, 100):02}"
             text = text.replace("{d}", decimal, 1)
             text = text.replace("{v}", str(self.draw.randrange(1, 500)), 1)
-        return Words(text, forms is not NONE)
+        return Words(text, chosen is not NONE)
 
 
 def random_page(seed: int) -> RandomPage:
@@ -134,23 +134,29 @@ def add_table(page: RandomPage) -> None:
     """Add a section with a table, whose command stands in a place that is drawn."""
     place = page.draw.choice(PLACES)
     width = page.draw.randint(2 if place == "column" else 1, 4)
-    titles = page.draw.sample(NOUNS, width)
-    body = [[page.words(MEASURED, WHOLE, NONE, NONE) for _ in titles] for _ in range(3)]
+    head = [
+        Words(f"{noun} of 3", counts=True)
+        if page.draw.random() < 0.1
+        else Words(noun, counts=False)
+        for noun in page.draw.sample(NOUNS, width)
+    ]
+    body = [[page.words(MEASURED, WHOLE, NONE, NONE) for _ in head] for _ in range(3)]
     made = [place in ("before", "after")] * 3
     if place in ("row", "column"):
         made = with_commands(page.draw, body, in_column=place == "column")
-        titles[-1] = "command" if place == "column" else titles[-1]
-    numeric = [n for n in range(width) if any(row[n].counts for row in body)]
+    if place == "column":
+        head[-1] = Words("command", counts=False)
+    numeric = [n for n in range(width) if any(row[n].counts for row in [head, *body])]
     spared = page.draw.sample(numeric, page.draw.randint(0, len(numeric)))
 
     add_before(page, place, has_command=any(made))
-    add_exemption(page, place, [titles[n] for n in spared], "gone")
-    rows = [[words.text.replace("\n", " ") for words in row] for row in body]
-    line = page.add(drawn_table(page.draw, [titles, ["---"] * width, *rows]))
+    add_exemption(page, place, [head[n].text for n in spared], "gone")
+    line = page.add(drawn_table(page.draw, [head, *body]))
     left = [n for n in range(width) if place != "exempt" or n not in spared]
-    for number, row in enumerate(body):
-        if not made[number] and any(row[n].counts for n in left):
-            page.claims.append(line + 2 + number)
+    lines = (line, line + 2, line + 3, line + 4)
+    for number, row, has in zip(lines, [head, *body], [any(made), *made], strict=True):
+        if not has and any(row[n].counts for n in left):
+            page.claims.append(number)
     add_after(page, place)
 
 
@@ -170,9 +176,11 @@ def with_commands(
     return made
 
 
-def drawn_table(draw: random.Random, rows: list[list[str]]) -> str:
+def drawn_table(draw: random.Random, body: list[list[Words]]) -> str:
     """Return a table with or without its outer bars, quoted, indented or neither."""
     start, stop = draw.choice((("| ", " |"), ("| ", ""), ("", " |"), ("", "")))
+    rows = [[words.text.replace("\n", " ") for words in row] for row in body]
+    rows.insert(1, ["---"] * len(rows[0]))
     if len(rows[0]) == 1:
         start, stop = "| ", " |"
     margin = draw.choice(("", "", "> ", ">", "  "))

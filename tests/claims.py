@@ -123,6 +123,7 @@ def blocks(text: str) -> list[Block]:
     for number, (line, below) in enumerate(pairwise([*lines, ""]), 1):
         if is_open(form, parts):
             parts[-1] = joined(parts[-1], line)
+            form = form if is_open(form, parts) else ""
             continue
         previous, form = form, form_of(line, form, below)
         if form == "prose" and is_indented(line, previous, parts):
@@ -259,6 +260,7 @@ def column_of(table: Block, title: str) -> list[str]:
     head, *body = table.text.splitlines()
     place = cells(head).index(title) if title in cells(head) else -1
     column = [cells(row)[place] for row in body if -1 < place < len(cells(row))]
+    column += [title] if place > -1 else []
     return [cell for cell in column if has_digit(plain(cell))]
 
 
@@ -270,6 +272,8 @@ def rows(parts: list[Block], place: int, names: list[str]) -> Iterator[Claim]:
     titles = [plain(cell).lower() for cell in cells(head)]
     column = titles.index("command") if "command" in titles else None
     near, last = around(parts, place), Block("row", "", table.line)
+    if is_measured(head, exempt):
+        yield Claim(table.line, head, (table, *near))
     for number, text in enumerate(body, table.line + 1):
         row = Block("row", text, number)
         if column is None:
@@ -297,11 +301,16 @@ def section(parts: list[Block], place: int) -> tuple[Block, ...]:
     return (parts[start], *rest[:length])
 
 
+def seen(text: str) -> str:
+    """Leave out comments."""
+    return re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+
+
 @cache
 def commands(text: str) -> list[re.Match[str]]:
-    """Return the commands within code outside of comments, in spans over two lines."""
+    """Return the commands within code; those of a span may break a line."""
     found: list[re.Match[str]] = []
-    for match in CODE.finditer(re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)):
+    for match in CODE.finditer(seen(text)):
         code = match[0] if not match["ticks"] else " ".join(match[0].split())
         found += COMMAND.finditer(code)
     return found
@@ -360,7 +369,7 @@ def has_command(claim: Claim, text: str) -> bool:
     for near in claim.near:
         if any(measures(command, text) for command in commands(near.text)):
             return True
-        names = re.findall(r"`([\w.-]+?)(?:\.yaml)?`", near.text)
+        names = re.findall(r"`([\w.-]+?)(?:\.yaml)?`", seen(near.text))
         if studies and any((studies / f"{name}.yaml").is_file() for name in names):
             return True
     return False

@@ -201,3 +201,23 @@ def test_random_pages_hold_claims_with_and_without_a_command():
     assert without > 200
     assert total - without > 200
     assert any(page.needless for page in pages)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("```sh\na\n```\n```sh\nb\n```\nloss 0.93", [7]),
+        ("```\nloss 0.93\n```", []),
+        ("~~~\nloss 0.93\n~~~\n\nloss 0.93", [5]),
+        ("```a``` loss 0.93", [1]),
+        ("So:\n\n    loss 0.93\n\nloss 0.93", [5]),
+        ("- so:\n\n    loss 0.93", [3]),
+        ("<!-- a\n\nb -->\nloss 0.93", [4]),
+        ("<!-- a --> loss 0.93", [1]),
+        ("- so:\n\n  | a | b |\n  |---|---|\n  | net | 1 |\n- loss 0.93", [5, 6]),
+        ("So:\na | b\n-|-\nnet | 1\nnet\n2 | net\n\nof 3", [4, 6]),
+        ("| a | b of 2 |\n|---|---|\n| net | c |", [1]),
+    ],
+)
+def test_claims_are_found_in_each_block(text, lines):
+    assert [claim.line for claim in missing(text)] == lines
