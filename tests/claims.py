@@ -29,7 +29,7 @@ Each must be there, once for each time that it is named, and hold a number.
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -61,23 +61,23 @@ MEASURED = re.compile(
 )
 # What holds digits and is no number of its own.
 PACKAGES = (
-    "[Vv]ersion|Python|PyTorch|NumPy|SQLAlchemy|FastAPI|Prefect|arviz|arviz-base|devinterp"
+    "(?i:version)|Python|PyTorch|NumPy|SQLAlchemy|FastAPI|Prefect|arviz|arviz-base|devinterp"
     "|curvlinops|PyHessian|hessian-eigenthings|CC BY"
 )
 PARTS = (
-    "[Tt]able|[Ff]igure|[Ff]ig.|[Ss]ection|[Cc]hapter|[Ee]quation|[Ee]q.|[Tt]heorem"
-    "|[Ll]emma|[Aa]ppendix|[Aa]lgorithm"
-).replace(".", r"\.")
-NUMBERED = "[Dd]efinition|[Pp]age|[Dd]ecision|[Tt]ype"
+    r"(?i:table|figure|fig\.|section|chapter|equation|eq\.|theorem|lemma|appendix"
+    "|algorithm)"
+)
+NUMBERED = "(?i:definition|page|decision|type)"
 LEVEL = r"9[059] ?%"
 SPREAD = r"(?:interval|confidence|level|limit)s?"
 NO_NUMBER = re.compile(
     r"https?://\S+|\b(?:arXiv|doi):\S+|<su[bp]>[^<]*</su[bp]>"
     rf"|\b(?:{PACKAGES}) \d+(?:\.\d+)?+(?: to \d\.\d+)?(?!\.?\d)(?!{UNIT}|{ERROR})"
     r"|\b\d+\.\d+\.\d[\d.]*"  # a version, an address
-    rf"|\b(?:{PARTS}) \(?\d[\d.]*[a-z]?\b"
-    rf"|\b(?:{NUMBERED}) \d+(?![.,]?\d|{UNIT}|{ERROR})"
-    rf"|\b(?:{PARTS})s \d[\d.]*[a-z]?(?:(?:, | and | to )\d[\d.]*[a-z]?\b)*"
+    rf"|\b{PARTS} \(?\d[\d.]*[a-z]?\b"
+    rf"|\b{NUMBERED} \d+(?![.,]?\d|{UNIT}|{ERROR})"
+    rf"|\b{PARTS}s \d[\d.]*[a-z]?(?:(?:, | and | to )\d[\d.]*[a-z]?\b)*"
     r"|(?:(?<=[\w.']) \(|\bet al\.,? )(?:1[89]|20)\d\d[a-z]?\b"
     rf"|{LEVEL} (?:(?!of)\w+ )?{SPREAD}|\b{SPREAD} (?:of|at) {LEVEL}"
     r"|(?<![\w.])[A-Za-z]\w*\d\w*|\b[A-Za-z]\w*-\d+(?![\d.])"  # float32, CIFAR-10
@@ -114,7 +114,7 @@ class Claim(NamedTuple):
     near: tuple[Block, ...]
 
 
-@lru_cache(8)
+@cache
 def blocks(text: str) -> list[Block]:
     """Divide a page at its blank lines, headings and tables; fences stay whole."""
     parts: list[Block] = []

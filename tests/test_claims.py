@@ -185,7 +185,7 @@ def test_claims_of_whole_numbers_are_found_in_tables_alone():
         assert not missing(f"Of {text}.\n"), text
 
 
-@pytest.mark.parametrize("first", range(0, 300, 30))
+@pytest.mark.parametrize("first", range(0, 150, 30))
 def test_claims_of_random_pages_are_those_without_a_command(first):
     for seed in range(first, first + 30):
         page = random_page(seed)
@@ -195,11 +195,11 @@ def test_claims_of_random_pages_are_those_without_a_command(first):
 
 
 def test_random_pages_hold_claims_with_and_without_a_command():
-    pages = [random_page(seed) for seed in range(100)]
+    pages = [random_page(seed) for seed in range(50)]
     without = sum(len(page.claims) for page in pages)
     total = sum(len([*claims(page.text)]) for page in pages)
-    assert without > 200
-    assert total - without > 200
+    assert without > 100
+    assert total - without > 100
     assert any(page.needless for page in pages)
 
 
