@@ -356,6 +356,7 @@ def takes(source: str, option: str) -> bool:
     return f"--{option}" in source or bool(re.search(rf"^    {option}: ", source, re.M))
 
 
+@cache
 def folder(text: str) -> Path | None:
     """Return the folder of the study that a page shows how to run at its top."""
     opening = re.split(r"^## ", text, maxsplit=1, flags=re.M)[0]
@@ -365,14 +366,18 @@ def folder(text: str) -> Path | None:
 
 def has_command(claim: Claim, text: str) -> bool:
     """Return whether a command stands with a claim, or a study of the page by name."""
-    studies = folder(text)
-    for near in claim.near:
-        if any(measures(command, text) for command in commands(near.text)):
-            return True
-        names = re.findall(r"`([\w.-]+?)(?:\.yaml)?`", seen(near.text))
-        if studies and any((studies / f"{name}.yaml").is_file() for name in names):
-            return True
-    return False
+    return any(names_command(block.text, text) for block in claim.near)
+
+
+@cache
+def names_command(near: str, text: str) -> bool:
+    """Return whether a part of a page names a command that can make its numbers."""
+    if any(measures(command, text) for command in commands(near)):
+        return True
+    studies, names = folder(text), re.findall(r"`([\w.-]+?)(?:\.yaml)?`", seen(near))
+    return studies is not None and any(
+        (studies / f"{name}.yaml").is_file() for name in names
+    )
 
 
 def measures(command: re.Match[str], text: str) -> bool:
