@@ -1,5 +1,6 @@
 """Work grows with the change, and never faster than the study: counts, not seconds."""
 
+import gc
 from collections import Counter
 
 import pytest
@@ -9,6 +10,7 @@ from curvflow.flows.graph import graph
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.results.node_results import plan_views
 from curvflow.flows.results.outputs import view_records
+from curvflow.schemas.long_lived import one_command
 from curvflow.stores import payload_digests
 from curvflow.stores.base import Index
 from curvflow.stores.local import LocalStore
@@ -80,6 +82,18 @@ def test_a_plan_writes_what_nodes_share_once(folders, counted):
         assert counts["parameters"] <= 2 * seeds + 8
         # By last, path at three checkpoints, and the reduction; data once.
         assert counts["digests taken"] <= 5 * 2 * seeds + 8
+
+
+def test_a_command_leaves_nothing_it_has_planned_to_the_collector(folders):
+    plans, looked_at = [], []
+    with one_command():
+        for size, folder in folders.items():
+            o = opened(LocalStore(folder), seeds_of(size // NODES_PER_SEED))
+            plans.append(make_plan(o.study, o.store, o.files))
+            looked_at.append(len(gc.get_objects()))
+    gc.unfreeze()
+    # What both have that is no node's, such as the study as it was read.
+    assert max(looked_at) < SIZES[0]
 
 
 def test_a_run_with_nothing_to_do_reads_nothing(folders, counted):

@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 some nodes failed or the store did, 2 the request is wrong
 
 from __future__ import annotations
 
-import gc as collector
 import logging
 import sys
 import traceback
@@ -41,6 +40,7 @@ from curvflow.cli.commands import (
     why,
 )
 from curvflow.errors import CurvflowError, RequestError
+from curvflow.schemas.long_lived import one_command
 from curvflow.schemas.words import printable
 
 OUT_OF_MEMORY = (
@@ -137,7 +137,8 @@ def main() -> None:
     """Run the command line; print a CurvflowError as one line."""
     _escape_what_others_print()
     try:
-        sys.exit(app(prog_name="curvflow", standalone_mode=False))
+        with one_command():
+            sys.exit(app(prog_name="curvflow", standalone_mode=False))
     except TyperException as error:
         sys.stderr.write(printable(f"{_one_line(error)}\n"))
         sys.exit(2)
@@ -154,6 +155,3 @@ def main() -> None:
     except Exception:  # a fault of ours, in full
         sys.stderr.write(printable(traceback.format_exc()))
         sys.exit(1)
-    finally:
-        # Python's end would look for garbage among all nodes of a study.
-        collector.freeze()

@@ -15,7 +15,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Discriminator, Tag, TypeAdapter
+from pydantic import ConfigDict, Discriminator, Tag, TypeAdapter
 
 from curvflow.schemas.explanations import Section
 from curvflow.schemas.models._base import Model
@@ -75,7 +75,10 @@ else:
         Discriminator(model_name),
     ]
 
-_adapter: TypeAdapter[AnyModel] = TypeAdapter(ModelSpec)
+# Built on first use, as validators of parameters are.
+_adapter: TypeAdapter[AnyModel] = TypeAdapter(
+    ModelSpec, config=ConfigDict(defer_build=True)
+)
 
 
 def parse_model(plain: Mapping[str, Any]) -> AnyModel:
