@@ -142,8 +142,7 @@ class PlanSources:
 
 def compare_with_log(plan: Plan, _: PlanSources) -> None:
     """Set key, receipt and state of every node."""
-    for nodes in plan.graph.nodes.values():
-        compare(nodes, plan.index, plan.reads)
+    compare(plan.graph, plan.index, plan.reads)
 
 
 def mark_lost(plan: Plan, sources: PlanSources) -> None:
