@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from curvflow.errors import CorruptPayloadError
-from curvflow.flows.graph import graph
+from curvflow.flows.graph import graph, tiles
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.results.node_results import plan_views
 from curvflow.flows.results.outputs import view_records
@@ -53,6 +53,7 @@ def counted(monkeypatch):
     count(payload_digests, "row_digests", "bytes hashed", lambda array: array.nbytes)
     count(Index, "copy", "index copies")
     count(graph, "texts_digest", "digests taken")
+    count(tiles, "sha256", "signatures")
     count(graph, "canonical", "parameters", lambda value: isinstance(value, dict))
     return counts
 
@@ -117,6 +118,9 @@ def test_one_seed_more_reads_each_variable_of_a_payload_once(folders, counted):
     assert small["opened"] <= few
     assert small["index copies"] == large["index copies"]
     assert large["bytes hashed"] / SIZES[1] <= 1.05 * small["bytes hashed"] / SIZES[0]
+    for size, counts in zip(SIZES, (small, large), strict=True):
+        # Of every fit, which has parameters of its own, and of the other stages.
+        assert counts["signatures"] <= 2 * (size // NODES_PER_SEED + 1) + 8
 
 
 def test_records_of_a_stage_are_read_by_column(folders, counted):

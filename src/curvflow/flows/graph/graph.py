@@ -110,10 +110,19 @@ class Taken:
 
 @dataclass
 class Graph:
-    """All nodes of a study, stage by stage in topological order."""
+    """All nodes of a study, stage by stage in topological order.
+
+    Attributes:
+        study: the study.
+        nodes: of each stage, in the order of its labels.
+        groups: per stage what tiles may hold together, see `tiles.groups_of`.
+        signatures: by which these were told apart.
+    """
 
     study: Study
     nodes: dict[str, list[Node]] = field(default_factory=dict)
+    groups: dict[str, list[list[Node]]] = field(default_factory=dict)
+    signatures: dict[tuple[object, ...], str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Node]:
         for nodes in self.nodes.values():

@@ -35,8 +35,11 @@ def sections() -> dict[str, Section]:
 def named_rule(value: object) -> type[Rule] | None:
     """Return the rule that a specification names, if a file has its name."""
     name = value.get("rule") if isinstance(value, Mapping) else None
-    if name not in _names():
-        return None
+    return _rule_in_its_file(name) if name in _names() else None
+
+
+@cache
+def _rule_in_its_file(name: str) -> type[Rule] | None:
     rules = _rules_of(_module(name))
     return next((r for r in rules if r.model_fields["rule"].default == name), None)
 
