@@ -64,7 +64,7 @@ stages:
 PROGRAM = """
 import sys
 from pathlib import Path
-from curvflow.cli.app import main
+from curvflow.cli import main
 try:
     main()
 finally:

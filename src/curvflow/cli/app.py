@@ -10,7 +10,7 @@ import logging
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import typer
@@ -47,14 +47,6 @@ OUT_OF_MEMORY = (
     "out of memory. Use fewer labels or checkpoints; --max-nodes bounds their product."
 )
 
-app = typer.Typer(
-    name="curvflow",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 # In the order of `curvflow --help`.
 COMMANDS: dict[str, Callable[..., None]] = {
     "init": init.command,
@@ -78,8 +70,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "serve": serve.command,
     "doctor": doctor.command,
 }
-for name, command in COMMANDS.items():
-    app.command(name=name)(command)
 
 
 def _print_version(value: bool) -> None:
@@ -88,13 +78,31 @@ def _print_version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def curvflow(
     version: bool = typer.Option(
         False, "--version", callback=_print_version, is_eager=True
     ),
 ) -> None:
     """Curvature studies of neural networks from one declarative file."""
+
+
+def application(names: Iterable[str]) -> typer.Typer:
+    """Return the command line with some commands, each of which takes time to build."""
+    some = typer.Typer(
+        name="curvflow",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    some.callback()(curvflow)
+    for name in names:
+        some.command(name=name)(COMMANDS[name])
+    return some
+
+
+app = application(COMMANDS)
 
 
 def _one_line(error: Any) -> str:
@@ -136,9 +144,11 @@ def _escape_what_others_print() -> None:
 def main() -> None:
     """Run the command line; print a CurvflowError as one line."""
     _escape_what_others_print()
+    asked = COMMANDS.keys() & sys.argv[1:2]
+    named = application(asked) if asked else app
     try:
         with one_command():
-            sys.exit(app(prog_name="curvflow", standalone_mode=False))
+            sys.exit(named(prog_name="curvflow", standalone_mode=False))
     except TyperException as error:
         sys.stderr.write(printable(f"{_one_line(error)}\n"))
         sys.exit(2)

@@ -69,7 +69,12 @@ def model_name(value: object) -> str | None:
 def _named(value: object) -> type[Params] | None:
     """Return the model that a specification names, if there is one."""
     name = model_name(value)
-    model: type[Params] | None = _module(name).MODEL if name in _names() else None
+    return _model_in_its_file(name) if name in _names() else None
+
+
+@cache
+def _model_in_its_file(name: str) -> type[Params]:
+    model: type[Params] = _module(name).MODEL
     return model
 
 
