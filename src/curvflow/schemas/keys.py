@@ -227,10 +227,10 @@ def _plain(value: object) -> object:
         return value
     if isinstance(value, BaseModel):
         return form(value)
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
     return value
 
 
