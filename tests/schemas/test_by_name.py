@@ -37,7 +37,7 @@ class Whole(Params):
     shape: Disc | Box = Field(discriminator="shape", description="what is drawn")
 
 
-UNIONS = []
+UNIONS: list[int] = []
 
 
 def _find(value):

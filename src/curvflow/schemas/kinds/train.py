@@ -172,8 +172,7 @@ class TrainParams(Params):
     @classmethod
     def _has_epochs_to_average(cls, epochs: int, known: ValidationInfo) -> int:
         rule = known.data.get("rule")
-        start = rule.averages_from() if rule else None
-        if start is not None and start > epochs:
+        if rule is not None and (start := rule.averages_from()) > epochs:
             raise ValueError(
                 f"expected at least the {start} after which {rule.rule} begins to "
                 f"average, got {epochs}. Raise it, or lower start of the rule."
