@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    PlainValidator,
     TypeAdapter,
     ValidationError,
 )
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
 
 from curvflow.schemas.params import Params
 
@@ -48,13 +48,14 @@ class ByName:
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
+    ) -> Any:
         """Return a schema that knows of no model yet."""
-        del source, handler
-        return core_schema.no_info_plain_validator_function(self._validate)
+        del source
+        annotation = Annotated[Any, PlainValidator(self._validate)]
+        return handler.generate_schema(annotation)
 
     def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+        self, schema: Any, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         """Return the JSON Schema of the union."""
         del schema
