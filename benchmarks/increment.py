@@ -43,7 +43,7 @@ stages:
 """
 LABEL = ", middle: {rule: sgd, lr: 0.2}"
 TABLE = ", quantities: [trace, eigenvalues]"
-PROGRAM = "from curvflow.cli.app import main; main()"
+PROGRAM = "from curvflow.cli import main; main()"
 
 
 def main(sizes: Sequence[int]) -> None:

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import sys
+from contextlib import nullcontext
 from collections import defaultdict
 from pathlib import Path
 
@@ -104,6 +105,14 @@ def composed():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(YAML, "compose", once)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands():
+    """Let a command freeze nothing: this process goes on, and its garbage would stay."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("curvflow.cli.app.one_command", nullcontext)
         yield
 
 

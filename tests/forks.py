@@ -3,7 +3,7 @@
 import gc
 from importlib import import_module
 
-from curvflow.cli.app import command_line
+from curvflow.cli.app import COMMANDS, command_line
 from curvflow.schemas.kinds import all_kinds
 from tests.code_read import read_code
 
@@ -18,6 +18,7 @@ LOADED = """
 for name in LOADED.split():
     import_module(name)
 all_kinds()
-command_line()
+for name in COMMANDS:
+    command_line(name)
 read_code()
 gc.freeze()  # else each fork copies what its collector looks at

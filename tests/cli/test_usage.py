@@ -1,6 +1,7 @@
 """Command lines that cannot be read are refused on one line."""
 
 import pytest
+import typer
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,19 @@ def test_a_wrong_command_line_is_refused_on_one_line(curvflow, line, said):
     assert answer.err.count("\n") == 1
     assert "Value error" not in answer.err
     assert "Input should be" not in answer.err
+
+
+@pytest.mark.parametrize("line", ["plan --help", "plan s.yaml --nope"])
+def test_only_the_command_that_is_asked_for_is_built(curvflow, monkeypatch, line):
+    built, build = [], typer.main.get_command_from_info
+
+    def count(command_info, **options):
+        built.append(command_info.name)
+        return build(command_info=command_info, **options)
+
+    monkeypatch.setattr(typer.main, "get_command_from_info", count)
+    curvflow(*line.split())
+    assert built == ["plan"]
 
 
 def test_no_command_shows_them_all(curvflow):

@@ -70,7 +70,9 @@ def serve(path):
     for name in LOADED.split():
         import_module(name)
     import_module("curvflow.schemas.kinds").all_kinds()
-    import_module("curvflow.cli.app").command_line()
+    app = import_module("curvflow.cli.app")
+    for name in app.COMMANDS:
+        app.command_line(name)
     _read_code()
     gc.freeze()  # else each fork copies what its collector looks at
     listener = socket.socket(socket.AF_UNIX)

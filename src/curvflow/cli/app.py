@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 some nodes failed or the store did, 2 the request is wrong
 
 from __future__ import annotations
 
-import gc as collector
 import logging
 import sys
 import traceback
@@ -42,20 +41,13 @@ from curvflow.cli.commands import (
     why,
 )
 from curvflow.errors import CurvflowError, RequestError
+from curvflow.schemas.long_lived import one_command
 from curvflow.schemas.words import printable
 
 OUT_OF_MEMORY = (
     "out of memory. Use fewer labels or checkpoints; --max-nodes bounds their product."
 )
 
-app = typer.Typer(
-    name="curvflow",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 # In the order of `curvflow --help`.
 COMMANDS: dict[str, Callable[..., None]] = {
     "init": init.command,
@@ -79,8 +71,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "serve": serve.command,
     "doctor": doctor.command,
 }
-for name, command in COMMANDS.items():
-    app.command(name=name)(command)
 
 
 def _print_version(value: bool) -> None:
@@ -89,7 +79,6 @@ def _print_version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def curvflow(
     version: bool = typer.Option(
         False, "--version", callback=_print_version, is_eager=True
@@ -98,10 +87,29 @@ def curvflow(
     """Curvature studies of neural networks from one declarative file."""
 
 
+def application(*names: str) -> typer.Typer:
+    """Return the command line with some commands, each of which takes time to build."""
+    built = typer.Typer(
+        name="curvflow",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    built.callback()(curvflow)
+    for name in names:
+        built.command(name=name)(COMMANDS[name])
+    return built
+
+
+app = application(*COMMANDS)
+
+
 @cache
-def command_line() -> Callable[..., Any]:
-    """Return all commands as read from their functions, once: that takes 20 ms."""
-    return typer.main.get_command(app)
+def command_line(*names: str) -> Callable[..., Any]:
+    """Return some commands as read from their functions, once in a process."""
+    return typer.main.get_command(application(*names))
 
 
 def _one_line(error: Any) -> str:
@@ -143,8 +151,11 @@ def _escape_what_others_print() -> None:
 def main() -> None:
     """Run the command line; print a CurvflowError as one line."""
     _escape_what_others_print()
+    asked = COMMANDS.keys() & sys.argv[1:2] or COMMANDS
     try:
-        sys.exit(command_line()(prog_name="curvflow", standalone_mode=False))
+        with one_command():
+            named = command_line(*asked)
+            sys.exit(named(prog_name="curvflow", standalone_mode=False))
     except TyperException as error:
         sys.stderr.write(printable(f"{_one_line(error)}\n"))
         sys.exit(2)
@@ -161,6 +172,3 @@ def main() -> None:
     except Exception:  # a fault of ours, in full
         sys.stderr.write(printable(traceback.format_exc()))
         sys.exit(1)
-    finally:
-        # Python's end would look for garbage among all nodes of a study.
-        collector.freeze()

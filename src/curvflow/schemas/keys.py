@@ -149,7 +149,7 @@ def texts_digest(texts: Mapping[str, str], names: tuple[str, ...]) -> str:
     template, pick = _digests_template(names)
     picked = pick(texts)
     written: str = template % picked
-    if not ({len(text) for text in picked} <= _HEX and written.isascii()):
+    if not ({*map(len, picked)} <= _HEX and written.isascii()):
         return sha256({name: texts[name] for name in names})
     return hashlib.sha256(written.encode()).hexdigest()
 
@@ -227,10 +227,10 @@ def _plain(value: object) -> object:
         return value
     if isinstance(value, BaseModel):
         return form(value)
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
     return value
 
 

@@ -8,17 +8,16 @@ one, is void: it is reported, its nodes run again, and its number stays taken.
 
 from __future__ import annotations
 
-import gc
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from threading import RLock
 from typing import Any
 
 from curvflow.errors import StoreError
+from curvflow.schemas.long_lived import paused_gc
 from curvflow.schemas.records.receipts import (
     CodeRecord,
     Pin,
@@ -261,19 +260,6 @@ def _receipts_entry(
         return None
     entry = {"type": "receipts", **pack_receipts(fresh)}
     return entry | ({"twins": twins} if twins else {})
-
-
-@contextmanager
-def paused_gc() -> Iterator[None]:
-    """Pause Python's cycle collector, which many new containers would wake."""
-    # It doubles the time of a load and adds a quarter to that of a plan.
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _fold_receipts(index: Index, number: int, entry: Entry) -> None:

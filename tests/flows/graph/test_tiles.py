@@ -27,13 +27,13 @@ def fits(*overrides, text=STUDY):
 
 
 def test_nodes_that_differ_in_varying_fields_share_a_tile():
-    assert [len(group) for group in groups(fits())] == [6]
+    assert [len(group) for group in groups(fits(), {})] == [6]
 
 
 def test_nodes_that_differ_in_other_fields_do_not():
     text = STUDY.replace('"${rule.lr}"', '"${rule.lr}", epochs: "${rule.epochs}"')
     rules = "axes.rule={a: {lr: 0.1, epochs: 2}, b: {lr: 0.1, epochs: 4}}"
-    assert [len(group) for group in groups(fits(rules, text=text))] == [3, 3]
+    assert [len(group) for group in groups(fits(rules, text=text), {})] == [3, 3]
 
 
 @given(st.integers(1, 1 << 40), st.integers(1 << 20, 1 << 40))
@@ -46,12 +46,12 @@ def test_width_is_a_power_of_two_that_fits_or_two(node_bytes, budget):
 
 def test_the_least_number_of_tiles_counts_open_nodes_alone(monkeypatch):
     nodes = fits("axes.seed=4")
-    assert count_tiles(nodes) == 1
+    assert count_tiles(groups(nodes, {})) == 1
     monkeypatch.setattr(tiles, "MAX_WIDTH", 2)
-    assert count_tiles(nodes) == 4
+    assert count_tiles(groups(nodes, {})) == 4
     for node in nodes[:5]:
         node.state = "cached"
-    assert count_tiles(nodes) == 2
+    assert count_tiles(groups(nodes, {})) == 2
 
 
 def test_one_member_is_padded_to_two():

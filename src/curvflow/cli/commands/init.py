@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +22,9 @@ def command(
         raise RequestError(
             f"{path} already exists. Nothing was written; name another folder."
         )
+    # Loaded here so that other commands start at once.
+    from importlib.resources import files
+
     text = (files("curvflow.cli") / "templates" / STUDY).read_text(encoding="utf-8")
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -26,9 +26,9 @@ def command(
 ) -> None:
     """Show what would run, and why; nothing is computed or written."""
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.stores.log import paused_gc
+    from curvflow.schemas.long_lived import paused_gc
 
-    with paused_gc():  # all objects made here live to the end
+    with paused_gc(stays=True):
         from curvflow.cli.text.plan_text import plan_summary
         from curvflow.flows.plan.plan import make_plan
 

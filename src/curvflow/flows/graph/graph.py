@@ -110,10 +110,19 @@ class Taken:
 
 @dataclass
 class Graph:
-    """All nodes of a study, stage by stage in topological order."""
+    """All nodes of a study, stage by stage in topological order.
+
+    Attributes:
+        study: the study.
+        nodes: of each stage, in the order of its labels.
+        groups: per stage what tiles may hold together, see `tiles.groups_of`.
+        signatures: by which these were told apart.
+    """
 
     study: Study
     nodes: dict[str, list[Node]] = field(default_factory=dict)
+    groups: dict[str, list[list[Node]]] = field(default_factory=dict)
+    signatures: dict[tuple[object, ...], str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Node]:
         for nodes in self.nodes.values():
@@ -149,7 +158,8 @@ def compare(
 ) -> None:
     """Set key, receipt and state of nodes from the receipts of what they take.
 
-    With `reads`, results that stand on other files or variables do not count.
+    A node comes after those whose results it takes. With `reads`, results that stand
+    on other files or variables do not count.
     """
     known: Digests = {}
     for node in nodes:
@@ -213,8 +223,7 @@ def _inputs_form(node: Node, known: Digests) -> Encoded | None:
 
 
 def _is_unknown(node: Node, taken: Iterable[Taken]) -> bool:
-    lacking = [result.node for result in taken if result.node.receipt is None]
-    return any(producer not in node.absent for producer in lacking)
+    return any(r.node.receipt is None and r.node not in node.absent for r in taken)
 
 
 def input_digests(node: Node) -> dict[str, Any] | None:
@@ -273,7 +282,7 @@ def find_partial(
 
 
 # Canonical forms of the digests of results taken, while their receipts stay.
-Digests = dict["Taken", bytes]
+Digests = dict[tuple[Node, tuple[str, ...]], bytes]
 
 
 def _digest(taken: Taken) -> str:
@@ -284,10 +293,10 @@ def _digest(taken: Taken) -> str:
 
 def _digest_form(taken: Taken, known: Digests) -> bytes:
     """Return the canonical form of `_digest`."""
-    if taken in known:  # thousands of nodes take the same data set
-        return known[taken]
-    known[taken] = form = canonical(_digest(taken))
-    return form
+    result = taken.node, taken.parts
+    if result not in known:  # thousands of nodes take the same data set
+        known[result] = canonical(_digest(taken))
+    return known[result]
 
 
 def taken_digest(receipt: Receipt, names: tuple[str, ...]) -> str:

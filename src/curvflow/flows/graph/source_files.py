@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,8 +21,6 @@ from curvflow.flows.graph.network_files import (
     network_files,
 )
 from curvflow.flows.graph.source_folder import FolderFiles, files_in
-from curvflow.flows.published_graphs import PublishedGraph
-from curvflow.flows.published_images.arrays import PublishedArrays, published_arrays
 from curvflow.schemas.disk_arrays import DiskArray, as_array
 from curvflow.schemas.kinds.data.graphs.graph import GraphParams
 from curvflow.schemas.kinds.shared.images import ImageParams
@@ -35,6 +33,10 @@ from curvflow.schemas.study.study import Stage
 from curvflow.stores.files import NO_ARRAYS
 from curvflow.stores.row_files import byte_rows, npy_rows
 from curvflow.stores.stored_arrays import NETCDF, is_zarr, stored_arrays
+
+if TYPE_CHECKING:
+    from curvflow.flows.published_graphs import PublishedGraph
+    from curvflow.flows.published_images.arrays import PublishedArrays
 
 FORMS = ".npy, .npz, .pt, .pth, .ckpt, .bin, .safetensors, .nc or a zarr folder"
 
@@ -68,9 +70,14 @@ class SourceFiles:
             self._sought.add(wanted)
 
     def _published(self, params: Params) -> PublishedArrays | PublishedGraph | None:
+        # Loaded here, for few studies name published files.
         if isinstance(params, ImageParams):
+            from curvflow.flows.published_images.arrays import published_arrays
+
             return published_arrays(params, self.folder)
         if isinstance(params, GraphParams) and params.name is not None:
+            from curvflow.flows.published_graphs import PublishedGraph
+
             return PublishedGraph(params.name, self.folder, params.folder)
         return None
 
@@ -101,7 +108,7 @@ class SourceFiles:
         """
         published = self._published(params)
         if published is not None:
-            is_graph = isinstance(published, PublishedGraph)
+            is_graph = isinstance(params, GraphParams)
             return {"path" if is_graph else "originals": published}
         return {
             source: arrays

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -36,12 +36,23 @@ R = TypeVar("R")
 Signatures = dict[tuple[object, ...], str]
 
 
-def groups(nodes: Sequence[Node]) -> list[list[Node]]:
-    """Group nodes by what must be equal within a tile, in order of first members."""
+def groups_of(graph: Graph, stage: str) -> list[list[Node]]:
+    """Return the `groups` of a stage, which are the same from plan to end."""
+    if stage not in graph.groups:
+        graph.groups[stage] = groups(graph.nodes[stage], graph.signatures)
+    return graph.groups[stage]
+
+
+def groups(nodes: Sequence[Node], known: Signatures) -> list[list[Node]]:
+    """Group nodes by what must be equal within a tile, in order of first members.
+
+    Args:
+        nodes: of one stage.
+        known: signatures of nodes of the same graph.
+    """
     if nodes and not nodes[0].kind.vectorised:
         return [list(nodes)]
     by_signature: dict[str, list[Node]] = defaultdict(list)
-    known: Signatures = {}
     for node in nodes:
         by_signature[_signature(node, known)].append(node)
     return list(by_signature.values())
@@ -90,7 +101,7 @@ class Singles:
         if node.receipt is not None:
             return was_plain(node)
         if node.stage not in self._of_stage:
-            whole = groups(self._graph.nodes[node.stage])
+            whole = groups_of(self._graph, node.stage)
             self._of_stage[node.stage] = {g[0] for g in whole if len(g) == 1}
         return node in self._of_stage[node.stage]
 
@@ -108,11 +119,11 @@ def without(form: Mapping[str, object], paths: Sequence[str]) -> dict[str, objec
     return kept
 
 
-def count_tiles(nodes: Sequence[Node]) -> int:
-    """Return the least number of tiles that the open nodes of a stage make up."""
+def count_tiles(groups: Iterable[Sequence[Node]]) -> int:
+    """Return the least number of tiles that the open nodes of groups make up."""
     return sum(
         math.ceil(sum(node.state != "cached" for node in group) / _most(group[0]))
-        for group in groups(nodes)
+        for group in groups
     )
 
 
@@ -400,7 +411,8 @@ def _read(
     lost: dict[str, str] = {}
     for memo, result in taken.items():
         parts = taken_parts(result.receipt, result.parts)
-        held = tuple(name for name in result.parts if _has(parts, name))
+        there = {_bare(part) for part in parts}
+        held = tuple(name for name in result.parts if _bare(name) in there)
         try:
             on_disk[memo] = _on_disk(store, result, held) if memo in by_rows else {}
         except CorruptPayloadError as error:
@@ -414,7 +426,7 @@ def _read(
             if isinstance(one, CorruptPayloadError):
                 lost.setdefault(str(result.receipt.payload), str(one))
             else:
-                arrays = {part.partition("@")[0]: array for part, array in one.items()}
+                arrays = {_bare(part): array for part, array in one.items()}
                 loaded[result.memo] = {**arrays, **on_disk[result.memo]}
     if lost:
         raise LostInputError(lost)
@@ -435,5 +447,6 @@ def _on_disk(
     return {name: as_array(array) for name, array in found.items() if array}
 
 
-def _has(parts: Mapping[str, str], name: str) -> bool:
-    return any(part.partition("@")[0] == name.partition("@")[0] for part in parts)
+def _bare(part: str) -> str:
+    """Return the variable of a part, without the label of a slice."""
+    return part.partition("@")[0]

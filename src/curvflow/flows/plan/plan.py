@@ -30,6 +30,7 @@ from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
 from curvflow.schemas.kinds.shared.imported import ImportedParams
 from curvflow.schemas.kinds.shared.operators import unmatched_layers
 from curvflow.schemas.kinds.train import TrainParams
+from curvflow.schemas.long_lived import paused_gc
 from curvflow.schemas.losses import AnyLoss, OwnLoss
 from curvflow.schemas.models import AnyModel
 from curvflow.schemas.models._base import Model
@@ -38,7 +39,6 @@ from curvflow.schemas.nodes import Array, Figure, Table
 from curvflow.schemas.params import Params
 from curvflow.schemas.study.study import Stage, Study
 from curvflow.stores.base import Index, Store
-from curvflow.stores.log import paused_gc
 
 
 @dataclass
@@ -121,7 +121,7 @@ def make_plan(
             f"--revive: expected a stage of {study.name}, got '{unknown[0]}'. "
             f"{nearest(unknown[0], study.stages)}"
         )
-    with paused_gc():
+    with paused_gc(stays=True):
         graph, index = expand(study, files), store.index()
         causes, codes = Causes(graph, index), Fingerprints(files.folder)
         reads = CurrentReads(files.folder, study.stages)
@@ -142,8 +142,7 @@ class PlanSources:
 
 def compare_with_log(plan: Plan, _: PlanSources) -> None:
     """Set key, receipt and state of every node."""
-    for nodes in plan.graph.nodes.values():
-        compare(nodes, plan.index, plan.reads)
+    compare(plan.graph, plan.index, plan.reads)
 
 
 def mark_lost(plan: Plan, sources: PlanSources) -> None:

@@ -19,7 +19,7 @@ from curvflow.flows.graph.tiles import (
     NODE_BY_NODE_WIDTH,
     Singles,
     TileJob,
-    groups,
+    groups_of,
     load,
     tile_job,
     was_plain,
@@ -258,12 +258,12 @@ class Schedule:
         self._places: dict[Node, int] = {}
         self._queues: dict[Needs, list[tuple[Rank, _Tile]]] = {"cpu": [], "gpu": []}
         self._to_the_end: dict[Node, float] = {}
-        for nodes in graph.nodes.values():
+        for stage, nodes in graph.nodes.items():
             if any(node in self._unsettled for node in nodes):
-                self._add(nodes)
+                self._add(nodes, groups_of(graph, stage))
 
-    def _add(self, nodes: Sequence[Node]) -> None:
-        for group in groups(nodes):
+    def _add(self, nodes: Sequence[Node], groups: Iterable[list[Node]]) -> None:
+        for group in groups:
             whole = _Group(group, place=len(self._groups))
             for node in group:
                 self._groups[node], self._places[node] = whole, len(self._places)

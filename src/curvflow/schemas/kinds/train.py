@@ -15,7 +15,6 @@ from curvflow.schemas.models import ModelSpec, model_name
 from curvflow.schemas.nodes import Data, Preconditioned, Weights
 from curvflow.schemas.params import Neutral, Params
 from curvflow.schemas.rules import RuleSpec
-from curvflow.schemas.rules.averages import Averaging
 
 
 class Checkpoints(Params):
@@ -173,9 +172,9 @@ class TrainParams(Params):
     @classmethod
     def _has_epochs_to_average(cls, epochs: int, known: ValidationInfo) -> int:
         rule = known.data.get("rule")
-        if isinstance(rule, Averaging) and rule.start > epochs:
+        if rule is not None and (start := rule.averages_from()) > epochs:
             raise ValueError(
-                f"expected at least the {rule.start} after which {rule.rule} begins to "
+                f"expected at least the {start} after which {rule.rule} begins to "
                 f"average, got {epochs}. Raise it, or lower start of the rule."
             )
         return epochs

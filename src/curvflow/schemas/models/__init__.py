@@ -10,13 +10,14 @@ from __future__ import annotations
 import operator
 import pkgutil
 from collections.abc import Mapping
-from functools import reduce
+from functools import cache, reduce
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Discriminator, Tag, TypeAdapter
 
+from curvflow.schemas.by_name import ByName
 from curvflow.schemas.explanations import Section
 from curvflow.schemas.models._base import Model
 from curvflow.schemas.models.factory import FactoryModel
@@ -34,23 +35,24 @@ __all__ = [
 AnyModel = Model | FactoryModel
 
 
-def _modules() -> dict[str, ModuleType]:
+@cache
+def _names() -> tuple[str, ...]:
     names = sorted(info.name for info in pkgutil.iter_modules(__path__))
-    return {
-        name: import_module(f"{__name__}.{name}")
-        for name in names
-        if not name.startswith("_")
-    }
+    return tuple(name for name in names if not name.startswith("_"))
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"{__name__}.{name}")
 
 
 def all_models() -> dict[str, type[Params]]:
     """Return the specification of every model by its name, sorted."""
-    return {name: module.MODEL for name, module in _modules().items()}
+    return {name: _module(name).MODEL for name in _names()}
 
 
 def sections() -> dict[str, Section]:
     """Return the section of the documentation of every model, by its name."""
-    return {name: module.EXPLANATION for name, module in _modules().items()}
+    return {name: _module(name).EXPLANATION for name in _names()}
 
 
 def model_name(value: object) -> str | None:
@@ -64,16 +66,28 @@ def model_name(value: object) -> str | None:
     return "factory" if "factory" in value else None
 
 
+def _named(value: object) -> type[Params] | None:
+    """Return the model that a specification names, if there is one."""
+    name = model_name(value)
+    return _model_in_its_file(name) if name in _names() else None
+
+
+@cache
+def _model_in_its_file(name: str) -> type[Params]:
+    model: type[Params] = _module(name).MODEL
+    return model
+
+
+def _union() -> Any:
+    """Return the union of all models."""
+    models = (Annotated[model, Tag(name)] for name, model in all_models().items())
+    return Annotated[reduce(operator.or_, models), Discriminator(model_name)]
+
+
 if TYPE_CHECKING:
     ModelSpec = AnyModel
 else:
-    ModelSpec = Annotated[
-        reduce(
-            operator.or_,
-            (Annotated[model, Tag(name)] for name, model in all_models().items()),
-        ),
-        Discriminator(model_name),
-    ]
+    ModelSpec = Annotated[AnyModel, ByName(_named, _union)]
 
 _adapter: TypeAdapter[AnyModel] = TypeAdapter(ModelSpec)
 

@@ -9,24 +9,31 @@ from __future__ import annotations
 
 import operator
 from functools import reduce
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from curvflow.schemas.by_name import ByName
 from curvflow.schemas.presets import Preset, written_out
 from curvflow.schemas.rules._base import Position, Rule
-from curvflow.schemas.rules._files import sections
+from curvflow.schemas.rules._files import named_rule, sections
 from curvflow.schemas.rules._files import specifications as all_rules
 
 __all__ = ["Position", "Rule", "RuleSpec", "all_rules", "sections"]
 
+
+def _union() -> Any:
+    """Return the union of all rules, or a preset."""
+    rules = reduce(operator.or_, all_rules().values())
+    # A preset is written out before all else: its node has the key of its fields.
+    return Annotated[
+        rules,
+        Field(discriminator="rule"),
+        BeforeValidator(written_out, json_schema_input_type=rules | Preset),
+    ]
+
+
 if TYPE_CHECKING:
     RuleSpec = Rule
 else:
-    _ANY = reduce(operator.or_, all_rules().values())
-    # A preset is written out before all else: its node has the key of its fields.
-    RuleSpec = Annotated[
-        _ANY,
-        Field(discriminator="rule"),
-        BeforeValidator(written_out, json_schema_input_type=_ANY | Preset),
-    ]
+    RuleSpec = Annotated[Rule, ByName(named_rule, _union)]

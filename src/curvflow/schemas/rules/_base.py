@@ -358,6 +358,10 @@ class Rule(Params):
         """Return the epoch, from 0, from which `step` needs H w; None if never."""
         return None
 
+    def averages_from(self) -> int:
+        """Return the epochs completed when weights are first averaged; 0 if never."""
+        return 0
+
     def scratch(
         self, shapes: Sequence[tuple[int, ...]], batch_size: int, outputs: int
     ) -> int:

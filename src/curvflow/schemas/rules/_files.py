@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 
@@ -31,11 +32,31 @@ def sections() -> dict[str, Section]:
     return texts
 
 
-def _modules(but: Collection[str] = ()) -> Iterator[ModuleType]:
+def named_rule(value: object) -> type[Rule] | None:
+    """Return the rule that a specification names, if a file has its name."""
+    name = value.get("rule") if isinstance(value, Mapping) else None
+    return _rule_in_its_file(name) if name in _names() else None
+
+
+@cache
+def _rule_in_its_file(name: str) -> type[Rule] | None:
+    rules = _rules_of(_module(name))
+    return next((r for r in rules if r.model_fields["rule"].default == name), None)
+
+
+@cache
+def _names() -> tuple[str, ...]:
     package = import_module(__name__.rpartition(".")[0])
-    for info in pkgutil.iter_modules(package.__path__):
-        if not info.name.startswith("_") and info.name not in but:
-            yield import_module(f"{package.__name__}.{info.name}")
+    names = (info.name for info in pkgutil.iter_modules(package.__path__))
+    return tuple(name for name in names if not name.startswith("_"))
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"{__name__.rpartition('.')[0]}.{name}")
+
+
+def _modules(but: Collection[str] = ()) -> Iterator[ModuleType]:
+    return (_module(name) for name in _names() if name not in but)
 
 
 def _rules_of(module: ModuleType) -> tuple[type[Rule], ...]:

@@ -53,6 +53,10 @@ class Averaging(Rule):
         """False: the weights that are kept are not those that steps are taken from."""
         return False
 
+    def averages_from(self) -> int:
+        """Return the start of the average."""
+        return self.start
+
 
 class Swa(Averaging, Sgd):
     """Gradient descent whose result is the average of its weights."""

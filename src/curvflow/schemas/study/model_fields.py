@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Tag
+from pydantic.fields import FieldInfo
+
+from curvflow.schemas.by_name import ByName
 
 
 @dataclass(frozen=True)
@@ -69,10 +72,16 @@ def _branches_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[Branch]:
             for form in forms
             for name, info in form.model.model_fields.items()
             if part in (name, info.alias)
-            for inside in _branches(info.annotation)
+            for inside in _branches(_whole(info))
         ]
         forms = branch or inner or forms
     return forms
+
+
+def _whole(info: FieldInfo) -> Any:
+    """Return the annotation of a field, with all models of one that is `ByName`."""
+    unions = [mark.union() for mark in info.metadata if isinstance(mark, ByName)]
+    return unions[0] if unions else info.annotation
 
 
 def _branches(annotation: Any, tag: str | None = None) -> Iterator[Branch]:

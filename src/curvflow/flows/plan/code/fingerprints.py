@@ -63,10 +63,10 @@ from curvflow.flows.plan.code.sources import (
 from curvflow.flows.plan.code.syntax import depends_on_order, own_methods
 from curvflow.flows.reads.ledgers import Loads
 from curvflow.schemas.kind import Kind
+from curvflow.schemas.long_lived import paused_gc
 from curvflow.schemas.nodes import Trajectory, Weights
 from curvflow.schemas.params import Params
 from curvflow.schemas.records.receipts import CodeRecord, Receipt
-from curvflow.stores.log import paused_gc
 from curvflow.tasks.registry import home_of
 
 

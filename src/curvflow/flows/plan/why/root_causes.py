@@ -12,9 +12,9 @@ from curvflow.flows.plan.resume import continues
 from curvflow.flows.plan.why.causes import Causes, Changes, replaced, takes_others
 from curvflow.flows.plan.why.cost import Costs, Prediction, saved_seconds, start_seconds
 from curvflow.flows.plan.why.nearest import input_changes, own_changes
+from curvflow.schemas.long_lived import paused_gc
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index
-from curvflow.stores.log import paused_gc
 
 Place = tuple[str, Changes]  # where, and what changed there
 Places = frozenset[Place]

@@ -13,7 +13,7 @@ from uuid import uuid4
 import numpy as np
 
 from curvflow.errors import ClusterError, RequestError
-from curvflow.flows.graph.tiles import count_tiles
+from curvflow.flows.graph.tiles import count_tiles, groups_of
 from curvflow.flows.plan.plan import Plan, is_analysis
 from curvflow.flows.run.compute import Snapshots
 from curvflow.flows.run.context import RunContext
@@ -168,7 +168,7 @@ def _num_tiles(context: RunContext) -> int:
     cost = context.costs.predicted(node for node in graph if node.state != "cached")
     if not cost.unknown and cost.seconds < QUICK:
         return 1
-    return sum(count_tiles(nodes) for nodes in graph.nodes.values())
+    return sum(count_tiles(groups_of(graph, stage)) for stage in graph.nodes)
 
 
 def _names_a_place(options: RunOptions) -> bool:

@@ -1,0 +1,62 @@
+"""Fields whose model is found by the name that a value gives, in a file of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any
+
+from pydantic import (
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic.json_schema import JsonSchemaValue
+
+from curvflow.schemas.params import Params
+
+
+@dataclass(frozen=True)
+class ByName:
+    """Mark of a field: of all models of a union, those that values name are loaded.
+
+    What is wrong with a value says the whole union, which is loaded then, and for a
+    JSON Schema.
+
+    Attributes:
+        find: returns the model that a value names, if a file has its name.
+        union: returns the union of all.
+    """
+
+    find: Callable[[object], type[Params] | None]
+    union: Callable[[], Any]
+
+    @cached_property
+    def _all(self) -> TypeAdapter[Params]:
+        return TypeAdapter(self.union())
+
+    def _validate(self, value: object) -> Params:
+        if model := self.find(value):
+            try:
+                return model.model_validate(value)
+            except ValidationError:
+                pass
+        return self._all.validate_python(value)
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> Any:
+        """Return a schema that knows of no model yet."""
+        del source
+        annotation = Annotated[Any, PlainValidator(self._validate)]
+        return handler.generate_schema(annotation)
+
+    def __get_pydantic_json_schema__(
+        self, schema: Any, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the JSON Schema of the union."""
+        del schema
+        return handler(self._all.core_schema)
