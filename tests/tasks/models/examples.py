@@ -207,6 +207,14 @@ def lenet5(channels: int, flat: int, padding: int, act: type, pool: type):
     )  # fmt: skip
 
 
+def small_cnn_cifar(channels: int, flat: int, act: type):
+    return sequential(
+        nn.Conv2d(channels, 3, 7), act(), nn.MaxPool2d(2), nn.Conv2d(3, 5, 2), act(),
+        nn.Flatten(), nn.Linear(flat, 7), act(), nn.Linear(7, 4), act(),
+        nn.Linear(4, 3),
+    )  # fmt: skip
+
+
 def cnn_cifar(channels: int, flat: int, act: type):
     return sequential(
         nn.Conv2d(channels, 32, 7), act(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 2), act(),
@@ -462,6 +470,12 @@ EXAMPLES = {
     ),
     "cnn_cifar": Example(
         {"kind": "cnn_cifar"}, (2, 10, 12), 3, cnn_cifar(2, 128, nn.ReLU)
+    ),
+    "cnn_cifar-widths": Example(
+        {"kind": "cnn_cifar", "channels": [3, 5], "hidden": [7, 4]},
+        (2, 10, 12),
+        3,
+        small_cnn_cifar(2, 10, nn.ReLU),
     ),
     "vgg": Example(VGG, (2, 4, 5), 3, vgg((2, 2), (3,), channels=2, norm=False,
                                           dense=nn.Linear(3, 3))),

@@ -15,6 +15,7 @@ SETTINGS = [
     {"damping": 1.0, "num_steps": 3},
     {"lr": 0.5, "damping": 5.0, "num_steps": 2, "start": "random"},
     {"num_steps": 3, "matrix": "hessian", "damping_follows_lr": False},
+    {"num_steps": 3, "eigenvalue_factor": 3.0},
 ]
 
 LOSSES = ["cross_entropy", "mse", "sse"]
@@ -103,6 +104,23 @@ def test_damping_is_a_multiple_of_lr_unless_it_is_a_number():
     ]
     (end,), _ = trained_on(data, TINY, pairs, 1, loss="mse", start=start[[0, 0]])
     torch.testing.assert_close(end[0], end[1], rtol=1e-12, atol=1e-12)
+
+
+def test_a_factor_of_the_eigenvalues_leaves_flat_directions_as_they_are():
+    data, _ = posed("mse")
+    start = beginning(data, "mse")
+    fields = {"rule": "lanczos_newton", "matrix": "hessian", "num_steps": 100}
+    rules = [
+        rule(**fields, damping=0.3, eigenvalue_factor=3.0),
+        # The same step as c |theta| + delta = c (|theta| + delta / c).
+        rule(**fields, damping=0.1, lr=1 / 3, damping_follows_lr=False),
+    ]
+    (end,), _ = trained_on(data, TINY, rules, 1, loss="mse", start=start[[0, 0]])
+    g, H = parts(data, "mse", start)
+    values, vectors = torch.linalg.eigh(H[0])
+    along = vectors.T @ g[0] / (3.0 * values.abs() + 0.3)
+    torch.testing.assert_close(end[0], start[0] - vectors @ along, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(end[1], end[0], rtol=1e-6, atol=1e-8)
 
 
 def test_a_model_that_diverges_touches_no_sibling():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from curvflow.schemas.explanations import Section
+from curvflow.schemas.params import Neutral
 from curvflow.schemas.rules._base import Rule
 
 
@@ -22,6 +23,9 @@ class LanczosNewton(Rule):
     )
     damping_follows_lr: bool = Field(
         True, description="damping is a multiple of lr, not a number by itself"
+    )
+    eigenvalue_factor: Annotated[float, Field(gt=0), Neutral(1.0)] = Field(
+        1.0, description="multiplies each eigenvalue before damping is added"
     )
     num_steps: int = Field(20, ge=1, description="Lanczos steps, products a step")
     matrix: Literal["ggn", "hessian"] = Field(
@@ -60,6 +64,9 @@ constant to learning rate constant, δ = 10 α". There are two readings. By defa
 why the source's five rates give nearly one curve; from the gradient all of g lies in
 the space, and the rates differ. With `damping_follows_lr: false` δ is the number
 `damping`, as the printed call to its code may be read. At η = 1 both are the same.
+
+`eigenvalue_factor` c puts c |θᵢ| + δ below the line, so that c > 1 moves less in sharp
+directions and as far in flat ones: LOPT[c] of section 6.4.1, with c of 3 and 10.
 """,
     source="""\
 Granziol (2020), sections 4.3.1 and 6.4.1, LancGN and LanczosOPT; Figure 4.2b has

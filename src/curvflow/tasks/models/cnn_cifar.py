@@ -19,19 +19,17 @@ from curvflow.tasks.networks.parts import (
     pooling,
 )
 
-DENSE = (500, 100, 50, 20)
-
 
 def build(spec: CnnCifar, input_shape: Sequence[int], num_outputs: int) -> Network:
-    """Build two convolutions and five dense layers.
+    """Build two convolutions and dense layers, five unless said otherwise.
 
     Args:
-        spec: activation and dropout.
+        spec: widths, activation and dropout.
         input_shape: of one sample, (channels, height, width).
         num_outputs: C.
 
     Returns:
-        The network; 4677872 parameters for 3x32x32 inputs and 10 outputs.
+        The network; by default 4677872 parameters for 3x32x32 inputs and 10 outputs.
 
     Reference:
         Jarvis (2021), "Generalizing Regularization of Neural Networks to Correlated
@@ -39,16 +37,17 @@ def build(spec: CnnCifar, input_shape: Sequence[int], num_outputs: int) -> Netwo
     """
     check_images("cnn_cifar", input_shape)
     act = activation(ACTIVATIONS[spec.activation])
+    first, second = spec.channels
     dense = [
         chain(dense_part(f"dense{number}", units), act, dropout_part(spec.dropout))
-        for number, units in enumerate(DENSE, start=1)
+        for number, units in enumerate(spec.hidden, start=1)
     ]
     return network_of(
         chain(
-            chain(convolution("conv1", 32, 7), act, pooling("max", 2)),
-            chain(convolution("conv2", 64, 2), act, flatten()),
+            chain(convolution("conv1", first, 7), act, pooling("max", 2)),
+            chain(convolution("conv2", second, 2), act, flatten()),
             *dense,
-            dense_part(f"dense{len(DENSE) + 1}", num_outputs),
+            dense_part(f"dense{len(spec.hidden) + 1}", num_outputs),
         ),
         input_shape,
     )

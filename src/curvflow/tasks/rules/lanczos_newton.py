@@ -17,18 +17,18 @@ def init(weights_MD: Tensor, hyper: Hyper, problem: Problem) -> None:
 def step(
     gradient_MD: Tensor, state: None, weights_MD: Tensor, hyper: Hyper, context: Step
 ) -> tuple[Tensor, None]:
-    """Take one step, w <- w - lr (sum_i u_i u_i.g / (|theta_i| + delta) + g' / delta).
+    """Take one step, w - lr (sum_i u_i u_i.g / (c |theta_i| + delta) + g' / delta).
 
-    u_i and theta_i are Ritz vectors and values, g' what the vectors leave of g, and
-    delta is the damping, times lr if it follows it. With weight decay all is that of
-    the loss plus weight_decay |w|^2 / 2.
+    u_i and theta_i are Ritz vectors and values, g' what the vectors leave of g, c the
+    eigenvalue_factor, and delta the damping, times lr if it follows it. With weight
+    decay all is that of the loss plus weight_decay |w|^2 / 2.
 
     Args:
         gradient_MD: gradients g of the loss.
         state: none.
         weights_MD: weights w.
-        hyper: lr, damping, damping_follows_lr (0 or 1) and weight_decay, each (M, 1),
-            and the choices num_steps, matrix and start.
+        hyper: lr, damping, damping_follows_lr (0 or 1), eigenvalue_factor and
+            weight_decay, each (M, 1), and the choices num_steps, matrix and start.
         context: for the network, the batch and draws.
 
     Returns:
@@ -53,10 +53,11 @@ def step(
     lr_M1 = hyper["lr"].double()
     follows_M1 = torch.where(hyper["damping_follows_lr"] > 0, lr_M1, 1.0)
     damping_M1 = hyper["damping"].double() * follows_M1
+    factor_M1 = hyper["eigenvalue_factor"].double()
     direction_MD = _solved(
         gradient_MD.double(),
         ritz.vectors,
-        (ritz.values + decay_M1).abs() + damping_M1,
+        factor_M1 * (ritz.values + decay_M1).abs() + damping_M1,
         decay_M1 + damping_M1,
     )
     direction_MD.masked_fill_(~ritz.is_finite.unsqueeze(1), torch.nan)
