@@ -14,6 +14,7 @@ from torch import Tensor
 
 from curvflow.tasks.numerics.derivatives.passes import Part
 from curvflow.tasks.numerics.kronecker.layers import Approximation, Pass, Piece, Sides
+from curvflow.tasks.numerics.kronecker.uses import FEW
 
 # Numbers that gradients of samples may hold at once.
 MOST_NUMBERS = 1 << 21
@@ -70,6 +71,7 @@ class Moments:
     _left: _Sums = field(default_factory=_Sums)
     _right: _Sums = field(default_factory=_Sums)
     _draws: list[Tensor] = field(default_factory=list)
+    _norms: tuple[Tensor, Tensor] | None = None
     _positions: int = 1
     _num_draws: int = 1
     _is_left: bool = True
@@ -81,21 +83,28 @@ class Moments:
         self._num_draws = one.num_draws
         for is_left, into in ((True, self._left), (False, self._right)):
             rows = _joined([s.left if is_left else s.right for s in sides])
-            if not self.has_spread:
-                add_to(into.moments, one.part, second_moment(rows)[0])
-                continue
             comes_back = is_left == self._is_left
-            if comes_back and self._tells_draws:
+            if self.has_spread and comes_back and self._tells_draws:
                 add_to(self._draws, one.part, _draw_squares(rows))
-            if comes_back and self.knows_returned:
+            if self.has_spread and comes_back and self.knows_returned:
                 scale = one.samples * (1 if is_left else self._positions)
                 moment = scale * _identity_like(rows)
                 squares = moment.square().flatten(1).sum(1) / one.samples
+                add_to(into.moments, one.part, moment)
             else:
-                moment, squares_of_each = second_moment(rows)
-                squares = squares_of_each()
-            add_to(into.moments, one.part, moment)
-            add_to(into.squares, one.part, squares)
+                squares = self._add_moment(rows, into.moments, one.part)
+            if self.has_spread:
+                add_to(into.squares, one.part, squares)
+
+    def _add_moment(self, rows: Tensor, sums: list[Tensor], part: Part) -> Tensor:
+        """Add r r' of rows to the sums, and return the squares of each sample's own."""
+        if part.rows.start == 0:
+            size = rows.shape[-1]
+            sums.append(rows.new_empty(len(rows), rows.shape[3], size, size))
+        is_first = part.rows.start == 0
+        return add_moment(
+            rows, sums[-1], is_first=is_first, has_squares=self.has_spread
+        )
 
     def _counted(self, one: Pass) -> list[Sides]:
         """Return the rows as they count: of each position, or of a sample's sum."""
@@ -115,26 +124,29 @@ class Moments:
     def matrices(self, samples: int) -> tuple[Tensor, Tensor]:
         """Return both factors, (M, G, O, O) and (M, G, I, I), of N samples.
 
-        Without a spread sums are overwritten and handed over, so that they begin anew:
-        memory that has not been touched costs as much as the division.
+        Sums are overwritten and handed over, so that they begin anew: memory that has
+        not been touched costs as much as the division.
         """
         sides = self._left, self._right
         assert all(one.moments for one in sides), "no samples since the last factors"
         left, right = (spanned(one.moments) for one in sides)
-        if not self.has_spread:
-            for one in sides:
-                one.moments.clear()
-            return left.div_(samples), right.div_(samples * self._positions)
-        return left / samples, right / (samples * self._positions)
+        for one in sides:
+            one.moments.clear()
+        for sums, count in ((left, samples), (right, samples * self._positions)):
+            complete(sums)
+            sums.div_(count)
+        if self.has_spread:
+            self._norms = _norm(left), _norm(right)
+        return left, right
 
     @property
     def _tells_draws(self) -> bool:
         return self.has_draws and self._num_draws > 1
 
     def spread(self, samples: int) -> Spread:
-        """Return the relative standard errors of both factors, of N samples."""
-        left_M, right_M = (_norm(spanned(s.moments)) for s in (self._left, self._right))
-        left_M, right_M = left_M / samples, right_M / (samples * self._positions)
+        """Return the relative standard errors of both factors, which were made."""
+        assert self._norms is not None
+        left_M, right_M = self._norms
         squares = spanned(self._left.squares)
         of_left = _relative(squares, left_M, samples)
         scaled = spanned(self._right.squares) / self._positions**2
@@ -191,27 +203,76 @@ def _joined(rows: Sequence[Tensor]) -> Tensor:
     return each[0] if len(each) == 1 else torch.cat(each, dim=4)
 
 
-def second_moment(rows: Tensor) -> tuple[Tensor, Callable[[], Tensor]]:
-    """Return the sum of r r' over samples, draws and positions.
+def add_moment(
+    rows: Tensor, into: Tensor, *, is_first: bool, has_squares: bool = True
+) -> Tensor:
+    """Add the sum of r r' over samples, draws and positions to a matrix.
+
+    Of many columns only the lower stripes are added to; see `complete`.
 
     Args:
         rows: r, (M, N, R, G, T, K).
+        into: sums (M, G, K, K), which are written to.
+        is_first: whether nothing has been added yet.
+        has_squares: whether norms are wanted.
 
     Returns:
-        Sums (M, G, K, K), and what computes the sum of the squared norms of each
-        sample's own, (M,).
+        The sum of the squared norms of each sample's own, (M,).
     """
     flat = rows.permute(0, 3, 1, 2, 4, 5).flatten(3, 4)  # M, G, N, RT, K
     count, size = flat.shape[3:]
-    if count <= size:
-        return gram(flat.flatten(2, 3)), lambda: _squared_norms(flat @ flat.mT)
-    each = flat.mT @ flat
-    return each.sum(2), lambda: _squared_norms(each)
+    if FEW * count > size:
+        return _of_each(flat, into, is_first=is_first, has_squares=has_squares)
+    _of_all(flat.flatten(2, 3), into, is_first=is_first)
+    return _squares(flat @ flat.mT) if has_squares else into
 
 
-def _squared_norms(matrices: Tensor) -> Tensor:
+def _of_all(rows: Tensor, into: Tensor, *, is_first: bool) -> None:
+    """Add X'X of all samples' rows X (M, G, n, K) to sums."""
+    columns, into = rows.flatten(0, 1), into.flatten(0, 1)
+    for start, end in stripes(rows.shape[-1]):
+        torch.baddbmm(
+            into[:, start:end, :end],
+            columns[..., start:end].mT,
+            columns[..., :end],
+            beta=0 if is_first else 1,
+            out=into[:, start:end, :end],
+        )
+
+
+def _of_each(
+    flat: Tensor, into: Tensor, *, is_first: bool, has_squares: bool
+) -> Tensor:
+    """Add what each sample's rows (M, G, N, n, K) give, whose norms are returned."""
+    squares = flat.new_zeros(len(flat))
+    for start, end in stripes(flat.shape[-1]):
+        each = flat[..., start:end].mT @ flat[..., :end]
+        stripe = into[:, :, start:end, :end]
+        if is_first:
+            torch.sum(each, 2, out=stripe)
+        else:
+            stripe.add_(each.sum(2))
+        if has_squares:
+            squares = squares + _squares(each) + _squares(each[..., :start])
+    return squares
+
+
+def _squares(matrices: Tensor) -> Tensor:
     """Return the sum of all squares of each model, (M,)."""
     return matrices.square().flatten(1).sum(1)
+
+
+def stripes(size: int) -> Iterator[tuple[int, int]]:
+    """Yield the rows of the stripes whose lower triangles make a symmetric matrix."""
+    number = STRIPES if size >= MANY_COLUMNS else 1
+    for stripe in range(number):
+        yield size * stripe // number, size * (stripe + 1) // number
+
+
+def complete(matrices: Tensor) -> None:
+    """Fill the upper triangle of matrices (..., K, K) of which stripes are known."""
+    for start, end in stripes(matrices.shape[-1]):
+        matrices[..., :start, start:end] = matrices[..., start:end, :start].mT
 
 
 def gram(rows: Tensor) -> Tensor:
@@ -220,11 +281,9 @@ def gram(rows: Tensor) -> Tensor:
     if size < MANY_COLUMNS:
         return rows.mT @ rows
     found = rows.new_empty(*rows.shape[:-2], size, size)
-    for number in range(STRIPES):
-        start, end = (size * (number + ahead) // STRIPES for ahead in (0, 1))
-        stripe = rows[..., start:end].mT @ rows[..., :end]
-        found[..., start:end, :end] = stripe
-        found[..., :start, start:end] = stripe[..., :start].mT
+    for start, end in stripes(size):
+        found[..., start:end, :end] = rows[..., start:end].mT @ rows[..., :end]
+    complete(found)
     return found
 
 
