@@ -179,6 +179,7 @@ def recorded_networks(
         given["batch_size"],
         given["models_per_pass"],
         output_slopes(loss),
+        problem.network.notes_all,
     )
 
 

@@ -162,7 +162,7 @@ def dense_layers(
         return x
 
     layout = Layout(tuple(shapes), tuple(shapes.values()))
-    return Network(layout, forward, width=2 * sum(widths))
+    return Network(layout, forward, width=2 * sum(widths), notes_all=True)
 
 
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {

@@ -28,7 +28,7 @@ class Pass:
         part: models and samples.
         record: uses of parameters.
         deltas: of each use what comes back through its outputs, (M, N, ...), of each
-            draw or root.
+            draw or root; nothing of uses that are not looked at.
     """
 
     part: Part
@@ -43,7 +43,7 @@ class Pass:
     @property
     def num_draws(self) -> int:
         """Number of draws or roots, R."""
-        return len(self.deltas[0]) if self.deltas else 0
+        return max(map(len, self.deltas), default=0)
 
 
 @dataclass(frozen=True)
