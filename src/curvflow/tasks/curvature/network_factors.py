@@ -46,8 +46,8 @@ from curvflow.tasks.numerics.kronecker.recorded import Recorded, Roots, Slopes
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine
 
-# Roots whose rows at all layers take as much memory as the graph of a pass.
-ROOTS_AT_ONCE = 10
+# What a root leaves at all layers, as a share of the numbers that a pass holds.
+ROOT_SHARE = 0.25
 
 # Forms whose columns are random, and the stream that they are drawn from.
 DRAWN = {"mc": "labels", "projection": "projections"}
@@ -213,7 +213,9 @@ def rows_per_pass(problem: Problem, params: FactorsParams) -> int:
 
     Roots go back one after another, but what they leave at the layers is held.
     """
-    return problem.rows_per_pass(-(-num_roots(problem, params) // ROOTS_AT_ONCE))
+    numbers = 1 + ROOT_SHARE * num_roots(problem, params)
+    item: int = getattr(torch, params.dtype).itemsize
+    return problem.rows_per_pass(1, each=item * numbers)
 
 
 def num_roots(problem: Problem, params: FactorsParams) -> int:

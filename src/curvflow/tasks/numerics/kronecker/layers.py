@@ -192,7 +192,8 @@ class Places:
 
     def columns(self, name: str) -> Tensor:
         """Return the places of a tensor's entries, in their order."""
-        return torch.arange(math.prod(self.shapes[name])) + self.start[name]
+        start = self.start[name]
+        return torch.arange(start, start + math.prod(self.shapes[name]))
 
 
 @dataclass(frozen=True)
@@ -264,24 +265,32 @@ def pieces(layer: Layer, places: Places, *, separate: bool) -> list[Piece]:
     Returns:
         One block, or two.
     """
-    groups, rows, columns = layer.sizes
-    parts: dict[str, Tensor] = {}
-    if layer.weight in places.start:
-        weight = places.columns(layer.weight)
-        parts[layer.weight] = weight.view(groups, rows, columns)
-    if layer.bias is not None and layer.bias in places.start:
-        parts[layer.bias] = places.columns(layer.bias).view(groups, rows, 1)
-    joined = [[name] for name in parts] if separate else [list(parts)]
+    tensors = [name for name in (layer.weight, layer.bias) if name in places.start]
+    joined = [[name] for name in tensors] if separate else [tensors]
     return [
         Piece(
             layer,
             " and ".join(names),
-            torch.cat([parts[name] for name in names], dim=2).flatten(),
+            _columns(layer, places, names),
             has_weight=layer.weight in names,
             has_bias=layer.bias in names,
         )
         for names in joined
     ]
+
+
+def _columns(layer: Layer, places: Places, names: Sequence[str]) -> Tensor:
+    """Return the places of a block's parameters, row by row."""
+    if len(names) == 1:
+        return places.columns(names[0])
+    groups, rows, columns = layer.sizes
+    # Consecutive numbers, in which each bias before a row is left out again.
+    numbers = torch.arange(groups * rows * (columns + 1)).view(groups * rows, -1)
+    before = torch.arange(groups * rows)
+    weight, bias = names
+    numbers += (places.start[weight] - before).unsqueeze(1)
+    numbers[:, -1] = places.start[bias] + before
+    return numbers.flatten()
 
 
 def check_positions(layer: Layer, record: Sequence[AnyUse], how: str) -> None:

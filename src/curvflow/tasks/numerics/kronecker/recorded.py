@@ -298,7 +298,7 @@ def _gradients(
             use.rows(delta)[:, -1], 1 if use.bias is None else 2, 1
         )
         sizes = [
-            (delta * use.inputs.detach())[:, -1].abs().flatten(1).sum(1),
+            (delta * use.multiplied)[:, -1].abs().flatten(1).sum(1),
             delta[:, -1].abs().flatten(1).sum(1),
         ]
         names = [name for name in (use.weight, use.bias) if name is not None]

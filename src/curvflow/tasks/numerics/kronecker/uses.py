@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -228,6 +229,7 @@ class Scaling:
             of each model.
         channel: dimension of the C entries.
         apart: whether there is one tensor of each model.
+        deviation: what inputs are to be multiplied by before; None for nothing.
     """
 
     weight: str
@@ -236,6 +238,13 @@ class Scaling:
     outputs: tuple[Tensor, ...]
     channel: int
     apart: bool = False
+    deviation: Tensor | None = None
+
+    @cached_property
+    def multiplied(self) -> Tensor:
+        """What was multiplied, (M, N, ...), without its graph."""
+        inputs = self.inputs.detach()
+        return inputs if self.deviation is None else inputs * self.deviation.detach()
 
     def rows(self, deltas: Tensor) -> Tensor:
         """Return the gradient of each sample, (M, N, C or 2 C).
@@ -244,7 +253,7 @@ class Scaling:
             deltas: what comes back through the outputs.
         """
         others = [d for d in range(2, deltas.ndim) if d != self.channel]
-        parts = [deltas * self.inputs.detach(), deltas][: 1 if self.bias is None else 2]
+        parts = [deltas * self.multiplied, deltas][: 1 if self.bias is None else 2]
         summed = [part.sum(others) if others else part for part in parts]
         return torch.cat(summed, dim=2)
 
