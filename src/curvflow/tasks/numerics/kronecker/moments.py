@@ -19,8 +19,9 @@ from curvflow.tasks.numerics.kronecker.uses import FEW
 # Numbers that gradients of samples may hold at once.
 MOST_NUMBERS = 1 << 21
 
-# Columns from which the lower triangle of X'X is computed alone, and in how many parts.
-MANY_COLUMNS, STRIPES = 512, 4
+# Columns and rows of X from which the lower triangle of X'X is computed alone, and in how
+# many stripes. Of fewer rows, to fill the upper one takes longer than to compute it.
+MANY_COLUMNS, MANY_ROWS, STRIPES = 256, 192, 4
 
 
 class Spread(NamedTuple):
@@ -45,10 +46,12 @@ class _Sums:
     Attributes:
         moments: of the second moments, (M, G, K, K).
         squares: of the squared norms of each sample's own, (M,).
+        stripes: in how many the lower triangles of the moments are added up.
     """
 
     moments: list[Tensor] = field(default_factory=list)
     squares: list[Tensor] = field(default_factory=list)
+    stripes: int = 1
 
 
 @dataclass
@@ -92,19 +95,19 @@ class Moments:
                 squares = moment.square().flatten(1).sum(1) / one.samples
                 add_to(into.moments, one.part, moment)
             else:
-                squares = self._add_moment(rows, into.moments, one.part)
+                squares = self._add_moment(rows, into, one.part)
             if self.has_spread:
                 add_to(into.squares, one.part, squares)
 
-    def _add_moment(self, rows: Tensor, sums: list[Tensor], part: Part) -> Tensor:
+    def _add_moment(self, rows: Tensor, sums: _Sums, part: Part) -> Tensor:
         """Add r r' of rows to the sums, and return the squares of each sample's own."""
-        if part.rows.start == 0:
-            size = rows.shape[-1]
-            sums.append(rows.new_empty(len(rows), rows.shape[3], size, size))
         is_first = part.rows.start == 0
-        return add_moment(
-            rows, sums[-1], is_first=is_first, has_squares=self.has_spread
-        )
+        if is_first:
+            _, samples, draws, groups, positions, size = rows.shape
+            sums.stripes = num_stripes(samples * draws * positions, size)
+            sums.moments.append(rows.new_empty(len(rows), groups, size, size))
+        into, how = sums.moments[-1], (is_first, sums.stripes)
+        return add_moment(rows, into, *how, has_squares=self.has_spread)
 
     def _counted(self, one: Pass) -> list[Sides]:
         """Return the rows as they count: of each position, or of a sample's sum."""
@@ -129,12 +132,9 @@ class Moments:
         """
         sides = self._left, self._right
         assert all(one.moments for one in sides), "no samples since the last factors"
-        left, right = (spanned(one.moments) for one in sides)
-        for one in sides:
-            one.moments.clear()
-        for sums, count in ((left, samples), (right, samples * self._positions)):
-            complete(sums)
-            sums.div_(count)
+        left, right = (_whole(one) for one in sides)
+        left.div_(samples)
+        right.div_(samples * self._positions)
         if self.has_spread:
             self._norms = _norm(left), _norm(right)
         return left, right
@@ -162,6 +162,14 @@ class Moments:
         within = (count * draws - whole) / (count - 1)
         labels = within.clamp(min=0).sqrt() / samples / norm
         return Spread(of_left, of_right, labels)
+
+
+def _whole(sums: _Sums) -> Tensor:
+    """Return sums of all models with both triangles, which begin anew."""
+    moments = spanned(sums.moments)
+    sums.moments.clear()
+    _mirror(moments, sums.stripes)
+    return moments
 
 
 def _norm(matrices: Tensor) -> Tensor:
@@ -204,48 +212,32 @@ def _joined(rows: Sequence[Tensor]) -> Tensor:
 
 
 def add_moment(
-    rows: Tensor, into: Tensor, *, is_first: bool, has_squares: bool = True
+    rows: Tensor,
+    into: Tensor,
+    is_first: bool,
+    number: int,
+    *,
+    has_squares: bool = True,
 ) -> Tensor:
     """Add the sum of r r' over samples, draws and positions to a matrix.
 
-    Of many columns only the lower stripes are added to; see `complete`.
-
     Args:
         rows: r, (M, N, R, G, T, K).
-        into: sums (M, G, K, K), which are written to.
+        into: sums (M, G, K, K), whose lower stripes are written to.
         is_first: whether nothing has been added yet.
+        number: of stripes.
         has_squares: whether norms are wanted.
 
     Returns:
-        The sum of the squared norms of each sample's own, (M,).
+        The sum of the squared norms of each sample's own, (M,), or zeros.
     """
     flat = rows.permute(0, 3, 1, 2, 4, 5).flatten(3, 4)  # M, G, N, RT, K
     count, size = flat.shape[3:]
-    if FEW * count > size:
-        return _of_each(flat, into, is_first=is_first, has_squares=has_squares)
-    _of_all(flat.flatten(2, 3), into, is_first=is_first)
-    return _squares(flat @ flat.mT) if has_squares else into
-
-
-def _of_all(rows: Tensor, into: Tensor, *, is_first: bool) -> None:
-    """Add X'X of all samples' rows X (M, G, n, K) to sums."""
-    columns, into = rows.flatten(0, 1), into.flatten(0, 1)
-    for start, end in stripes(rows.shape[-1]):
-        torch.baddbmm(
-            into[:, start:end, :end],
-            columns[..., start:end].mT,
-            columns[..., :end],
-            beta=0 if is_first else 1,
-            out=into[:, start:end, :end],
-        )
-
-
-def _of_each(
-    flat: Tensor, into: Tensor, *, is_first: bool, has_squares: bool
-) -> Tensor:
-    """Add what each sample's rows (M, G, N, n, K) give, whose norms are returned."""
-    squares = flat.new_zeros(len(flat))
-    for start, end in stripes(flat.shape[-1]):
+    squares = rows.new_zeros(len(rows))
+    if FEW * count <= size:
+        _add_gram(flat.flatten(2, 3), into, is_first, number)
+        return _squares(flat @ flat.mT) if has_squares else squares
+    for start, end in _stripes(size, number):
         each = flat[..., start:end].mT @ flat[..., :end]
         stripe = into[:, :, start:end, :end]
         if is_first:
@@ -253,7 +245,9 @@ def _of_each(
         else:
             stripe.add_(each.sum(2))
         if has_squares:
-            squares = squares + _squares(each) + _squares(each[..., :start])
+            squares = squares + _squares(each)
+            if start:
+                squares = squares + _squares(each[..., :start])
     return squares
 
 
@@ -262,28 +256,48 @@ def _squares(matrices: Tensor) -> Tensor:
     return matrices.square().flatten(1).sum(1)
 
 
-def stripes(size: int) -> Iterator[tuple[int, int]]:
-    """Yield the rows of the stripes whose lower triangles make a symmetric matrix."""
-    number = STRIPES if size >= MANY_COLUMNS else 1
+def num_stripes(num_rows: int, size: int) -> int:
+    """Return how many stripes X'X of rows X (n, K) is worth being computed in.
+
+    Args:
+        num_rows: n.
+        size: K.
+    """
+    return STRIPES if num_rows >= MANY_ROWS and size >= MANY_COLUMNS else 1
+
+
+def _stripes(size: int, number: int) -> Iterator[tuple[int, int]]:
+    """Yield the rows of the stripes of which a lower triangle is made."""
     for stripe in range(number):
         yield size * stripe // number, size * (stripe + 1) // number
 
 
-def complete(matrices: Tensor) -> None:
+def _add_gram(rows: Tensor, into: Tensor, is_first: bool, number: int) -> None:
+    """Add X'X of rows X (M, G, n, K) to the lower stripes of (M, G, K, K)."""
+    rows, into = rows.flatten(0, 1), into.flatten(0, 1)
+    beta = 0 if is_first else 1
+    for start, end in _stripes(rows.shape[-1], number):
+        left, right = rows[..., start:end].mT, rows[..., :end]
+        into[:, start:end, :end].baddbmm_(left, right, beta=beta)
+
+
+def _mirror(matrices: Tensor, number: int) -> None:
     """Fill the upper triangle of matrices (..., K, K) of which stripes are known."""
-    for start, end in stripes(matrices.shape[-1]):
-        matrices[..., :start, start:end] = matrices[..., start:end, :start].mT
+    for start, end in _stripes(matrices.shape[-1], number):
+        if start:
+            matrices[..., :start, start:end] = matrices[..., start:end, :start].mT
 
 
 def gram(rows: Tensor) -> Tensor:
-    """Return X'X of rows X (..., n, K); of many columns by the lower triangle."""
-    size = rows.shape[-1]
-    if size < MANY_COLUMNS:
+    """Return X'X of rows X (..., n, K); of many by the lower triangle."""
+    num_rows, size = rows.shape[-2:]
+    number = num_stripes(num_rows, size)
+    if number == 1:
         return rows.mT @ rows
     found = rows.new_empty(*rows.shape[:-2], size, size)
-    for start, end in stripes(size):
+    for start, end in _stripes(size, number):
         found[..., start:end, :end] = rows[..., start:end].mT @ rows[..., :end]
-    complete(found)
+    _mirror(found, number)
     return found
 
 
