@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from curvflow.tasks.numerics import stream
+from curvflow.tasks.numerics.kronecker import moments
 from curvflow.tasks.numerics.kronecker.moments import add_moment, gram, num_stripes
 
 # Samples, draws, positions and columns: norms by rows or by columns, whole or in
@@ -11,13 +12,16 @@ from curvflow.tasks.numerics.kronecker.moments import add_moment, gram, num_stri
 SHAPES = {
     "rows": (5, 1, 2, 7),
     "columns": (5, 2, 4, 3),
+    "columns, in parts": (9, 1, 90, 101),
     "rows, stripes": (200, 1, 1, 260),
     "columns, stripes": (2, 3, 60, 262),
 }
 
 
+@pytest.mark.parametrize("most", [moments.MOST_AT_ONCE, 1 << 16])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_moments_and_norms_of_passes_are_those_written_out(shape):
+def test_moments_and_norms_of_passes_are_those_written_out(shape, most, monkeypatch):
+    monkeypatch.setattr(moments, "MOST_AT_ONCE", most)
     samples, draws, positions, size = shape
     drawn = torch.randn(
         2, 2, samples, draws, 3, positions, size,

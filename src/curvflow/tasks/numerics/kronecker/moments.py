@@ -19,9 +19,12 @@ from curvflow.tasks.numerics.kronecker.uses import FEW
 # Numbers that gradients of samples may hold at once.
 MOST_NUMBERS = 1 << 21
 
-# Columns and rows of X from which the lower triangle of X'X is computed alone, and in how
-# many stripes. Of fewer rows, to fill the upper one takes longer than to compute it.
+# Columns and rows of X from which the lower triangle of X'X is computed alone, and in
+# how many stripes. Of fewer rows, to fill the upper one takes longer than to compute it.
 MANY_COLUMNS, MANY_ROWS, STRIPES = 256, 192, 4
+
+# Numbers of the matrices of samples that are held at once.
+MOST_AT_ONCE = 1 << 20
 
 
 class Spread(NamedTuple):
@@ -237,18 +240,38 @@ def add_moment(
     if FEW * count <= size:
         _add_gram(flat.flatten(2, 3), into, is_first, number)
         return _squares(flat @ flat.mT) if has_squares else squares
-    for start, end in _stripes(size, number):
+    into_squares = squares if has_squares else None
+    if flat.shape[2] * size * -(-size // number) <= MOST_AT_ONCE:
+        _add_each(flat, into, squares=into_squares, is_first=is_first, number=number)
+        return squares
+    # New memory costs as much as arithmetic, so that matrices of a few samples follow
+    # each other in the same.
+    step = max(1, MOST_AT_ONCE * number // size**2)
+    for model in range(len(flat)):
+        one = slice(model, model + 1)
+        for start in range(0, flat.shape[2], step):
+            few = flat[one, :, start : start + step]
+            part = None if into_squares is None else into_squares[one]
+            first = is_first and start == 0
+            _add_each(few, into[one], squares=part, is_first=first, number=number)
+    return squares
+
+
+def _add_each(
+    flat: Tensor, into: Tensor, *, squares: Tensor | None, is_first: bool, number: int
+) -> None:
+    """Add what each sample's rows (M, G, N, n, K) give, and the squares of their norms."""
+    for start, end in _stripes(flat.shape[-1], number):
         each = flat[..., start:end].mT @ flat[..., :end]
         stripe = into[:, :, start:end, :end]
         if is_first:
             torch.sum(each, 2, out=stripe)
         else:
-            stripe.add_(each.sum(2))
-        if has_squares:
-            squares = squares + _squares(each)
+            stripe += each.sum(2)
+        if squares is not None:
+            squares += _squares(each)
             if start:
-                squares = squares + _squares(each[..., :start])
-    return squares
+                squares += _squares(each[..., :start])
 
 
 def _squares(matrices: Tensor) -> Tensor:

@@ -52,8 +52,8 @@ class Form(Protocol):
         """Return what comes back through the outputs, (M, N, T, G, O or I)."""
 
 
-# Places of a sample, times this, up to which a moment of so many columns is taken of all
-# samples at once: beyond, those of each sample are less work than their norms apart.
+# Places of a sample, times this, up to which a moment of so many columns is taken of
+# all samples at once: beyond, those of each are less work than their norms apart.
 FEW = 2
 
 
