@@ -5,7 +5,7 @@ Letters of shapes: see `uses` and `layers`; K for O or I.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from curvflow.tasks.numerics.kronecker.uses import FEW
 MOST_NUMBERS = 1 << 21
 
 # Columns and rows of X from which the lower triangle of X'X is computed alone, and in
-# how many stripes. Of fewer rows, to fill the upper one takes longer than to compute it.
+# how many stripes. Of fewer rows to fill the upper one takes longer than to compute it.
 MANY_COLUMNS, MANY_ROWS, STRIPES = 256, 192, 4
 
 # Numbers of the matrices of samples that are held at once.
@@ -260,7 +260,7 @@ def add_moment(
 def _add_each(
     flat: Tensor, into: Tensor, *, squares: Tensor | None, is_first: bool, number: int
 ) -> None:
-    """Add what each sample's rows (M, G, N, n, K) give, and the squares of their norms."""
+    """Add what each sample's rows (M, G, N, n, K) give, and the squares of norms."""
     for start, end in _stripes(flat.shape[-1], number):
         each = flat[..., start:end].mT @ flat[..., :end]
         stripe = into[:, :, start:end, :end]
