@@ -112,7 +112,7 @@ class Layer:
             yield use, Sides(back, given) if form.is_left else Sides(given, back)
 
 
-def _stacked(several: Sequence[Tensor]) -> Tensor:
+def _stacked(several: list[Tensor]) -> Tensor:
     """Return what comes back of each root (M, N, T, G, K) as (M, N, R, G, T, K).
 
     One is not copied, and several as they stand in memory, rows or places together.
@@ -265,7 +265,8 @@ def pieces(layer: Layer, places: Places, *, separate: bool) -> list[Piece]:
     Returns:
         One block, or two.
     """
-    tensors = [name for name in (layer.weight, layer.bias) if name in places.start]
+    both = layer.weight, layer.bias
+    tensors = [name for name in both if name is not None and name in places.start]
     joined = [[name] for name in tensors] if separate else [tensors]
     return [
         Piece(

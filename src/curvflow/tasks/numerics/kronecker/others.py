@@ -58,7 +58,7 @@ def other_blocks(
             add(name, part, rows)
     make = dense_block if is_dense else diagonal_block
     # A block may be the largest of all, so that its sums go before it is decomposed.
-    blocks = [
+    blocks: list[Block] = [
         make(name, columns[name], spanned(sums.pop(name)) / of.num_samples)
         for name in tuple(sums)
     ]
