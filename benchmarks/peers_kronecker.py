@@ -596,6 +596,8 @@ DECOMPOSITIONS = {
     aten.cholesky_inverse: cubes(2 / 3),
     aten.linalg_inv_ex: cubes(1),
 }
+# Products that PyTorch's own count leaves out.
+IN_PLACE = {aten.baddbmm_: aten.baddbmm, aten.addmm_: aten.addmm}
 
 
 class Arithmetic(TorchDispatchMode):
@@ -613,9 +615,9 @@ class Arithmetic(TorchDispatchMode):
         out = func(*args, **kwargs)
         if func._overloadpacket in DECOMPOSITIONS:
             self.total += DECOMPOSITIONS[func._overloadpacket](args[0].shape)
-        elif func._overloadpacket in flop_registry:
-            count = flop_registry[func._overloadpacket]
-            self.total += count(*args, **kwargs, out_val=out)
+        packet = IN_PLACE.get(func._overloadpacket, func._overloadpacket)
+        if packet in flop_registry:
+            self.total += flop_registry[packet](*args, **kwargs, out_val=out)
         return out
 
 

@@ -70,7 +70,7 @@ def test_what_is_counted_is_what_tensors_take(name, form, monkeypatch):
         weights = Weights("fit", "train", {}, arrays, f"fit{seed}")
         several.append(member("probe.factors", FORMS[form], weights=weights, data=data))
     params = several[0].params
-    rows = rows_per_pass(problem, params)
+    rows = rows_per_pass(problem, params, 40)
 
     def compute():
         found = network_factors(several, Machine(), [params] * 2)

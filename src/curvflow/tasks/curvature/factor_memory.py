@@ -47,7 +47,7 @@ def factors_bytes(member: Member, params: FactorsParams) -> int:
     """
     problem, data = problem_of(member), member.one("data")
     samples = len(data["inputs"])
-    rows = min(rows_per_pass(problem, params), samples)
+    rows = rows_per_pass(problem, params, samples)
     params = params.model_copy(update={"seed": 0})
     try:
         # In the second pass the sums of the first are held; others are like it.

@@ -46,8 +46,13 @@ from curvflow.tasks.numerics.kronecker.recorded import Recorded, Roots, Slopes
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine
 
-# Roots whose rows at all layers take as much memory as the graph of a pass.
-ROOTS_AT_ONCE = 10
+# Numbers that a pass holds, and that each root leaves at the layers, as shares of the
+# width of a network.
+GRAPH_SHARE, ROOT_SHARE = 0.75, 0.25
+
+# How much more than one of products a pass may take: of few samples the moments of many
+# columns are more work than all else.
+PASSES = 2
 
 # Forms whose columns are random, and the stream that they are drawn from.
 DRAWN = {"mc": "labels", "projection": "projections"}
@@ -149,7 +154,7 @@ def network_factors(
         inputs=samples.inputs,
         targets=samples.targets,
         fixed_MS=statistics_MS,
-        batch_size=rows_per_pass(problem, first),
+        batch_size=rows_per_pass(problem, first, samples.inputs.shape[1]),
         models_per_pass=len(members),
     )
     of = recorded_networks(problem, params, given)
@@ -179,6 +184,7 @@ def recorded_networks(
         given["batch_size"],
         given["models_per_pass"],
         output_slopes(loss),
+        problem.network.notes_all,
     )
 
 
@@ -207,12 +213,21 @@ def _recursion(params: FactorsParams) -> Recursion | None:
     return "recursive" if params.fisher_type == "recursive" else None
 
 
-def rows_per_pass(problem: Problem, params: FactorsParams) -> int:
+def rows_per_pass(problem: Problem, params: FactorsParams, num_samples: int) -> int:
     """Return how many samples of one model a pass takes, whatever the tile.
 
-    Roots go back one after another, but what they leave at the layers is held.
+    Roots go back one after another, but what they leave at the layers is held. Passes
+    are as large as each other, up to the last few samples.
+
+    Args:
+        problem: network and loss.
+        params: which factors.
+        num_samples: N.
     """
-    return problem.rows_per_pass(-(-num_roots(problem, params) // ROOTS_AT_ONCE))
+    numbers = GRAPH_SHARE + ROOT_SHARE * num_roots(problem, params)
+    item: int = getattr(torch, params.dtype).itemsize
+    most = problem.rows_per_pass(1, each=item * numbers / PASSES)
+    return -(-num_samples // -(-num_samples // most))
 
 
 def num_roots(problem: Problem, params: FactorsParams) -> int:

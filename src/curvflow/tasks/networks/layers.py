@@ -86,7 +86,13 @@ def _dual(tensor: Tensor) -> tuple[Tensor, Tensor | None]:
 
 
 def note_scaling(
-    forward_pass: ForwardPass, name: str, x: Tensor, y: Tensor, *, channel: int
+    forward_pass: ForwardPass,
+    name: str,
+    x: Tensor,
+    y: Tensor,
+    *,
+    channel: int,
+    deviation: Tensor | None = None,
 ) -> None:
     """Note the scale and the shift behind a norm, where uses are recorded.
 
@@ -96,11 +102,13 @@ def note_scaling(
         x: what is scaled, (M, N, ...).
         y: what comes out.
         channel: dimension of their entries.
+        deviation: what x is multiplied by before it is scaled, if anything.
     """
     if forward_pass.uses is not None:
         shift = f"{name}.shift"
         added = shift if shift in forward_pass.tensors else None
-        forward_pass.uses.append(Scaling(f"{name}.scale", added, x, (y,), channel))
+        use = Scaling(f"{name}.scale", added, x, (y,), channel, deviation=deviation)
+        forward_pass.uses.append(use)
 
 
 def activate(forward_pass: ForwardPass, activation: Activation, x: Tensor) -> Tensor:
@@ -162,7 +170,7 @@ def dense_layers(
         return x
 
     layout = Layout(tuple(shapes), tuple(shapes.values()))
-    return Network(layout, forward, width=2 * sum(widths))
+    return Network(layout, forward, width=2 * sum(widths), notes_all=True)
 
 
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {

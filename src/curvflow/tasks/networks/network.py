@@ -171,6 +171,7 @@ class Network:
         derivatives: `all`; `reverse`, of which the second are taken by reverse mode
             alone; or `first`, where there are no others.
         lacking: the layer for which it is so, such as `Act at '1'`.
+        notes_all: of each tensor all uses are noted or none, and samples do not meet.
     """
 
     layout: Layout
@@ -191,6 +192,7 @@ class Network:
     takes_leaves: bool = False
     derivatives: Derivatives = "all"
     lacking: str = ""
+    notes_all: bool = False
 
     @property
     def num_parameters(self) -> int:

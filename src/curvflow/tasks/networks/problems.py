@@ -155,7 +155,7 @@ class Problem:
         """Names of several inputs of a sample; none of one."""
         return tuple(part[0] for part in json.loads(self.text).get(INPUT_PARTS, []))
 
-    def rows_per_pass(self, columns: int) -> int:
+    def rows_per_pass(self, columns: int, *, each: float | None = None) -> int:
         """Return how many samples fit into one pass of one model.
 
         It does not depend on how many models there are, so that sums are taken in the
@@ -163,12 +163,14 @@ class Problem:
 
         Args:
             columns: vectors multiplied at once.
+            each: bytes held per activation; None for those of products.
         """
         most, size = self.network.pass_bytes or PASS_BYTES, self.network.num_parameters
-        each = 8 * PASS_COPIES * self.network.width * columns
-        if most < 2 * each and size >= MANY_PARAMETERS:
+        held = 8 * PASS_COPIES * columns if each is None else each
+        sample = held * self.network.width
+        if most < 2 * sample and size >= MANY_PARAMETERS:
             most = 8 * PASS_VECTORS * size * columns
-        return max(1, most // each)
+        return max(1, int(most // sample))
 
     def models_per_pass(
         self, num_samples: int, columns: int, together: int | None = None

@@ -1,5 +1,7 @@
 """Uses of parameters in modules of torch, and what cannot be told of them."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -7,6 +9,10 @@ from torch import nn
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import stream
 from curvflow.tasks.numerics.kronecker.factors import Choices, factors
+from curvflow.tasks.numerics.kronecker.layers import Places
+from curvflow.tasks.numerics.kronecker.recorded import accounted
+from tests.tasks.models.examples import EXAMPLES
+from tests.tasks.models.test_all import inputs_of, weights_of
 from tests.tasks.numerics.kronecker.cases import dense, module_network, recorded
 from tests.tasks.numerics.kronecker.test_factors import within_blocks, written_out
 
@@ -218,3 +224,25 @@ def test_the_diagonal_of_what_is_no_layer():
     torch.testing.assert_close(
         written_out(found), torch.diag_embed(whole), rtol=1e-9, atol=1e-12
     )
+
+
+NOTED = [name for name, example in EXAMPLES.items() if example.network().notes_all]
+
+
+@pytest.mark.parametrize("name", NOTED)
+def test_models_that_note_all_uses_do(name):
+    network, weights = weights_of(EXAMPLES[name])
+    of = recorded(network, weights, inputs_of(EXAMPLES[name], 3))
+    places = Places.of(of.names, of.shapes, set(of.names))
+    tried, _ = accounted(of, places)
+    known, _ = accounted(replace(of, notes_all=True), places, of.begun())
+    assert known == tried
+
+
+def test_derivatives_that_are_not_finite_are_refused_without_trying():
+    example = EXAMPLES["mlp"]
+    network, weights = weights_of(example)
+    of = recorded(network, weights, inputs_of(example, 3))
+    broken = replace(of, weights=of.weights * torch.inf, notes_all=True)
+    with pytest.raises(InputError, match=r"^weights: expected finite derivatives"):
+        factors(broken, Choices())

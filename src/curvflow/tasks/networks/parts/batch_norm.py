@@ -111,6 +111,5 @@ def _affine(
     )
     centred, deviation = x - mean, (variance + EPS).rsqrt()
     y = torch.addcmul(shift, centred, scale * deviation)
-    if forward_pass.uses is not None:
-        note_scaling(forward_pass, name, centred * deviation, y, channel=2)
+    note_scaling(forward_pass, name, centred, y, channel=2, deviation=deviation)
     return y

@@ -129,6 +129,7 @@ def network_of(part: Part, input_shape: Sequence[int]) -> Network:
         statistics=_layout(placed.statistics),
         start=START,
         has_paths=placed.has_paths,
+        notes_all=True,
     )
 
 

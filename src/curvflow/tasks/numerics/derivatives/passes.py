@@ -145,6 +145,8 @@ class Part:
 
     def full(self, weights_MD: Tensor) -> Tensor:
         """Return weights with what is fixed behind them, (M, D + S)."""
+        if not self.fixed.shape[1]:
+            return weights_MD
         return torch.cat([weights_MD, self.fixed], dim=1)
 
 

@@ -45,7 +45,12 @@ from curvflow.tasks.numerics.kronecker.moments import (
     turned,
 )
 from curvflow.tasks.numerics.kronecker.others import other_blocks
-from curvflow.tasks.numerics.kronecker.recorded import Recorded, accounted
+from curvflow.tasks.numerics.kronecker.recorded import (
+    Begun,
+    Recorded,
+    accounted,
+    check_finite,
+)
 from curvflow.tasks.numerics.kronecker.recursions import (
     check_recursion,
     recursive_blocks,
@@ -173,11 +178,13 @@ def check_factors(of: Recorded, choices: Choices) -> None:
         check_chain(of)
 
 
-def _sorted(of: Recorded, choices: Choices) -> tuple[Places, Read, list[Piece]]:
+def _sorted(
+    of: Recorded, choices: Choices, begun: Begun | None = None
+) -> tuple[Places, Read, list[Piece]]:
     """Return where parameters are, what they are in, and the blocks of layers."""
     chosen = set(of.names if choices.layers is None else choices.layers)
     places = Places.of(of.names, of.shapes, chosen)
-    found, record = accounted(of, places)
+    found, record = accounted(of, places, begun)
     for layer in found.layers:
         check_positions(layer, record, choices.kfac_approx)
     if choices.other == "refuse":
@@ -195,9 +202,10 @@ class _Sweep:
 
     def __init__(self, of: Recorded, choices: Choices) -> None:
         self._of, self._choices = of, choices
-        self.places, self.read, self._pieces = _sorted(of, choices)
-        few = next(of.parts()).first(2)
-        self._num_roots = of.roots(few, of.forward(few)[0].detach()).shape[2]
+        # Of networks that need not be tried, the first pass tells what it is made of.
+        sweeps = of.notes_all and choices.recursion is None
+        self._begun = of.begun() if sweeps else None
+        self.places, self.read, self._pieces = _sorted(of, choices, self._begun)
         self.converged = torch.ones(len(of.weights), dtype=torch.bool)
         self.num_backward = 0
 
@@ -324,16 +332,25 @@ class _Sweep:
 
     def others(self) -> list[Block]:
         """Return the blocks of what is no layer."""
-        found = other_blocks(
+        found, number = other_blocks(
             self._of, self.read, self.places, self._choices.other == "block"
         )
-        sweeps = bool(self.read.scalings) + bool(self.read.rest)
-        self.num_backward += sweeps * self._num_roots
+        self.num_backward += number
         return found
 
     def _passes(self) -> Iterator[Pass]:
-        self.num_backward += self._num_roots
-        return self._of.swept()
+        """Yield a sweep's passes, with what comes back through layers alone."""
+        if not self._pieces:
+            return
+        begun, self._begun = self._begun, None
+        uses = {number for layer in self.read.layers for number in layer.uses}
+        for one in self._of.swept(begun, uses):
+            if one.part.rows.start == 0 and one.part.models.start == 0:
+                self.num_backward += one.num_draws
+                if begun is not None:
+                    few = [each[0][:, :2] for each in one.deltas if each]
+                    check_finite([begun.outputs[:, :2], *few])
+            yield one
 
 
 def _norm(matrices: Tensor) -> Tensor:

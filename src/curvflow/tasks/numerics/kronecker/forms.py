@@ -119,6 +119,12 @@ class Eigenpairs(Block):
         """Return products with the matrix of the same eigenvectors and other values."""
         count = vectors_MPS.shape[2]
         along = self.left.mT @ _rows_first(vectors_MPS, self.left)
+        if len(vectors_MPS) == self.left.shape[1] == 1:
+            turned = _by_rows(self.right.mT, along, count)
+            each = torch.unflatten(turned, 3, (-1, count))
+            each *= values_MGOI.unsqueeze(4)
+            back = self.left @ _by_rows(self.right, turned, count)
+            return back.reshape_as(vectors_MPS)
         turned = self.right.mT @ _swapped(along, count)  # M, G, I, O S
         each = torch.unflatten(turned, 3, (-1, count)) * values_MGOI.mT.unsqueeze(4)
         back = self.left @ _swapped(self.right @ each.flatten(3), count)
@@ -213,6 +219,9 @@ class Product(Block):
         """Return the products with columns, (M, P, S)."""
         count = vectors_MPS.shape[2]
         along = self.left_factor @ _rows_first(vectors_MPS, self.left_factor)
+        if len(vectors_MPS) == self.left_factor.shape[1] == 1:
+            found = _by_rows(self.right_factor, along, count)
+            return found.reshape_as(vectors_MPS)
         turned = self.right_factor @ _swapped(along, count)
         return _swapped(turned, count).reshape_as(vectors_MPS)
 
@@ -243,6 +252,16 @@ def _rows_first(vectors_MPS: Tensor, left: Tensor) -> Tensor:
     """Return columns as rows of blocks, (M, G, O, I S)."""
     models, groups, rows, _ = left.shape
     return vectors_MPS.reshape(models, groups, rows, -1)
+
+
+def _by_rows(right: Tensor, parts: Tensor, count: int) -> Tensor:
+    """Return products with a matrix (1, 1, I, I) of each row of (1, 1, O, I S).
+
+    Of a single block the matrix is not copied for each row, nor columns swapped.
+    """
+    rows = torch.unflatten(parts[0, 0], 1, (-1, count))
+    found = torch.bmm(right[0, 0].expand(len(rows), -1, -1), rows)
+    return found.view_as(parts)
 
 
 def _swapped(parts: Tensor, count: int) -> Tensor:

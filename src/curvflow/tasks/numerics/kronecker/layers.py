@@ -28,7 +28,7 @@ class Pass:
         part: models and samples.
         record: uses of parameters.
         deltas: of each use what comes back through its outputs, (M, N, ...), of each
-            draw or root.
+            draw or root; nothing of uses that are not looked at.
     """
 
     part: Part
@@ -43,7 +43,7 @@ class Pass:
     @property
     def num_draws(self) -> int:
         """Number of draws or roots, R."""
-        return len(self.deltas[0]) if self.deltas else 0
+        return max(map(len, self.deltas), default=0)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,12 @@ class Layer:
         return self.groups, self.shape[0] // self.groups, columns
 
     def sides(
-        self, record: Sequence[AnyUse], deltas: Sequence[Sequence[Tensor]], samples: int
+        self,
+        record: Sequence[AnyUse],
+        deltas: Sequence[Sequence[Tensor]],
+        samples: int,
+        *,
+        has_ones: bool = False,
     ) -> Iterator[tuple[Use, Sides]]:
         """Yield the rows of each use.
 
@@ -93,16 +98,33 @@ class Layer:
             deltas: of each use what comes back through its outputs, (M, N, ...), of
                 each draw or root.
             samples: N.
+            has_ones: whether ones follow what went in.
         """
         for number in self.uses:
             use = record[number]
             assert isinstance(use, Use)
             form, shape = use.form, self.shape
-            several = [form.returned(d, shape, samples) for d in deltas[number]]
-            back = torch.stack(several, dim=2).transpose(3, 4)
-            given = form.given(use.inputs.detach(), shape, samples).to(back)
+            back = _stacked([form.returned(d, shape, samples) for d in deltas[number]])
+            given = form.given(
+                use.inputs.detach(), shape, samples, has_ones=has_ones
+            ).to(back)
             given = given.unsqueeze(2).transpose(3, 4).expand(len(back), *[-1] * 5)
             yield use, Sides(back, given) if form.is_left else Sides(given, back)
+
+
+def _stacked(several: list[Tensor]) -> Tensor:
+    """Return what comes back of each root (M, N, T, G, K) as (M, N, R, G, T, K).
+
+    One is not copied, and several as they stand in memory, rows or places together.
+    """
+    first = several[0]
+    if len(several) == 1:
+        return first.unsqueeze(2).transpose(3, 4)
+    if first.stride(2) == 1 < first.shape[2]:
+        return torch.stack([one.permute(0, 1, 3, 4, 2) for one in several], 4).permute(
+            0, 1, 4, 2, 5, 3
+        )
+    return torch.stack(several, dim=2).transpose(3, 4)
 
 
 @dataclass(frozen=True)
@@ -131,22 +153,14 @@ class Piece:
 
     def sides(self, one: Pass) -> Iterator[tuple[Use, Sides]]:
         """Yield the rows of the block of each use in a pass."""
-        for use, sides in self.layer.sides(one.record, one.deltas, one.samples):
-            yield use, self._of(sides)
-
-    def _of(self, sides: Sides) -> Sides:
-        """Return the rows of the block, with ones for the bias."""
-        if not self.has_bias:
-            return sides
-        right = sides.right
-        # One copy does for all models; products of positions would copy it again.
-        is_shared = right.stride(0) == 0 and right.shape[4] == 1
-        right = right[:1] if is_shared else right
-        ones = torch.ones_like(right[..., :1])
-        joined = torch.cat([right, ones], dim=-1) if self.has_weight else ones
-        if is_shared:
-            joined = joined.expand(len(sides.right), *[-1] * 5)
-        return Sides(sides.left, joined)
+        has_both = self.has_weight and self.has_bias
+        for use, sides in self.layer.sides(
+            one.record, one.deltas, one.samples, has_ones=has_both
+        ):
+            if self.has_weight:
+                yield use, sides
+            else:
+                yield use, Sides(sides.left, torch.ones_like(sides.right[..., :1]))
 
 
 @dataclass(frozen=True)
@@ -178,7 +192,8 @@ class Places:
 
     def columns(self, name: str) -> Tensor:
         """Return the places of a tensor's entries, in their order."""
-        return torch.arange(math.prod(self.shapes[name])) + self.start[name]
+        start = self.start[name]
+        return torch.arange(start, start + math.prod(self.shapes[name]))
 
 
 @dataclass(frozen=True)
@@ -250,24 +265,33 @@ def pieces(layer: Layer, places: Places, *, separate: bool) -> list[Piece]:
     Returns:
         One block, or two.
     """
-    groups, rows, columns = layer.sizes
-    parts: dict[str, Tensor] = {}
-    if layer.weight in places.start:
-        weight = places.columns(layer.weight)
-        parts[layer.weight] = weight.view(groups, rows, columns)
-    if layer.bias is not None and layer.bias in places.start:
-        parts[layer.bias] = places.columns(layer.bias).view(groups, rows, 1)
-    joined = [[name] for name in parts] if separate else [list(parts)]
+    both = layer.weight, layer.bias
+    tensors = [name for name in both if name is not None and name in places.start]
+    joined = [[name] for name in tensors] if separate else [tensors]
     return [
         Piece(
             layer,
             " and ".join(names),
-            torch.cat([parts[name] for name in names], dim=2).flatten(),
+            _columns(layer, places, names),
             has_weight=layer.weight in names,
             has_bias=layer.bias in names,
         )
         for names in joined
     ]
+
+
+def _columns(layer: Layer, places: Places, names: Sequence[str]) -> Tensor:
+    """Return the places of a block's parameters, row by row."""
+    if len(names) == 1:
+        return places.columns(names[0])
+    groups, rows, columns = layer.sizes
+    # Consecutive numbers, in which each bias before a row is left out again.
+    numbers = torch.arange(groups * rows * (columns + 1)).view(groups * rows, -1)
+    before = torch.arange(groups * rows)
+    weight, bias = names
+    numbers += (places.start[weight] - before).unsqueeze(1)
+    numbers[:, -1] = places.start[bias] + before
+    return numbers.flatten()
 
 
 def check_positions(layer: Layer, record: Sequence[AnyUse], how: str) -> None:

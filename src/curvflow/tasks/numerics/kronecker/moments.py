@@ -5,7 +5,7 @@ Letters of shapes: see `uses` and `layers`; K for O or I.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,12 +14,17 @@ from torch import Tensor
 
 from curvflow.tasks.numerics.derivatives.passes import Part
 from curvflow.tasks.numerics.kronecker.layers import Approximation, Pass, Piece, Sides
+from curvflow.tasks.numerics.kronecker.uses import FEW
 
 # Numbers that gradients of samples may hold at once.
 MOST_NUMBERS = 1 << 21
 
-# Columns from which the lower triangle of X'X is computed alone, and in how many parts.
-MANY_COLUMNS, STRIPES = 512, 4
+# Columns and rows of X from which the lower triangle of X'X is computed alone, and in
+# how many stripes. Of fewer rows to fill the upper one takes longer than to compute it.
+MANY_COLUMNS, MANY_ROWS, STRIPES = 256, 192, 4
+
+# Numbers of the matrices of samples that are held at once.
+MOST_AT_ONCE = 1 << 20
 
 
 class Spread(NamedTuple):
@@ -44,10 +49,12 @@ class _Sums:
     Attributes:
         moments: of the second moments, (M, G, K, K).
         squares: of the squared norms of each sample's own, (M,).
+        stripes: in how many the lower triangles of the moments are added up.
     """
 
     moments: list[Tensor] = field(default_factory=list)
     squares: list[Tensor] = field(default_factory=list)
+    stripes: int = 1
 
 
 @dataclass
@@ -70,6 +77,7 @@ class Moments:
     _left: _Sums = field(default_factory=_Sums)
     _right: _Sums = field(default_factory=_Sums)
     _draws: list[Tensor] = field(default_factory=list)
+    _norms: tuple[Tensor, Tensor] | None = None
     _positions: int = 1
     _num_draws: int = 1
     _is_left: bool = True
@@ -81,21 +89,28 @@ class Moments:
         self._num_draws = one.num_draws
         for is_left, into in ((True, self._left), (False, self._right)):
             rows = _joined([s.left if is_left else s.right for s in sides])
-            if not self.has_spread:
-                add_to(into.moments, one.part, second_moment(rows)[0])
-                continue
             comes_back = is_left == self._is_left
-            if comes_back and self._tells_draws:
+            if self.has_spread and comes_back and self._tells_draws:
                 add_to(self._draws, one.part, _draw_squares(rows))
-            if comes_back and self.knows_returned:
+            if self.has_spread and comes_back and self.knows_returned:
                 scale = one.samples * (1 if is_left else self._positions)
                 moment = scale * _identity_like(rows)
                 squares = moment.square().flatten(1).sum(1) / one.samples
+                add_to(into.moments, one.part, moment)
             else:
-                moment, squares_of_each = second_moment(rows)
-                squares = squares_of_each()
-            add_to(into.moments, one.part, moment)
-            add_to(into.squares, one.part, squares)
+                squares = self._add_moment(rows, into, one.part)
+            if self.has_spread:
+                add_to(into.squares, one.part, squares)
+
+    def _add_moment(self, rows: Tensor, sums: _Sums, part: Part) -> Tensor:
+        """Add r r' of rows to the sums, and return the squares of each sample's own."""
+        is_first = part.rows.start == 0
+        if is_first:
+            _, samples, draws, groups, positions, size = rows.shape
+            sums.stripes = num_stripes(samples * draws * positions, size)
+            sums.moments.append(rows.new_empty(len(rows), groups, size, size))
+        into, how = sums.moments[-1], (is_first, sums.stripes)
+        return add_moment(rows, into, *how, has_squares=self.has_spread)
 
     def _counted(self, one: Pass) -> list[Sides]:
         """Return the rows as they count: of each position, or of a sample's sum."""
@@ -115,26 +130,26 @@ class Moments:
     def matrices(self, samples: int) -> tuple[Tensor, Tensor]:
         """Return both factors, (M, G, O, O) and (M, G, I, I), of N samples.
 
-        Without a spread sums are overwritten and handed over, so that they begin anew:
-        memory that has not been touched costs as much as the division.
+        Sums are overwritten and handed over, so that they begin anew: memory that has
+        not been touched costs as much as the division.
         """
         sides = self._left, self._right
         assert all(one.moments for one in sides), "no samples since the last factors"
-        left, right = (spanned(one.moments) for one in sides)
-        if not self.has_spread:
-            for one in sides:
-                one.moments.clear()
-            return left.div_(samples), right.div_(samples * self._positions)
-        return left / samples, right / (samples * self._positions)
+        left, right = (_whole(one) for one in sides)
+        left.div_(samples)
+        right.div_(samples * self._positions)
+        if self.has_spread:
+            self._norms = _norm(left), _norm(right)
+        return left, right
 
     @property
     def _tells_draws(self) -> bool:
         return self.has_draws and self._num_draws > 1
 
     def spread(self, samples: int) -> Spread:
-        """Return the relative standard errors of both factors, of N samples."""
-        left_M, right_M = (_norm(spanned(s.moments)) for s in (self._left, self._right))
-        left_M, right_M = left_M / samples, right_M / (samples * self._positions)
+        """Return the relative standard errors of both factors, which were made."""
+        assert self._norms is not None
+        left_M, right_M = self._norms
         squares = spanned(self._left.squares)
         of_left = _relative(squares, left_M, samples)
         scaled = spanned(self._right.squares) / self._positions**2
@@ -150,6 +165,14 @@ class Moments:
         within = (count * draws - whole) / (count - 1)
         labels = within.clamp(min=0).sqrt() / samples / norm
         return Spread(of_left, of_right, labels)
+
+
+def _whole(sums: _Sums) -> Tensor:
+    """Return sums of all models with both triangles, which begin anew."""
+    moments = spanned(sums.moments)
+    sums.moments.clear()
+    _mirror(moments, sums.stripes)
+    return moments
 
 
 def _norm(matrices: Tensor) -> Tensor:
@@ -191,40 +214,113 @@ def _joined(rows: Sequence[Tensor]) -> Tensor:
     return each[0] if len(each) == 1 else torch.cat(each, dim=4)
 
 
-def second_moment(rows: Tensor) -> tuple[Tensor, Callable[[], Tensor]]:
-    """Return the sum of r r' over samples, draws and positions.
+def add_moment(
+    rows: Tensor,
+    into: Tensor,
+    is_first: bool,
+    number: int,
+    *,
+    has_squares: bool = True,
+) -> Tensor:
+    """Add the sum of r r' over samples, draws and positions to a matrix.
 
     Args:
         rows: r, (M, N, R, G, T, K).
+        into: sums (M, G, K, K), whose lower stripes are written to.
+        is_first: whether nothing has been added yet.
+        number: of stripes.
+        has_squares: whether norms are wanted.
 
     Returns:
-        Sums (M, G, K, K), and what computes the sum of the squared norms of each
-        sample's own, (M,).
+        The sum of the squared norms of each sample's own, (M,), or zeros.
     """
     flat = rows.permute(0, 3, 1, 2, 4, 5).flatten(3, 4)  # M, G, N, RT, K
     count, size = flat.shape[3:]
-    if count <= size:
-        return gram(flat.flatten(2, 3)), lambda: _squared_norms(flat @ flat.mT)
-    each = flat.mT @ flat
-    return each.sum(2), lambda: _squared_norms(each)
+    squares = rows.new_zeros(len(rows))
+    if FEW * count <= size:
+        _add_gram(flat.flatten(2, 3), into, is_first, number)
+        return _squares(flat @ flat.mT) if has_squares else squares
+    into_squares = squares if has_squares else None
+    if flat.shape[2] * size * -(-size // number) <= MOST_AT_ONCE:
+        _add_each(flat, into, squares=into_squares, is_first=is_first, number=number)
+        return squares
+    # New memory costs as much as arithmetic, so that matrices of a few samples follow
+    # each other in the same.
+    step = max(1, MOST_AT_ONCE * number // size**2)
+    for model in range(len(flat)):
+        one = slice(model, model + 1)
+        for start in range(0, flat.shape[2], step):
+            few = flat[one, :, start : start + step]
+            part = None if into_squares is None else into_squares[one]
+            first = is_first and start == 0
+            _add_each(few, into[one], squares=part, is_first=first, number=number)
+    return squares
 
 
-def _squared_norms(matrices: Tensor) -> Tensor:
+def _add_each(
+    flat: Tensor, into: Tensor, *, squares: Tensor | None, is_first: bool, number: int
+) -> None:
+    """Add what each sample's rows (M, G, N, n, K) give, and the squares of norms."""
+    for start, end in _stripes(flat.shape[-1], number):
+        each = flat[..., start:end].mT @ flat[..., :end]
+        stripe = into[:, :, start:end, :end]
+        if is_first:
+            torch.sum(each, 2, out=stripe)
+        else:
+            stripe += each.sum(2)
+        if squares is not None:
+            squares += _squares(each)
+            if start:
+                squares += _squares(each[..., :start])
+
+
+def _squares(matrices: Tensor) -> Tensor:
     """Return the sum of all squares of each model, (M,)."""
     return matrices.square().flatten(1).sum(1)
 
 
+def num_stripes(num_rows: int, size: int) -> int:
+    """Return how many stripes X'X of rows X (n, K) is worth being computed in.
+
+    Args:
+        num_rows: n.
+        size: K.
+    """
+    return STRIPES if num_rows >= MANY_ROWS and size >= MANY_COLUMNS else 1
+
+
+def _stripes(size: int, number: int) -> Iterator[tuple[int, int]]:
+    """Yield the rows of the stripes of which a lower triangle is made."""
+    for stripe in range(number):
+        yield size * stripe // number, size * (stripe + 1) // number
+
+
+def _add_gram(rows: Tensor, into: Tensor, is_first: bool, number: int) -> None:
+    """Add X'X of rows X (M, G, n, K) to the lower stripes of (M, G, K, K)."""
+    rows, into = rows.flatten(0, 1), into.flatten(0, 1)
+    beta = 0 if is_first else 1
+    for start, end in _stripes(rows.shape[-1], number):
+        left, right = rows[..., start:end].mT, rows[..., :end]
+        into[:, start:end, :end].baddbmm_(left, right, beta=beta)
+
+
+def _mirror(matrices: Tensor, number: int) -> None:
+    """Fill the upper triangle of matrices (..., K, K) of which stripes are known."""
+    for start, end in _stripes(matrices.shape[-1], number):
+        if start:
+            matrices[..., :start, start:end] = matrices[..., start:end, :start].mT
+
+
 def gram(rows: Tensor) -> Tensor:
-    """Return X'X of rows X (..., n, K); of many columns by the lower triangle."""
-    size = rows.shape[-1]
-    if size < MANY_COLUMNS:
+    """Return X'X of rows X (..., n, K); of many by the lower triangle."""
+    num_rows, size = rows.shape[-2:]
+    number = num_stripes(num_rows, size)
+    if number == 1:
         return rows.mT @ rows
     found = rows.new_empty(*rows.shape[:-2], size, size)
-    for number in range(STRIPES):
-        start, end = (size * (number + ahead) // STRIPES for ahead in (0, 1))
-        stripe = rows[..., start:end].mT @ rows[..., :end]
-        found[..., start:end, :end] = stripe
-        found[..., :start, start:end] = stripe[..., :start].mT
+    for start, end in _stripes(size, number):
+        found[..., start:end, :end] = rows[..., start:end].mT @ rows[..., :end]
+    _mirror(found, number)
     return found
 
 

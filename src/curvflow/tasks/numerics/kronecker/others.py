@@ -19,7 +19,7 @@ from curvflow.tasks.numerics.kronecker.uses import Scaling
 
 def other_blocks(
     of: Recorded, found: Read, places: Places, is_dense: bool
-) -> list[Block]:
+) -> tuple[list[Block], int]:
     """Return exact blocks of scales and shifts, and one of all that is left.
 
     Args:
@@ -29,8 +29,10 @@ def other_blocks(
         is_dense: whole blocks, or their diagonals alone.
 
     Returns:
-        The blocks; none where everything is in a layer.
+        The blocks, none where everything is in a layer; and the number of derivatives
+        back through the networks, per sample.
     """
+    roots: dict[str, int] = {}
     sums: dict[str, list[Tensor]] = {}
     columns: dict[str, Tensor] = {}
 
@@ -39,7 +41,8 @@ def other_blocks(
         add_to(sums.setdefault(name, []), part, added)
 
     if found.scalings:
-        for one in of.swept():
+        for one in of.swept(wanted=found.scalings):
+            roots["scalings"] = one.num_draws
             for number in found.scalings:
                 use = one.record[number]
                 assert isinstance(use, Scaling)
@@ -51,13 +54,15 @@ def other_blocks(
         name = " and ".join(found.rest)
         columns[name] = torch.cat([places.columns(n) for n in found.rest])
         for part, rows in _rest(of, found.rest, places):
+            roots["rest"] = rows.shape[1] // part.inputs.shape[1]
             add(name, part, rows)
     make = dense_block if is_dense else diagonal_block
     # A block may be the largest of all, so that its sums go before it is decomposed.
-    return [
+    blocks: list[Block] = [
         make(name, columns[name], spanned(sums.pop(name)) / of.num_samples)
         for name in tuple(sums)
     ]
+    return blocks, sum(roots.values())
 
 
 def _chosen(use: Scaling, places: Places) -> tuple[str, Tensor, Tensor]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -52,6 +53,8 @@ class Recorded:
         batch_size: samples per pass.
         models_per_pass: models per pass.
         slopes: gradients of the samples' losses by the outputs, where they are needed.
+        notes_all: tensors that are noted at all are noted at each of their uses, and
+            samples do not meet, so that it need not be tried.
     """
 
     call: Call
@@ -65,6 +68,7 @@ class Recorded:
     batch_size: int
     models_per_pass: int
     slopes: Slopes | None = None
+    notes_all: bool = False
 
     def parts(self) -> Iterator[Part]:
         """Yield the passes."""
@@ -94,12 +98,47 @@ class Recorded:
             outputs, record = self.call(part.full(weights), part.inputs)
         return outputs, record, weights
 
-    def swept(self) -> Iterator[Pass]:
-        """Yield all passes."""
+    def begun(self) -> Begun:
+        """Return the first pass forward, with which a sweep may begin."""
+        part = next(self.parts())
+        outputs, record, _ = self.forward(part)
+        return Begun(outputs, record)
+
+    def swept(
+        self, begun: Begun | None = None, wanted: Collection[int] | None = None
+    ) -> Iterator[Pass]:
+        """Yield all passes.
+
+        Args:
+            begun: the first of them, forward.
+            wanted: numbers of the uses through which something comes back; None for
+                all.
+        """
         for part in self.parts():
-            outputs, record, _ = self.forward(part)
+            if begun is None:
+                outputs, record, _ = self.forward(part)
+            else:
+                outputs, record = begun
+                begun = None
             roots = self.roots(part, outputs.detach())
-            yield Pass(part, record, backward(outputs, record, roots))
+            chosen = range(len(record)) if wanted is None else sorted(wanted)
+            found = backward(outputs, [record[number] for number in chosen], roots)
+            deltas: list[list[Tensor]] = [[] for _ in record]
+            for number, several in zip(chosen, found, strict=True):
+                deltas[number] = several
+            yield Pass(part, record, deltas)
+
+
+class Begun(NamedTuple):
+    """A pass forward.
+
+    Attributes:
+        outputs: of the networks.
+        record: uses of parameters.
+    """
+
+    outputs: Tensor
+    record: list[AnyUse]
 
 
 def backward(
@@ -143,15 +182,19 @@ def backward(
     return deltas
 
 
-def accounted(of: Recorded, places: Places) -> tuple[Read, list[AnyUse]]:
+def accounted(
+    of: Recorded, places: Places, begun: Begun | None = None
+) -> tuple[Read, list[AnyUse]]:
     """Sort the record of the first pass, and leave out what it cannot account for.
 
     The gradient of one sample must be the one by its outer products: else a tensor has
-    uses that are not recorded, or samples are mixed up in it.
+    uses that are not recorded, or samples are mixed up in it. It is not tried of
+    networks that note all uses.
 
     Args:
         of: networks and data.
         places: of the tensors looked at.
+        begun: the first pass of networks that note all uses.
 
     Returns:
         Layers, scales and the rest; and the record.
@@ -159,6 +202,8 @@ def accounted(of: Recorded, places: Places) -> tuple[Read, list[AnyUse]]:
     Raises:
         InputError: outputs or their derivatives are not finite.
     """
+    if begun is not None and of.notes_all:
+        return read(begun.record, places), begun.record
     outputs, record, weights = of.forward(next(of.parts()).first(2))
     found = read(record, places)
     if outputs.is_meta:  # memory is counted, and there are no numbers to compare
@@ -168,11 +213,7 @@ def accounted(of: Recorded, places: Places) -> tuple[Read, list[AnyUse]]:
     gradient, *back = torch.autograd.grad(
         outputs, [weights, *_tensors(record)], root, allow_unused=True
     )
-    if not torch.isfinite(gradient).all():
-        raise InputError(
-            "weights: expected finite derivatives of the outputs, got NaN or infinity. "
-            "Take weights from before training diverged, or float64."
-        )
+    check_finite([gradient])
     deltas = [[one] for one in _by_use(record, back)]
     starts, wrong = of.starts(), set()
     for name, expected, size in _gradients(found, record, deltas, outputs.shape[1]):
@@ -191,6 +232,21 @@ def accounted(of: Recorded, places: Places) -> tuple[Read, list[AnyUse]]:
     known = {name for one in (*layers, *uses) for name in (one.weight, one.bias)}
     rest = tuple(name for name in places.start if name not in known)
     return Read(layers, scalings, rest), record
+
+
+def check_finite(derivatives: Sequence[Tensor]) -> None:
+    """Refuse derivatives that are not finite.
+
+    Raises:
+        InputError: one is not.
+    """
+    # NaN and infinity are in the sum as well.
+    sums = torch.stack([one.sum() for one in derivatives])
+    if not sums.is_meta and not torch.isfinite(sums).all():
+        raise InputError(
+            "weights: expected finite derivatives of the outputs, got NaN or infinity. "
+            "Take weights from before training diverged, or float64."
+        )
 
 
 def _tensors(record: Sequence[AnyUse]) -> list[Tensor]:
@@ -242,7 +298,7 @@ def _gradients(
             use.rows(delta)[:, -1], 1 if use.bias is None else 2, 1
         )
         sizes = [
-            (delta * use.inputs.detach())[:, -1].abs().flatten(1).sum(1),
+            (delta * use.multiplied)[:, -1].abs().flatten(1).sum(1),
             delta[:, -1].abs().flatten(1).sum(1),
         ]
         names = [name for name in (use.weight, use.bias) if name is not None]

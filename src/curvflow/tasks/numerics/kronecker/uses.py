@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -30,11 +31,38 @@ class Form(Protocol):
     @property
     def is_left(self) -> bool: ...  # noqa: D102 -- see Attributes
 
-    def given(self, inputs: Tensor, shape: Sequence[int], samples: int) -> Tensor:
-        """Return what went in, for a weight of a shape, (M, N, T, G, O or I)."""
+    def given(
+        self,
+        inputs: Tensor,
+        shape: Sequence[int],
+        samples: int,
+        *,
+        has_ones: bool = False,
+    ) -> Tensor:
+        """Return what went in, for a weight of a shape, (M, N, T, G, O or I).
+
+        Args:
+            inputs: of the use.
+            shape: of the weight.
+            samples: N.
+            has_ones: whether ones follow, as the inputs of a bias.
+        """
 
     def returned(self, deltas: Tensor, shape: Sequence[int], samples: int) -> Tensor:
         """Return what comes back through the outputs, (M, N, T, G, O or I)."""
+
+
+# Places of a sample, times this, up to which a moment of so many columns is taken of
+# all samples at once: beyond, those of each are less work than their norms apart.
+FEW = 2
+
+
+def _with_ones(rows: Tensor) -> Tensor:
+    """Return rows with a one behind each, the inputs of a bias."""
+    # One copy does for all models; products of positions would copy it again.
+    is_shared = rows.stride(0) == 0 and rows.shape[2] == 1
+    rows = rows[:1] if is_shared else rows
+    return torch.cat([rows, torch.ones_like(rows[..., :1])], dim=-1)
 
 
 @dataclass(frozen=True)
@@ -50,9 +78,17 @@ class Rows:
     tokens_first: bool = False
     is_left: bool = True
 
-    def given(self, inputs: Tensor, shape: Sequence[int], samples: int) -> Tensor:
+    def given(
+        self,
+        inputs: Tensor,
+        shape: Sequence[int],
+        samples: int,
+        *,
+        has_ones: bool = False,
+    ) -> Tensor:
         """Return the rows, (M, N, T, 1, I)."""
-        return self._rows(inputs, samples, shape[1])
+        rows = self._rows(inputs, samples, shape[1])
+        return _with_ones(rows) if has_ones else rows
 
     def returned(self, deltas: Tensor, shape: Sequence[int], samples: int) -> Tensor:
         """Return the deltas, (M, N, T, 1, O)."""
@@ -81,23 +117,46 @@ class Windows:
     groups: int = 1
     is_left: bool = True
 
-    def given(self, inputs: Tensor, shape: Sequence[int], samples: int) -> Tensor:
-        """Return what each window sees, (M, N, T, G, I)."""
-        sides = [both for pair in reversed(self.padding) for both in pair]
-        seen = F.pad(inputs, sides)
+    def given(
+        self,
+        inputs: Tensor,
+        shape: Sequence[int],
+        samples: int,
+        *,
+        has_ones: bool = False,
+    ) -> Tensor:
+        """Return what each window sees, (M, N, T, G, I).
+
+        In memory places stand side by side, as they do in images: to bring windows
+        together there takes ten times as long.
+        """
+        seen = self._windows(inputs, shape)
+        models, count, groups, *each = seen.shape
+        kernel, places = each[: len(shape) - 1], each[len(shape) - 1 :]
+        size, num_places = math.prod(kernel), math.prod(places)
+        # Where few places make moments of all samples at once, these meet in memory.
+        is_joined = models == groups == 1 and num_places * FEW <= size
+        order = (0, 2, 3, 1, 4) if is_joined else (0, 2, 1, 3, 4)
+        sizes = models, count, groups, size + has_ones, num_places
+        laid_out = seen.new_empty([sizes[dim] for dim in order])
+        rows = laid_out.permute([order.index(dim) for dim in range(5)])
+        apart = torch.unflatten(rows[:, :, :, :size], 4, places)
+        torch.unflatten(apart, 3, kernel).copy_(seen)
+        if has_ones:
+            rows[:, :, :, size:] = 1
+        return rows.permute(0, 1, 4, 2, 3)
+
+    def _windows(self, inputs: Tensor, shape: Sequence[int]) -> Tensor:
+        """Return what windows see as a view, (M, N, G, C / G, *kernel, *places)."""
+        padded = [both for pair in reversed(self.padding) for both in pair]
+        seen = F.pad(inputs, padded) if any(padded) else inputs
         for side, kernel in enumerate(shape[2:]):
             reach = (kernel - 1) * self.dilation[side] + 1
             seen = seen.unfold(3 + side, reach, self.stride[side])
             seen = seen[..., :: self.dilation[side]]
-        # From (M, N, C, *places, *kernel).
-        last = 2 + len(self.stride)
-        if math.prod(shape[2:]) == 1:  # windows are the places themselves
-            rows = seen.flatten(3, last).movedim(3, 2).flatten(3)
-            return torch.unflatten(rows, 3, (self.groups, -1))
-        # Windows overlap: a flattening in two steps would copy them twice.
-        seen = seen.movedim(2, last)
-        shape = (*seen.shape[:2], seen.shape[2:last].numel(), self.groups, -1)
-        return seen.reshape(shape)
+        seen = torch.unflatten(seen, 2, (self.groups, -1))
+        places = range(4, 4 + len(self.stride))
+        return seen.permute(0, 1, 2, 3, *range(places.stop, seen.ndim), *places)
 
     def returned(self, deltas: Tensor, shape: Sequence[int], samples: int) -> Tensor:
         """Return the deltas of each place, (M, N, T, G, O)."""
@@ -116,13 +175,20 @@ class Lookup:
     padding: int | None = None
     is_left: bool = False
 
-    def given(self, inputs: Tensor, shape: Sequence[int], samples: int) -> Tensor:
+    def given(
+        self,
+        inputs: Tensor,
+        shape: Sequence[int],
+        samples: int,
+        *,
+        has_ones: bool = False,
+    ) -> Tensor:
         """Return which row each token takes, (M, N, T, 1, O)."""
         tokens = inputs.reshape(len(inputs), samples, -1)
         rows = F.one_hot(tokens, shape[0]).unsqueeze(3)
         if self.padding is not None:
             rows[..., self.padding] = 0
-        return rows
+        return _with_ones(rows) if has_ones else rows
 
     def returned(self, deltas: Tensor, shape: Sequence[int], samples: int) -> Tensor:
         """Return the deltas, (M, N, T, 1, I)."""
@@ -163,6 +229,7 @@ class Scaling:
             of each model.
         channel: dimension of the C entries.
         apart: whether there is one tensor of each model.
+        deviation: what inputs are to be multiplied by before; None for nothing.
     """
 
     weight: str
@@ -171,6 +238,13 @@ class Scaling:
     outputs: tuple[Tensor, ...]
     channel: int
     apart: bool = False
+    deviation: Tensor | None = None
+
+    @cached_property
+    def multiplied(self) -> Tensor:
+        """What was multiplied, (M, N, ...), without its graph."""
+        inputs = self.inputs.detach()
+        return inputs if self.deviation is None else inputs * self.deviation.detach()
 
     def rows(self, deltas: Tensor) -> Tensor:
         """Return the gradient of each sample, (M, N, C or 2 C).
@@ -179,7 +253,7 @@ class Scaling:
             deltas: what comes back through the outputs.
         """
         others = [d for d in range(2, deltas.ndim) if d != self.channel]
-        parts = [deltas * self.inputs.detach(), deltas][: 1 if self.bias is None else 2]
+        parts = [deltas * self.multiplied, deltas][: 1 if self.bias is None else 2]
         summed = [part.sum(others) if others else part for part in parts]
         return torch.cat(summed, dim=2)
 

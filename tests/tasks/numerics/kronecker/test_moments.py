@@ -1,0 +1,45 @@
+"""Second moments, added up in stripes or whole, against sums written out."""
+
+import pytest
+import torch
+
+from curvflow.tasks.numerics import stream
+from curvflow.tasks.numerics.kronecker import moments
+from curvflow.tasks.numerics.kronecker.moments import add_moment, gram, num_stripes
+
+# Samples, draws, positions and columns: norms by rows or by columns, whole or in
+# stripes.
+SHAPES = {
+    "rows": (5, 1, 2, 7),
+    "columns": (5, 2, 4, 3),
+    "columns, in parts": (9, 1, 90, 101),
+    "rows, stripes": (200, 1, 1, 260),
+    "columns, stripes": (2, 3, 60, 262),
+}
+
+
+@pytest.mark.parametrize("most", [moments.MOST_AT_ONCE, 1 << 16])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_moments_and_norms_of_passes_are_those_written_out(shape, most, monkeypatch):
+    monkeypatch.setattr(moments, "MOST_AT_ONCE", most)
+    samples, draws, positions, size = shape
+    drawn = torch.randn(
+        2, 2, samples, draws, 3, positions, size,
+        generator=stream(0, "rows"), dtype=torch.float64,
+    )  # fmt: skip
+    number = num_stripes(samples * draws * positions, size)
+    into = torch.full((2, 3, size, size), torch.nan, dtype=torch.float64)
+    found = [add_moment(rows, into, one == 0, number) for one, rows in enumerate(drawn)]
+    each = torch.einsum("pmnrgtk,pmnrgtl->pmngkl", drawn, drawn)
+    squares = each.square().sum((2, 3, 4, 5))
+    torch.testing.assert_close(torch.stack(found), squares, rtol=1e-12, atol=0)
+    lower = into.tril()
+    torch.testing.assert_close(lower, each.sum((0, 2)).tril(), rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize(("rows", "size"), [(3, 5), (200, 260), (3, 260)])
+def test_grams_are_symmetric_products(rows, size):
+    drawn = torch.randn(2, rows, size, generator=stream(0, "x"), dtype=torch.float64)
+    found = gram(drawn)
+    torch.testing.assert_close(found, drawn.mT @ drawn, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(found, found.mT, rtol=1e-12, atol=1e-12)
