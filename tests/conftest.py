@@ -12,8 +12,8 @@ import json
 import os
 import shutil
 import sys
-from contextlib import nullcontext
 from collections import defaultdict
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -110,7 +110,7 @@ def composed():
 
 @pytest.fixture(scope="session", autouse=True)
 def commands():
-    """Let a command freeze nothing: this process goes on, and its garbage would stay."""
+    """Let commands freeze nothing: the process goes on, and its garbage would stay."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("curvflow.cli.app.one_command", nullcontext)
         yield

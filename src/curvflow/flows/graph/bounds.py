@@ -20,7 +20,7 @@ REMEDY = "Use fewer labels or checkpoints, or raise the limit with --max-nodes."
 
 
 class Offer(Protocol):
-    """What a producer offers to a stage: points of the dimensions they share."""
+    """Points of the dimensions that a producer and a stage share."""
 
     @property
     def shared(self) -> Sequence[str]:

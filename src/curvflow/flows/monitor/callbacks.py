@@ -9,7 +9,7 @@ from curvflow.errors import RequestError
 
 
 class Monitored(Protocol):
-    """What a callback needs of a monitor."""
+    """Interface of a monitor that a callback needs."""
 
     def step(self, loss: Any = None, *, step: int | None = None) -> bool:
         """Note a step."""

@@ -75,7 +75,7 @@ def numbers_file(path: str | Path) -> Path:
 
 
 class _Absent:
-    """What stands for a setting that one side lacks, and equals none that it has."""
+    """A setting that one side lacks; it equals none that the other has."""
 
     def __str__(self) -> str:
         return "nothing"

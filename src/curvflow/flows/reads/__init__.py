@@ -1,1 +1,1 @@
-"""What a user's code reads while it runs: files, folders, variables, and chance."""
+"""Reads of a user's code while it runs: files, folders, variables, and chance."""

@@ -139,7 +139,7 @@ def unseen(modules: Iterable[str]) -> list[str]:
 
 
 class Loads(NamedTuple):
-    """What computed names may have led to in this process.
+    """Modules and objects that computed names may have led to in this process.
 
     Attributes:
         whole: modules of which all may be used: of those whose names a fingerprint

@@ -61,7 +61,7 @@ from curvflow.schemas.kinds import plugins
 
 
 class Window:
-    """What the process reads while a user's code runs.
+    """Record of what the process reads while a user's code runs.
 
     Attributes:
         frames: of the stack that it was opened on, none of which is the user's.
@@ -353,7 +353,7 @@ def _stack() -> Iterator[FrameType]:
 
 @dataclass(frozen=True)
 class Observed:
-    """What the code of a user's used for one result.
+    """Record of what a user's code used for one result.
 
     Attributes:
         sights: by absolute path, or name of the variable or source.

@@ -24,7 +24,7 @@ class Checkpoints(Params):
 
 
 class Until(Params):
-    """When a model's training stops before its last epoch."""
+    """Conditions on which a model's training stops before its last epoch."""
 
     train_loss: float = Field(
         gt=0, description="loss over all training data that is low enough"
@@ -55,7 +55,7 @@ class Augmentation(Params):
 
     @property
     def takes_images(self) -> bool:
-        """Whether it changes images alone."""
+        """True if it changes images alone."""
         return bool(self.shift or self.flip or self.erase)
 
     @model_validator(mode="after")

@@ -121,7 +121,7 @@ class Expectation(Params):
 
     @property
     def text(self) -> str:
-        """What is expected, with its error or limits."""
+        """The expected value, with its error or limits."""
         if self.is_one_sided:
             ends = (("at least", self.at_least), ("at most", self.at_most))
             return " and ".join(f"{w} {end:g}" for w, end in ends if end is not None)
@@ -137,7 +137,7 @@ class Expectation(Params):
 
     @property
     def is_one_sided(self) -> bool:
-        """Whether an interval must lie on one side, or between two limits."""
+        """True if an interval must lie on one side, or between two limits."""
         return self.at_least is not None or self.at_most is not None
 
     @property

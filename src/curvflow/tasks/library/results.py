@@ -275,7 +275,7 @@ class LogDet(Result):
 
     @property
     def definite(self) -> str:
-        """How the operator is known to be positive definite, or `assumed`."""
+        """The proof that the operator is positive definite, or `assumed`."""
         return str(self.variables["definite"])
 
     @property

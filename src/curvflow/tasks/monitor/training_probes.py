@@ -1,4 +1,4 @@
-"""What a monitor measures of a module whose weights keep changing."""
+"""Measurements of a monitor, of a module whose weights keep changing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ PRECISIONS = (torch.float32, torch.float64)
 
 @dataclass
 class State:
-    """What one measurement takes from the one before it.
+    """Results that a measurement takes from the one before it.
 
     Attributes:
         weights: parameters at that time, (D,).

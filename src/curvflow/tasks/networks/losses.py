@@ -118,7 +118,7 @@ class NetworkLoss:
 
     @property
     def has_fisher(self) -> bool:
-        """Whether the Gauss-Newton matrix is the Fisher matrix."""
+        """True if the Gauss-Newton matrix is the Fisher matrix."""
         return self.law is not None and not self.law.depends_on_targets
 
     def weights_of(self, targets: Tensor) -> tuple[Tensor, Tensor]:

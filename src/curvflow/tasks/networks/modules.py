@@ -131,7 +131,7 @@ class StackedModule:
 
     @cached_property
     def constants(self) -> dict[str, Tensor]:
-        """What else a `state_dict` holds, but for counts of batches."""
+        """Further tensors of a `state_dict`, but for counts of batches."""
         rest = {*self.parameters, *self.statistics, *self.aliases}
         kept = self._module.state_dict()
         return {n: t for n, t in kept.items() if n not in rest and COUNT not in n}
@@ -376,7 +376,7 @@ class StackedModule:
 
     @cached_property
     def _homes(self) -> list[_Home] | None:
-        """Where tensors are held, or None if a layer must be told of new ones.
+        """Holders of tensors, or None if a layer must be told of new ones.
 
         Recurrent layers keep lists of their weights. To put tensors in their places by
         `functional_call` takes as long as several layers.
@@ -451,7 +451,7 @@ class StackedModule:
 
     @cached_property
     def _backends(self) -> list[Any]:
-        """What has kernels of recurrent layers that lack derivatives."""
+        """Backends with kernels of recurrent layers that lack derivatives."""
         is_recurrent = any(isinstance(layer, nn.RNNBase) for layer in self._trained)
         return [torch.backends.mkldnn, torch.backends.cudnn] if is_recurrent else []
 

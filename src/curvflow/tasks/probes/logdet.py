@@ -369,7 +369,7 @@ def _size(member: Member) -> int:
 
 @dataclass(frozen=True)
 class _Ends:
-    """What is known of a damped operator's eigenvalues before any product.
+    """Bounds of a damped operator's eigenvalues, known before any product.
 
     Attributes:
         least: they are not below it, by the operator and the parameters; or None.

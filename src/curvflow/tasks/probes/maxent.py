@@ -22,7 +22,7 @@ from curvflow.tasks.registry import Machine, computes_each
 
 
 class _Settings(TypedDict):
-    """What two fits of one density share."""
+    """Settings that two fits of one density share."""
 
     prior: Prior
     basis: str

@@ -1,4 +1,4 @@
-"""What a library's function changes when it is called, as far as its name tells."""
+"""Changes that a library's function makes when called, by its name."""
 
 from __future__ import annotations
 

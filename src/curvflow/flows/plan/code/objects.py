@@ -1,4 +1,4 @@
-"""What names of a project may stand for: objects, functions, classes.
+"""Meanings of names of a project: objects, functions, classes.
 
 All that no text tells is taken for what would do harm.
 """
@@ -83,7 +83,7 @@ def is_own(text: str) -> bool:
 
 
 class Objects:
-    """What names of a project may stand for, by the text that binds them.
+    """Meanings of names of a project, by the text that binds them.
 
     Attributes:
         names: of the project.

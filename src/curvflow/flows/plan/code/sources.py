@@ -200,7 +200,7 @@ def _file(base: Path, name: str) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What a file held.
+    """Content of a file.
 
     Attributes:
         state: times, size and number of the file.

@@ -15,7 +15,7 @@ from curvflow.schemas.params import Params
 
 
 class LocalizationParams(Params):
-    """Which estimates share a localization, and which of theirs it is."""
+    """The estimates that share a localization, and the choice among theirs."""
 
     over: OneOrMoreNames = Field(
         min_length=1, description="axes whose estimates are to be of one localization"

@@ -56,7 +56,7 @@ OUTPUTS = (
 
 
 class TargetParams(Params):
-    """What the targets of the user's own arrays are."""
+    """Meaning of the targets of the user's own arrays."""
 
     num_classes: Annotated[int | None, Neutral(None)] = Field(
         None,

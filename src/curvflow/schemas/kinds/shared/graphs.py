@@ -1,4 +1,4 @@
-"""What every kind of graph data returns."""
+"""Variables that every kind of graph data returns."""
 
 from __future__ import annotations
 

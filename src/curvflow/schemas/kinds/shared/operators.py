@@ -52,7 +52,7 @@ OF_SAMPLES = ("fisher_empirical", "gradient_covariance")
 
 
 class NetworkModeParams(Params):
-    """Whether a network is probed as it is used or as it is trained."""
+    """The mode of a network, as it is used or as it is trained."""
 
     mode: Annotated[Literal["eval", "train"], Neutral("eval")] = Field(
         "eval",

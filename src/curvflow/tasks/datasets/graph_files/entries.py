@@ -17,7 +17,7 @@ Form = Literal["listed", "matrix", "once", "both"]
 
 @dataclass(frozen=True)
 class Entries:
-    """What a file holds: an entry for each edge that it lists.
+    """The content of a file: an entry for each edge that it lists.
 
     Attributes:
         names: numbers, int64, or names of the nodes, (D,).

@@ -1,4 +1,4 @@
-"""How large a file of a graph is when it is read, from its beginning."""
+"""Memory of a file of a graph when it is read, from its beginning."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Control(Protocol):
 
 
 class _Half:
-    """What z.Az and z.Kz have in common, over half of the vectors of M models."""
+    """Regression of z.Az on z.Kz, over half of the vectors of M models."""
 
     def __init__(self, *, signs: bool) -> None:
         self._signs, self.count = signs, 0

@@ -247,7 +247,7 @@ def diagonals(
 
 
 class _Sums:
-    """What is kept of z_i (Az)_i of the batches of one pass, two draws each."""
+    """Sums of z_i (Az)_i of the batches of one pass, two draws each."""
 
     def __init__(self, empty_MD: Tensor) -> None:
         self.count = 0

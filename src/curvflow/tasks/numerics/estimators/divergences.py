@@ -42,7 +42,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Family:
-    """What densities of largest entropy share where their multipliers compare.
+    """Properties that densities of comparable multipliers share.
 
     Attributes:
         support: interval of the densities.

@@ -38,7 +38,7 @@ class Error(NamedTuple):
 
 
 class FormErrors:
-    """What tells the error of the mean of z.Az over the vectors so far, of M models."""
+    """Sums for the error of the mean of z.Az over the vectors so far, of M models."""
 
     def __init__(self, distribution: str) -> None:
         """Begin without a vector.

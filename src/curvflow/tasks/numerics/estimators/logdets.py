@@ -94,7 +94,7 @@ LOG = Bernstein(torch.log, pole=0.0, is_clamped=False)
 
 @dataclass(frozen=True)
 class _Rules:
-    """What the Gauss rules of runs say of log det A, and where it may truly be.
+    """Estimate of log det A by the Gauss rules of runs, and its bounds.
 
     Attributes:
         mean: of the rules, controls taken off.

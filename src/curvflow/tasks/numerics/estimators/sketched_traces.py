@@ -338,7 +338,7 @@ METHODS: dict[str, type[Probed]] = {
 
 
 class ControlVariate(NamedTuple):
-    """What a matrix of known trace has done for the draws.
+    """Effect of a matrix of known trace on the draws.
 
     Attributes:
         coefficient: by which its own draws were taken off, ().
@@ -440,7 +440,7 @@ def traces(
 
 
 class Estimated(Protocol):
-    """What is known of one model after a look."""
+    """Estimate of one model after a look."""
 
     @property
     def reached(self) -> bool: ...  # noqa: D102 -- whether it stops there

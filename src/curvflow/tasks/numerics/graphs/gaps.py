@@ -43,7 +43,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Gap:
-    """What the runs tell of a gap between the lowest eigenvalues and the bulk.
+    """Bounds by the runs of a gap between the lowest eigenvalues and the bulk.
 
     Attributes:
         verdict: `gap`, where an eigenvalue goes unseen in one case of a hundred; `no

@@ -110,7 +110,7 @@ class SmoothedSpectrum:
 
     @property
     def _reach(self) -> float:
-        """How far the kernel leads half of what an interval may hold, of half of D."""
+        """Reach of the kernel over half of what an interval may hold, of half of D."""
         share = torch.tensor(FEW / self.ritz.size, dtype=torch.float64)
         return -float(torch.special.ndtri(share)) * self.sigma
 

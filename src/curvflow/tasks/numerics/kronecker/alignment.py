@@ -16,7 +16,7 @@ from curvflow.tasks.numerics.operators.base import BatchedOperator, product
 
 @dataclass(frozen=True)
 class Alignment:
-    """How directions lie to the last of them, and how far down they lead.
+    """Cosines of directions with the last of them, and the decrease along each.
 
     Attributes:
         cosine: with the last direction, (M, K, T).

@@ -48,7 +48,7 @@ class _Link:
 
     @property
     def inputs(self) -> Tensor:
-        """What goes in, (M, N, I)."""
+        """Inputs of the layer, (M, N, I)."""
         return self.use.inputs.detach().expand(len(self.weight), -1, -1)
 
 

@@ -1,4 +1,4 @@
-"""How far a block-diagonal matrix is from the one that it stands for, by products.
+"""Distance of a block-diagonal matrix from the one it stands for, by products.
 
 A random vector z that is zero but on the parameters of one block l costs one product
 Gz. Of its entries those on the block belong to the block of G, and the others to what
@@ -31,7 +31,7 @@ COLUMNS = 16
 
 @dataclass(frozen=True)
 class BlockDraws:
-    """What each vector tells of each block, (M, S, B) each.
+    """Forms of each vector with each block, (M, S, B) each.
 
     Attributes:
         norm: ||G_l z||^2 of the block of G.

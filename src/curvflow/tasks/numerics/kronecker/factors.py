@@ -68,7 +68,7 @@ MOST_ITERATIONS, ENOUGH = 200, 4096
 
 @dataclass(frozen=True)
 class Choices:
-    """Which factors.
+    """The choice of factors.
 
     Attributes:
         structure: form of a layer's block.
@@ -95,7 +95,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Factors:
-    """What sweeps over the data find.
+    """Factors, spreads and counts of sweeps over the data.
 
     Attributes:
         operator: all blocks.

@@ -165,7 +165,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Places:
-    """Where parameters stand in a vector of those looked at.
+    """Positions of parameters in a vector of those looked at.
 
     Attributes:
         start: of each tensor looked at, by name.

@@ -276,7 +276,7 @@ def _at_once(uses: Sequence[AnyUse], part: Part) -> int:
 
 @dataclass
 class _Added:
-    """What a pass adds to the sums of a layer.
+    """Terms that a pass adds to the sums of a layer.
 
     Attributes:
         wanted: the sums.

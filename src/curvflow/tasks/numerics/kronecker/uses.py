@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 
 class Form(Protocol):
-    """How a layer's inputs meet its weight.
+    """The way in which a layer's inputs meet its weight.
 
     Attributes:
         is_left: whether what comes back is the left side of outer products, so that

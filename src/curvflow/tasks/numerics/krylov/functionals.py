@@ -126,7 +126,7 @@ class Bounded:
 
     @property
     def rule_error(self) -> Tensor:
-        """How far the mean of the rules may be from that of the vectors' own, (M,)."""
+        """Bound of the rules' mean error for these very vectors, (M,)."""
         mean_M = self.estimate.mean
         above_M, below_M = self.upper.mean(-1) - mean_M, mean_M - self.lower.mean(-1)
         return torch.maximum(above_M, below_M).clamp_min(0)

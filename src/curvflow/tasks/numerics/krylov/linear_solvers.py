@@ -108,7 +108,7 @@ def conjugate_gradients(
 
 @dataclass(frozen=True)
 class Truncated:
-    """What a search had reached when it ended, float64.
+    """State of a search when it ended, float64.
 
     Attributes:
         x: as columns, (M, D, S).

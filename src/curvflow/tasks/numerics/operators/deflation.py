@@ -47,7 +47,7 @@ class Atoms:
 
     @property
     def total(self) -> int:
-        """How many eigenvalues they are."""
+        """Number of these eigenvalues."""
         return int(self.counts.sum())
 
     def trace(self, f: Callable[[Array], Array]) -> Array:

@@ -119,7 +119,7 @@ class Adjacency:
 
     @property
     def isolated(self) -> Tensor:
-        """Which nodes have no entry, (D,)."""
+        """True for nodes that have no entry, (D,)."""
         return self.degrees == 0
 
     def matrix(self, factor: float = 1.0, scale: Tensor | None = None) -> Tensor:
@@ -214,7 +214,7 @@ class GraphOperator:
 
     @cached_property
     def _parts(self) -> _Parts:
-        """What it is multiplied by, made at the first product."""
+        """Parts by which it multiplies, made at the first product."""
         a_D = self.diagonal_part
         common = float(a_D[int(self.adjacency.starts.diff().argmax())])
         rest_D = a_D - common
@@ -227,7 +227,7 @@ class GraphOperator:
 
     @property
     def common(self) -> float:
-        """What is added to all of the diagonal in a pass of its own."""
+        """Number added to all of the diagonal in a pass of its own."""
         return self._parts.common
 
     @property

@@ -45,7 +45,7 @@ class Errors:
 
 @dataclass(frozen=True)
 class Hold:
-    """What the localization takes from a coefficient; NaN if the curvature is unknown.
+    """Part of a coefficient that the localization takes; NaN if unknown.
 
     Attributes:
         unheld: the coefficient without it, to first order in gamma of what is not

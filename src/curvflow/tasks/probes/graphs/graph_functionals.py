@@ -131,7 +131,7 @@ class _Spectrum:
 
     @property
     def tree_term(self) -> float:
-        """What the sum of logarithms lacks of that of the spanning trees."""
+        """Difference of the spanning trees' logarithm and the sum of logarithms."""
         degrees = self.adjacency.degrees.numpy()
         linked = degrees > 0
         if self.operator == "laplacian":

@@ -113,7 +113,7 @@ def _alike(member: Member) -> object:
 
 @dataclass(frozen=True)
 class _Exact:
-    """What is exact of all members and batches.
+    """Exact quantities of all members and batches.
 
     Attributes:
         gauss_newton: of each batch, (R, D, D).

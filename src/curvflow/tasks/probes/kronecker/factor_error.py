@@ -1,4 +1,4 @@
-"""How far Kronecker factors are from the matrix that they stand for."""
+"""Distance of Kronecker factors from the matrix that they stand for."""
 
 from __future__ import annotations
 

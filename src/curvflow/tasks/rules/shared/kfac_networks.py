@@ -117,7 +117,7 @@ class Networks:
 
     @property
     def scale(self) -> int:
-        """How many times the mean over samples is minimised: N for a sum, else 1."""
+        """Multiple of the mean over samples that is minimised: N for a sum, else 1."""
         return self.count if self.problem.criterion.is_sum else 1
 
     def spans(self, models: int, copies: int) -> list[slice]:

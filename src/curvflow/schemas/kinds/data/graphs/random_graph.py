@@ -182,7 +182,7 @@ Problems = Iterator[tuple[str, object]]  # what is expected, and what was given
 
 @dataclass(frozen=True)
 class Model:
-    """What a model is asked while planning.
+    """Questions that a model answers while planning.
 
     Attributes:
         ways: parameters that it takes, in one of several ways; those that begin with ?

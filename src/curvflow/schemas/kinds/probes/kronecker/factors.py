@@ -27,7 +27,7 @@ _OF_ROOTS = ("ekfac", "kfoc", "diag")
 
 
 class FactorsParams(Params):
-    """Which matrix, and in which form it is kept."""
+    """The matrix, and the form in which it is kept."""
 
     curvature: Literal["ggn", "hessian"] = Field(
         "ggn",
@@ -113,7 +113,7 @@ class FactorsParams(Params):
 
     @property
     def looks_at_layers(self) -> bool:
-        """Whether they are for some forms of layers alone."""
+        """True if they are for some forms of layers alone."""
         is_recursive = self.fisher_type == "recursive" or self.curvature == "hessian"
         return is_recursive or self.other == "refuse" or self.kfac_approx == "reduce"
 
