@@ -135,7 +135,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 def _one_line(text: str) -> str:
     """Return a part of a message, cut, with what its values cannot show escaped."""
     text = text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
-    return CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+    return CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 class StudyError(RequestError):

@@ -505,7 +505,12 @@ def test_results_read_as_one_line(small):
         (lambda _: curvflow.from_matrix(sparse.csr_array(np.tri(3))), "symmetric"),
         (lambda _: curvflow.from_matrix(torch.ones(3, 3).tril().to_sparse()), "symm"),
         (lambda _: curvflow.from_matrix(torch.ones(2, 2, 2).to_sparse()), "square"),
-        (lambda _: curvflow.from_matrix(torch.eye(2).cfloat().to_sparse()), "real"),
+        (
+            lambda _: curvflow.from_matrix(
+                torch.eye(2).to(torch.complex64).to_sparse()
+            ),
+            "real",
+        ),
         (lambda _: curvflow.from_matrix(aslinearoperator(np.tri(3))), "asymmetry of"),
         (lambda _: curvflow.from_matrix(aslinearoperator(np.ones((2, 3)))), "square"),
         (lambda _: curvflow.from_matrix(np.full((2, 2), np.nan)), r"^matrix: .*finite"),

@@ -51,11 +51,11 @@ class PublishedGraph(Mapping[str, Array]):
         if place is None:
             raise InputError(f"{self._missing()}. {self._remedy()}")
         content = _content(place, self._graph)
-        found = hashlib.sha256(content).hexdigest()
-        if found != self._graph.sha256:
+        digest = hashlib.sha256(content).hexdigest()
+        if digest != self._graph.sha256:
             raise InputError(
                 f"{place}: expected the published content with SHA-256 "
-                f"{self._graph.sha256}, got {found}. Download it again."
+                f"{self._graph.sha256}, got {digest}. Download it again."
             )
         return np.frombuffer(content, np.uint8)
 

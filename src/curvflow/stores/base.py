@@ -200,14 +200,14 @@ class Store(ABC):
         places: dict[str | None, list[int]] = defaultdict(list)
         for number, receipt in enumerate(receipts):
             places[receipt.payload].append(number)
-        found: list[Found] = [{} for _ in receipts]
+        rows: list[Found] = [{} for _ in receipts]
         for numbers in places.values():
             together = [receipts[number] for number in numbers]
-            for number, one in zip(
+            for number, row in zip(
                 numbers, self.read_together(together, parts), strict=True
             ):
-                found[number] = one
-        return found
+                rows[number] = row
+        return rows
 
     def read(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:
         """Read parts of one result and verify their digests.
@@ -223,10 +223,10 @@ class Store(ABC):
             CorruptPayloadError: it cannot be read, or something differs.
             UnknownNameError: the result has no such part.
         """
-        (found,) = self.read_together([receipt], parts)
-        if isinstance(found, CorruptPayloadError):
-            raise found
-        return found
+        (row,) = self.read_together([receipt], parts)
+        if isinstance(row, CorruptPayloadError):
+            raise row
+        return row
 
     def on_disk(self, receipt: Receipt, part: str) -> DiskArray | None:
         """Return a part of a result with its rows unread, once its digest is verified.
@@ -285,10 +285,10 @@ class Store(ABC):
                 again.
             RemovedPayloadError: collection has removed it; nothing is retired.
         """
-        (found,) = self.fetch_many([receipt], parts)
-        if isinstance(found, StoreError):
-            raise found
-        return found
+        (row,) = self.fetch_many([receipt], parts)
+        if isinstance(row, StoreError):
+            raise row
+        return row
 
     def fetch_many(
         self, receipts: Sequence[Receipt], parts: Sequence[str]
@@ -304,10 +304,10 @@ class Store(ABC):
         Returns:
             Per result, its parts; or the error that `fetch` raises for it.
         """
-        found: list[dict[str, Array] | StoreError] = [*self.read_many(receipts, parts)]
-        lost = {n: e for n, e in enumerate(found) if isinstance(e, CorruptPayloadError)}
+        rows: list[dict[str, Array] | StoreError] = [*self.read_many(receipts, parts)]
+        lost = {n: e for n, e in enumerate(rows) if isinstance(e, CorruptPayloadError)}
         if not lost:
-            return found
+            return rows
         index = self.index()
         moved: dict[int, Receipt] = {}
         struck: dict[str, str] = {}  # payload to what is wrong with it
@@ -317,19 +317,19 @@ class Store(ABC):
             if live.payload != receipt.payload and live.digest == receipt.digest:
                 moved[number] = live  # the same result, computed again since
             elif receipt.payload in index.evicted:
-                found[number] = RemovedPayloadError(receipt.stage)
+                rows[number] = RemovedPayloadError(receipt.stage)
             else:
                 struck.setdefault(str(receipt.payload), str(error).rstrip("."))
-                found[number] = CorruptPayloadError(
+                rows[number] = CorruptPayloadError(
                     f"{str(error).rstrip('.')}. Its results are struck off; "
                     "run the study to compute them again."
                 )
         with suppress(StoreError):  # a store that cannot be written stays as it is
             self.strike_off(struck, upto=index.number)
         again = self.fetch_many(list(moved.values()), parts) if moved else []
-        for number, one in zip(moved, again, strict=True):
-            found[number] = one
-        return found
+        for number, row in zip(moved, again, strict=True):
+            rows[number] = row
+        return rows
 
     def strike_off(self, payloads: Mapping[str, str], *, upto: int) -> list[str]:
         """Retire the live results of unreadable payloads, in one entry of the log.

@@ -30,8 +30,8 @@ def mark_name(number: int, checksum: str) -> str:
 
 def parse_marks(names: Iterable[str]) -> set[tuple[int, str]]:
     """Return numbers and checksums of those names that are marks."""
-    found = (MARK.fullmatch(name) for name in names)
-    return {(int(mark[1]), mark[2]) for mark in found if mark}
+    matches = (MARK.fullmatch(name) for name in names)
+    return {(int(mark[1]), mark[2]) for mark in matches if mark}
 
 
 class Commits(Protocol):

@@ -206,15 +206,15 @@ class ZarrStore(LogStore):
         self, receipts: Sequence[Receipt], parts: Sequence[str]
     ) -> list[Found]:
         """Read parts of several results of one payload and verify their digests."""
-        found = self._read_rows(receipts, parts)
-        if lost := unreadable(found):
+        rows = self._read_rows(receipts, parts)
+        if lost := unreadable(rows):
             self._forget()  # collection may have moved the payload meanwhile
             again = self._read_rows([receipts[number] for number in lost], parts)
-            for number, one in zip(lost, again, strict=True):
-                found[number] = one
+            for number, row in zip(lost, again, strict=True):
+                rows[number] = row
             if unreadable(again):
                 self._forget()  # another run may heal it by then
-        return found
+        return rows
 
     def _read_rows(
         self, receipts: Sequence[Receipt], parts: Sequence[str]

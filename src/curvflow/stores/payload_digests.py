@@ -99,19 +99,19 @@ def read_rows(
     alike: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for number, receipt in enumerate(receipts):
         alike[tuple(receipt.parts)].append(number)
-    found: list[Found] = [{} for _ in receipts]
+    rows: list[Found] = [{} for _ in receipts]
     for numbers in alike.values():
         for start in range(0, len(numbers), most):
             few = numbers[start : start + most]
             read = _read_alike(payload, [receipts[number] for number in few], parts)
-            for number, one in zip(few, read, strict=True):
-                found[number] = one
-    return found
+            for number, row in zip(few, read, strict=True):
+                rows[number] = row
+    return rows
 
 
-def unreadable(found: Sequence[Found]) -> list[int]:
+def unreadable(rows: Sequence[Found]) -> list[int]:
     """Return the places of results that could not be read."""
-    return [n for n, one in enumerate(found) if isinstance(one, CorruptPayloadError)]
+    return [n for n, row in enumerate(rows) if isinstance(row, CorruptPayloadError)]
 
 
 def _read_alike(
@@ -128,7 +128,7 @@ def _read_alike(
     except CorruptPayloadError as error:
         if len(receipts) == 1:
             return [error]
-        return [one for r in receipts for one in _read_alike(payload, [r], parts)]
+        return [each for r in receipts for each in _read_alike(payload, [r], parts)]
     return [
         {part: np.asarray(column[row]) for part, column in columns.items()}
         for row in range(len(receipts))
@@ -143,9 +143,9 @@ def verify_receipts(
         raise corrupt_payload(payload, None, "its content is not what was written")
     for receipt in receipts:
         variables = list(dict.fromkeys(map(variable_of, receipt.parts)))
-        (found,) = read_rows(ArrayRows(payload, arrays), [receipt], variables)
-        if isinstance(found, CorruptPayloadError):
-            raise found
+        (row,) = read_rows(ArrayRows(payload, arrays), [receipt], variables)
+        if isinstance(row, CorruptPayloadError):
+            raise row
 
 
 def variable_of(part: str) -> str:

@@ -119,7 +119,7 @@ class StoredRows:
         Raises:
             InputError: a file has changed.
         """
-        found = np.empty((len(numbers), *self.shape[1:]), self.dtype)
+        rows = np.empty((len(numbers), *self.shape[1:]), self.dtype)
         stored = _opened(self.path, self.stamps)[self.name]
         order = np.argsort(numbers, kind="stable")
         ascending = np.asarray(numbers, np.int64)[order]
@@ -127,13 +127,13 @@ class StoredRows:
         for places in np.split(order, chunks) if len(order) else ():
             first, last = int(numbers[places[0]]), int(numbers[places[-1]])
             block = stored.read(slice(first, last + 1))
-            found[places] = block[numbers[places] - first]
+            rows[places] = block[numbers[places] - first]
         if _stamps(Path(self.path)) != self.stamps:
             raise InputError(
                 f"expected the arrays of {Path(self.path).name} to stay as they were, "
                 "got one that has changed since. Run again"
             )
-        return found
+        return rows
 
     @property
     def _rows_at_once(self) -> int:
@@ -161,12 +161,12 @@ def _stamps(path: Path) -> Stamps:
     """
     if not path.is_dir():
         return ((path.name, *stamp_of(path.stat())),)
-    found = [
+    stamps = [
         (os.path.relpath(file, path), *stamp_of(file.stat()))
         for place, _, names in os.walk(path)
         for file in (Path(place) / name for name in names)
     ]
-    return tuple(sorted(found))
+    return tuple(sorted(stamps))
 
 
 @lru_cache(maxsize=16)

@@ -158,8 +158,8 @@ class PlainArray:
             (entry,) = _chunk_names(name, self, row)
             first = row * step
             lower, upper = max(start, first), min(stop, first + step)
-            found = self.decoded(content(entry))[lower - first : upper - first]
-            values[lower - start : upper - start] = found
+            chunk = self.decoded(content(entry))[lower - first : upper - first]
+            values[lower - start : upper - start] = chunk
         return values.astype(str) if self.dtype == STRING else values
 
 
@@ -170,9 +170,9 @@ def _checksum(data: bytes) -> bytes:
 def _plain(metadata: object) -> PlainArray | None:
     """Return the array of these metadata if it is a plain one."""
     try:
-        found = cast("dict[str, Any]", metadata)
-        named, shape = found["data_type"], tuple(found["shape"])
-        chunks = tuple(found["chunk_grid"]["configuration"]["chunk_shape"])
+        fields = cast("dict[str, Any]", metadata)
+        named, shape = fields["data_type"], tuple(fields["shape"])
+        chunks = tuple(fields["chunk_grid"]["configuration"]["chunk_shape"])
         is_known = named == "string" or named in PLAIN
     except (LookupError, TypeError):
         return None
@@ -181,7 +181,7 @@ def _plain(metadata: object) -> PlainArray | None:
     array = PlainArray(shape, STRING if named == "string" else np.dtype(named), chunks)
     is_of_nodes = chunks == (chunks[0], *(max(1, size) for size in shape[1:]))
     is_whole = chunks[0] == 1 or chunks[0] == max(1, shape[0])
-    return array if is_of_nodes and is_whole and array.metadata == found else None
+    return array if is_of_nodes and is_whole and array.metadata == fields else None
 
 
 def entries(
@@ -375,18 +375,18 @@ class ZarrPayload:
         if array is None or self._folder is None or not _has_row_chunks(array):
             return None
         with _corruption(self._payload, slot, name):
-            found = rows_in(
+            rows = rows_in(
                 [self._folder / chunk for chunk in _chunk_names(name, array, slot)],
                 array.shape[1:],
                 array.dtype,
                 rows_per_file=array.chunks[1],
             )
-            if found.reader not in self._verified:
-                self._verified[found.reader] = array_digest(as_array(found))
-            if self._verified[found.reader] != digest:
+            if rows.reader not in self._verified:
+                self._verified[rows.reader] = array_digest(as_array(rows))
+            if self._verified[rows.reader] != digest:
                 what = f"{name} is not what was computed"
                 raise CorruptPayloadError(f"payload {self._payload[:12]}: {what}")
-        return found
+        return rows
 
     def row_bytes(self, name: str) -> int:
         """Return the bytes of a row; 0 if the variable is missing."""
@@ -459,10 +459,10 @@ def _arrays(path: Path, names: Sequence[str], content: Content) -> dict[str, Any
     """Return the variables of a payload: plain ones, or as zarr opens them."""
     arrays: dict[str, AnyArray] = {}
     if json.loads(content("zarr.json")) == GROUP:
-        found = {
+        stored = {
             name: _plain(json.loads(content(f"{name}/zarr.json"))) for name in names
         }
-        arrays |= {name: array for name, array in found.items() if array is not None}
+        arrays |= {name: array for name, array in stored.items() if array is not None}
     if rest := [name for name in names if name not in arrays]:
         group = _zarr_group(path)
         # One by one: of several at once zarr raises the first error and leaves the

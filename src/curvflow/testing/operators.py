@@ -65,9 +65,9 @@ def assert_operator_is(
     """
     matrix = matrix.to(operator.device)
     scale = float(matrix.abs().max())
-    found = dense(operator)
-    torch.testing.assert_close(found, matrix, rtol=0, atol=rtol * scale)
-    torch.testing.assert_close(found, found.mT, rtol=0, atol=rtol * scale)
+    computed = dense(operator)
+    torch.testing.assert_close(computed, matrix, rtol=0, atol=rtol * scale)
+    torch.testing.assert_close(computed, computed.mT, rtol=0, atol=rtol * scale)
     generator = torch.Generator().manual_seed(0)
     columns = torch.randn(len(matrix), 3, generator=generator, dtype=torch.float64)
     columns = columns.to(operator.device, operator.dtype)

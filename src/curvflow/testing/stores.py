@@ -183,8 +183,8 @@ class StoreContract:
         receipts = publish(store, arrays_of(0), ["a", "b", "c"], outputs=OUTPUTS)
         receipts += publish(store, arrays_of(1), ["d", "e", "f"], outputs=OUTPUTS)
         mixed = [receipts[number] for number in (4, 0, 2, 5, 0)]
-        found = store.read_many(mixed, ["loss", "weights@5", "weights"])
-        for receipt, got in zip(mixed, found, strict=True):
+        rows = store.read_many(mixed, ["loss", "weights@5", "weights"])
+        for receipt, got in zip(mixed, rows, strict=True):
             assert not isinstance(got, Exception)
             alone = store.read(receipt, ["loss", "weights@5", "weights"])
             assert list(got) == list(alone)
@@ -204,8 +204,8 @@ class StoreContract:
         for receipt in (lost[0], more[0]):
             self.lose(store, receipt.payload)
         before = store.index().number
-        found = store.fetch_many([*lost, *kept, *more], ["loss"])
-        unread = [n for n, one in enumerate(found) if isinstance(one, Exception)]
+        rows = store.fetch_many([*lost, *kept, *more], ["loss"])
+        unread = [n for n, row in enumerate(rows) if isinstance(row, Exception)]
         assert unread == [0, 1, 4]
         assert set(store.index().receipts) == {"a", "b"}
         assert store.index().number == before + 1  # one entry of the log for them all
@@ -366,8 +366,8 @@ class StoreContract:
         assert other.index().number == 1
 
     def test_a_key_given_twice_in_one_commit_counts_once(self, store: Store) -> None:
-        one, two = receipt_of(arrays_of(0), 0), receipt_of(arrays_of(1), 0)
-        assert store.commit([one, two]) == [one, one]
+        first, two = receipt_of(arrays_of(0), 0), receipt_of(arrays_of(1), 0)
+        assert store.commit([first, two]) == [first, first]
         assert list(store.index().rows) == [(1, 0)]
 
     def test_a_commit_of_nothing_adds_no_entry(self, store: Store) -> None:
@@ -565,11 +565,11 @@ class StoreContract:
         assert store.index().number == 2
 
     def test_settlements_come_back_in_order(self, store: Store, other: Store) -> None:
-        one = Settlement("train", [["f1", "f2"]], "renamed", {"compared": 3})
+        settlement = Settlement("train", [["f1", "f2"]], "renamed", {"compared": 3})
         two = Settlement("probe.norms", [["f3", "f4"]], "moved")
-        store.settle([one])
-        other.settle([two, one])
-        assert store.index().settlements == [one, two, one]
+        store.settle([settlement])
+        other.settle([two, settlement])
+        assert store.index().settlements == [settlement, two, settlement]
 
     def test_receipts_outlive_payloads_that_are_evicted(
         self, store: Store, other: Store

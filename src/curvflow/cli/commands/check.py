@@ -83,15 +83,15 @@ def command(
             "compared. Add n, the runs of the source.",
             err=True,
         )
-    found = counts(findings)
+    tally = counts(findings)
     if as_json:
         rows = [finding.as_json() for finding in findings]
-        print_json({"counts": found, "findings": rows})
+        print_json({"counts": tally, "findings": rows})
     else:
         echo("\n".join(map(_line, findings)) or NOTHING)
         total = f"{counted(len(findings), 'value')}: {counts_text(findings)}"
         echo(textwrap.fill(total, 80, subsequent_indent="  "))
-    gravest = next((verdict for verdict in VERDICTS if found[verdict]), "agrees")
+    gravest = next((verdict for verdict in VERDICTS if tally[verdict]), "agrees")
     if gravest in CODES:
         raise typer.Exit(CODES[gravest])
 

@@ -125,8 +125,8 @@ def _echo_results(study: str, results: Results, as_json: bool) -> None:
     judged = {stage: counts for stage in results if (counts := results.verdicts(stage))}
     lacking = {s: lines for s in results if (lines := results.made_without(s))}
     if as_json:
-        told = run_json(results.run) | verdicts_json(judged)
-        print_json(told | {"made_without": lacking})
+        result = run_json(results.run) | verdicts_json(judged)
+        print_json(result | {"made_without": lacking})
     else:
         echo(run_summary(study, results, judged, lacking))
     if results.run.failures:

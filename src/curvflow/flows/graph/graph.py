@@ -518,11 +518,11 @@ def _nodes(
         for producer in producers
     ]
     count.foresee(stage, sources)
-    own = _picker(axes, stage.own_axes)
+    pick = _picker(axes, stage.own_axes)
     forms: dict[Point, tuple[Params, dict[str, object], Encoded]] = {}
     selected: dict[Point, tuple[str, ...]] = {}
     for point in product(*(graph.study.axes[axis].labels for axis in axes)):
-        key = own(point)
+        key = pick(point)
         if key not in forms:
             params = stage.params(dict(zip(axes, point, strict=True)))
             plain = form(params, files.digests(stage, params))

@@ -147,11 +147,11 @@ def step_of(path: Path, pattern: str | None) -> int | None:
             behind a word such as `step`, or a name that is a number.
     """
     if pattern is not None:
-        found = re.search(pattern, path.name)
-        is_number = found is not None and found[1] is not None and found[1].isdecimal()
-        return int(found[1]) if found and is_number else None
+        match = re.search(pattern, path.name)
+        is_number = match is not None and match[1] is not None and match[1].isdecimal()
+        return int(match[1]) if match and is_number else None
     name = path.name if path.is_dir() else path.stem
-    matches = [found for word in STEP_PATTERNS if (found := word.search(name))]
+    matches = [match for word in STEP_PATTERNS if (match := word.search(name))]
     first = matches[0] if matches else NUMBER.fullmatch(name)
     return int(first[1]) if first else None
 

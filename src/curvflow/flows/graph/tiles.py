@@ -421,12 +421,12 @@ def _read(
         held = tuple(name for name in held if name not in on_disk[memo])
         alike[held if result.receipt.payload else ()].append(result)
     for wanted, results in alike.items():
-        found = store.read_many([result.receipt for result in results], wanted)
-        for result, one in zip(results, found, strict=True):
-            if isinstance(one, CorruptPayloadError):
-                lost.setdefault(str(result.receipt.payload), str(one))
+        rows = store.read_many([result.receipt for result in results], wanted)
+        for result, row in zip(results, rows, strict=True):
+            if isinstance(row, CorruptPayloadError):
+                lost.setdefault(str(result.receipt.payload), str(row))
             else:
-                arrays = {_bare(part): array for part, array in one.items()}
+                arrays = {_bare(part): array for part, array in row.items()}
                 loaded[result.memo] = {**arrays, **on_disk[result.memo]}
     if lost:
         raise LostInputError(lost)
@@ -443,8 +443,8 @@ def _on_disk(
     """
     if not (store.keeps_rows and result.receipt.payload):
         return {}
-    found = {name: store.on_disk(result.receipt, name) for name in names}
-    return {name: as_array(array) for name, array in found.items() if array}
+    places = {name: store.on_disk(result.receipt, name) for name in names}
+    return {name: as_array(array) for name, array in places.items() if array}
 
 
 def _bare(part: str) -> str:

@@ -109,10 +109,10 @@ def check_identity(there: Mapping[str, Array], here: Mapping[str, Any]) -> None:
 
 
 def _flat(nested: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in nested.items():
         if isinstance(value, Mapping) and value:
-            found |= _flat(value, f"{above}{name}.")
+            flat |= _flat(value, f"{above}{name}.")
         else:
-            found[f"{above}{name}"] = value
-    return found
+            flat[f"{above}{name}"] = value
+    return flat

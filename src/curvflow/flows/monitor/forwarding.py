@@ -80,11 +80,11 @@ def scalars(row: Mapping[str, Any], layers: Sequence[str]) -> dict[str, float]:
         row: the measurement.
         layers: names of the parameter tensors.
     """
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for name, value in row.items():
         if name == "layer_update_ratio":
             pairs = zip(layers, value, strict=True)
-            found |= {f"update_ratio/{layer}": float(v) for layer, v in pairs}
+            numbers |= {f"update_ratio/{layer}": float(v) for layer, v in pairs}
         elif isinstance(value, bool | int | float) and not name.endswith("step"):
-            found[name] = float(value)
-    return {PREFIX + n: v for n, v in found.items() if math.isfinite(v)}
+            numbers[name] = float(value)
+    return {PREFIX + n: v for n, v in numbers.items() if math.isfinite(v)}

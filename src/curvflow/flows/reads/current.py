@@ -245,8 +245,8 @@ def blind_spots(reads: Mapping[str, Any] | None) -> Iterator[str]:
         yield "what code of yours read was not recorded"
     for name in reads.get("unseen", ()):
         is_module = " " not in name
-        told = f"what {name} read, for it was imported before" if is_module else name
-        yield f"nobody saw {told}"
+        spot = f"what {name} read, for it was imported before" if is_module else name
+        yield f"nobody saw {spot}"
 
 
 def warnings(reads: Mapping[str, Any]) -> list[str]:

@@ -127,8 +127,8 @@ def open_eye(eye: Eye) -> None:
             sys.addaudithook(_heard)
             _is_installed = True
         if not _eyes:
-            for told in _TOLD:
-                _patches.enter_context(told())
+            for event in _TOLD:
+                _patches.enter_context(event())
         _eyes = (*_eyes, eye)
 
 

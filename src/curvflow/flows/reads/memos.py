@@ -204,10 +204,10 @@ def _functions(values: Iterable[object]) -> Iterator[FunctionType]:
 @cache
 def _attributes(code: CodeType) -> frozenset[str]:
     """Return the attributes of other objects that some code names."""
-    found = {
+    attributes = {
         str(step.argval)
         for step in dis.get_instructions(code)
         if step.opname in ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "IMPORT_FROM")
     }
     inner = [c for c in code.co_consts if isinstance(c, CodeType)]
-    return frozenset(found.union(*map(_attributes, inner)))
+    return frozenset(attributes.union(*map(_attributes, inner)))

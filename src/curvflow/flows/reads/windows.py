@@ -229,20 +229,20 @@ class Window:
 
         The value tells whether import statements do, in functions.
         """
-        pending, found = list(self._reached.items()), dict[str, bool]()
+        pending, outside = list(self._reached.items()), dict[str, bool]()
         for module in with_parents(self._modules):
             pending += ledgers.linked.get(module, {}).copy().items()
         while pending:
             module, is_stated = pending.pop()
-            if module in found and found[module] <= is_stated:
+            if module in outside and outside[module] <= is_stated:
                 continue
-            found[module] = is_stated and found.get(module, True)
+            outside[module] = is_stated and outside.get(module, True)
             more = with_parents([module]) - {module}
             more |= ledgers.stated.get(module, set()).copy()
-            pending += dict.fromkeys(more, found[module]).items()
+            pending += dict.fromkeys(more, outside[module]).items()
             links = ledgers.linked.get(module, {}).copy()
-            pending += [(name, found[module] and links[name]) for name in links]
-        return found
+            pending += [(name, outside[module] and links[name]) for name in links]
+        return outside
 
     def _beyond(self) -> dict[str, Sights]:
         """Return what each module stands on that import statements alone lead to.
@@ -250,17 +250,17 @@ class Window:
         Those of bodies. Text follows most of them, but none from another folder on
         Python's path, or without a source.
         """
-        followed, found = with_parents(self._modules), set[str]()
+        followed, beyond = with_parents(self._modules), set[str]()
         pending = list(followed)
         while pending:
             module = pending.pop()
-            if module not in found:
-                found.add(module)
+            if module not in beyond:
+                beyond.add(module)
                 pending += ledgers.stated.get(module, set()).copy()
                 if module not in followed:
                     pending += with_parents([module])
                     pending += ledgers.linked.get(module, {}).copy()
-        return _stood_on(found - followed)
+        return _stood_on(beyond - followed)
 
     def _listing(self, name: str, sight: Sight) -> Sight:
         """Return a folder's names with those of the call's own, if these alone came."""
@@ -299,8 +299,8 @@ class Window:
         if hidden or PROCESS in sights or not self._is_begun:
             loads = None
         named = _stood_on(ledgers.by_name.copy())
-        told = self._statements(), loads, self._beyond(), named
-        return Observed(sights, hidden, *told)
+        parts = self._statements(), loads, self._beyond(), named
+        return Observed(sights, hidden, *parts)
 
     def _loads(self) -> Loads | None:
         """Return what computed names have led to in this process, and beyond.
@@ -333,15 +333,15 @@ def _digested_once(name: str, sight: Sight) -> Sight:
 
 def _stood_on(modules: Iterable[str]) -> dict[str, Sights]:
     """Return what modules of a user's stand on: their files, and what these read."""
-    found: dict[str, Sights] = {}
+    sights: dict[str, Sights] = {}
     for module in modules:
         file, seen = source_file(module), dict[str, Sight]()
         if file and is_users(module):
             seen[file] = loaded.get(file) or Sight(stat_of(file))
             for ledger in (ledgers.imported, ledgers.held):
                 merge(seen, ledger.get(module, {}).copy())
-            found[module] = {n: _digested_once(n, s) for n, s in seen.items()}
-    return found
+            sights[module] = {n: _digested_once(n, s) for n, s in seen.items()}
+    return sights
 
 
 def _stack() -> Iterator[FrameType]:

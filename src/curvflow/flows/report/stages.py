@@ -138,7 +138,7 @@ def _sentence(line: str) -> str:
 def _measured(read: list[Read]) -> tuple[list[Read], list[str]]:
     """Leave out quantities of a table that no node measured, with a note."""
     names = unmeasured([record for _, record in read])
-    kept = [one for one in read if one[1].get("quantity") not in names]
+    kept = [pair for pair in read if pair[1].get("quantity") not in names]
     return kept, [f"Measured at no node: {', '.join(sorted(names))}."] if names else []
 
 

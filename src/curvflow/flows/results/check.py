@@ -271,7 +271,7 @@ class Finding:
         """Return the finding as plain data."""
         expected = self.expected
         given = ("sd", "n", "se", "within_sems", "at_least", "at_most")
-        found = ("measured", "sem", "low", "high", "scatter", "z", "p_means")
+        numbers = ("measured", "sem", "low", "high", "scatter", "z", "p_means")
         return {
             "stage": expected.stage,
             "where": dict(self.coords),
@@ -280,7 +280,7 @@ class Finding:
             **{name: getattr(expected, name) for name in given},
             "expected": expected.value,
             "within": expected.limits,
-            **{name: getattr(self, name) for name in found},
+            **{name: getattr(self, name) for name in numbers},
             "p_corrected": self.corrected,
             "verdict": self.verdict,
             "reason": self.reason,
@@ -294,8 +294,8 @@ class Finding:
 
 def counts(findings: Iterable[Finding]) -> dict[Verdict, int]:
     """Return how many findings have each verdict, those of none included."""
-    found = Counter(finding.verdict for finding in findings)
-    return {verdict: found[verdict] for verdict in VERDICTS}
+    tally = Counter(finding.verdict for finding in findings)
+    return {verdict: tally[verdict] for verdict in VERDICTS}
 
 
 def counts_text(findings: Iterable[Finding]) -> str:
@@ -329,7 +329,9 @@ def corrected(findings: Sequence[Finding]) -> list[Finding]:
 
 def without_runs(expected: Iterable[Expectation]) -> int:
     """Return how many expectations state a deviation and not of how many runs."""
-    return sum(one.sd is not None and one.n is None for one in expected)
+    return sum(
+        expectation.sd is not None and expectation.n is None for expectation in expected
+    )
 
 
 def check(results: Results, expected: tuple[Expectation, ...]) -> list[Finding]:

@@ -94,8 +94,8 @@ def _read(store: Store, unread: Mapping[Digests, Receipt]) -> dict[Digests, str]
         alike[tuple(name for name, _ in digests)].append(digests)
     words = {}
     for names, several in alike.items():
-        found = store.fetch_many([unread[digests] for digests in several], names)
-        for digests, arrays in zip(several, found, strict=True):
+        rows = store.fetch_many([unread[digests] for digests in several], names)
+        for digests, arrays in zip(several, rows, strict=True):
             if not isinstance(arrays, StoreError):
                 words[digests] = _word([arrays[name] for name in names])
     return words

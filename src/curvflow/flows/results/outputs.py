@@ -183,11 +183,11 @@ def _arrays(
             alike[wanted][number] = receipt
     arrays: dict[int, Mapping[str, Array]] = {}
     for wanted, several in alike.items():
-        found = store.fetch_many([*several.values()], wanted)
-        for number, one in zip(several, found, strict=True):
-            if isinstance(one, StoreError):
-                raise one
-            arrays[number] = one
+        rows = store.fetch_many([*several.values()], wanted)
+        for number, row in zip(several, rows, strict=True):
+            if isinstance(row, StoreError):
+                raise row
+            arrays[number] = row
     return arrays
 
 

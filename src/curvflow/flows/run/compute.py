@@ -207,11 +207,13 @@ def _outcomes(
     job: TileJob, members: Sequence[Member], machine: Machine, snapshots: Snapshots
 ) -> list[tuple[Outcome | BaseException, int]]:
     kind = find_kind(job.kind)
-    jobs = {id(m): one for m, one in zip(members, job.members, strict=True)}
+    jobs = {
+        id(m): job_member for m, job_member in zip(members, job.members, strict=True)
+    }
 
     def together(part: Sequence[Member]) -> list[Outcome]:
         ours = [jobs[id(member)] for member in part]
-        modules = {module for one in ours for module in one.modules}
+        modules = {module for node in ours for module in node.modules}
         with calling(modules if kind.vectorised else ()):
             whole = part
             is_plain = kind.vectorised and job.alone and _is_own(part[0])
@@ -221,13 +223,13 @@ def _outcomes(
         snapshots.recorded += plain
         keeping = machine
         if job.code and all(job.code):  # else an edit could not be seen
-            name = snapshot_name(job, [*plain, *(one.key for one in ours)], machine)
+            name = snapshot_name(job, [*plain, *(node.key for node in ours)], machine)
             keeping = replace(machine, partial=snapshots.of(name, len(part)))
         with snapshots.looking(modules, machine) as window:
             results = find(job.kind).compute(whole, keeping)
         if window is not None:
             seen = window.observed()
-            snapshots.observed |= {one.key: seen for one in ours}
+            snapshots.observed |= {node.key: seen for node in ours}
         if len(results) != len(whole):
             raise InputError(
                 f"{kind.name}: expected {len(whole)} outcomes, got {len(results)}"

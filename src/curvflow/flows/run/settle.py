@@ -159,11 +159,11 @@ def refuse(drifts: Sequence[Drift]) -> None:
     """Raise ChangedCodeError if there are drifts without an answer."""
     if drifts:
         what = [drift_text(drift) for drift in drifts]
-        one = drifts[0].kind
-        kind, rerun = (one, one) if len(drifts) == 1 else ("KIND", CHANGED)
+        kind_name = drifts[0].kind
+        kind, rerun = (kind_name, kind_name) if len(drifts) == 1 else ("KIND", CHANGED)
         remedy = FUNCTION_REMEDY if all(map(_of_functions, drifts)) else REMEDY
-        told = remedy.format(kind=kind, rerun=rerun)
-        raise ChangedCodeError("\n".join([*what, told]))
+        advice = remedy.format(kind=kind, rerun=rerun)
+        raise ChangedCodeError("\n".join([*what, advice]))
 
 
 def _of_functions(drift: Drift) -> bool:

@@ -45,13 +45,13 @@ def _roots() -> set[str]:
     return {f"{path}/" for path in named if len(path.parts) > 2}
 
 
-def _shortened(found: re.Match[str]) -> str:
+def _shortened(match: re.Match[str]) -> str:
     """Return the last name of an absolute path, and `~` for a user's own folder."""
-    path = Path(found[0])
+    path = Path(match[0])
     if path == _home() or path.name == _user():
         return "~"
     if len(path.parts) < 3 or not _is_here(path.parts[1]):
-        return found[0]
+        return match[0]
     return path.name
 
 

@@ -183,7 +183,7 @@ def _in_effect(
     for name, taken in producer.inputs.items():
         nulls = [p for p, of in producer.kind.null_takes.items() if of == name]
         named = (*producer.kind.inputs[name].settles, *nulls)
-        for source in (stages[one] for one in taken):
+        for source in (stages[stage_name] for stage_name in taken):
             kinds = producer.kind, source.kind
             shared = {*named}.intersection(*(k.params.model_fields for k in kinds))
             if not shared:
@@ -275,9 +275,9 @@ def _settled(
                     yield source, {**labels, **other}, getattr(given, field)
 
 
-def _agree(one: Mapping[str, Label], other: Mapping[str, Label]) -> bool:
+def _agree(labels: Mapping[str, Label], other: Mapping[str, Label]) -> bool:
     """Return whether two points of the axes agree on those that both have."""
-    return all(one[axis] == other[axis] for axis in one.keys() & other.keys())
+    return all(labels[axis] == other[axis] for axis in labels.keys() & other.keys())
 
 
 def _check_shared(stage: Stage, name: str, by_name: Mapping[str, Stage]) -> None:

@@ -179,10 +179,10 @@ class _Field:
 
     def _arrays(self, receipts: Sequence[Receipt]) -> list[Array]:
         arrays, name = [], self.variable.name
-        for found in self.store.fetch_many(receipts, [name]):
-            if isinstance(found, StoreError):
-                raise found
-            arrays.append(found[name])
+        for row in self.store.fetch_many(receipts, [name]):
+            if isinstance(row, StoreError):
+                raise row
+            arrays.append(row[name])
         return arrays
 
     def _dtype(self, *, is_whole: bool) -> np.dtype[Any]:

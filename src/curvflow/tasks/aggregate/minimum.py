@@ -76,9 +76,9 @@ def minimum(member: Member, machine: Machine) -> Outcome:
             f"quantity: expected values of '{params.quantity}', got none that is "
             "finite. Look at the stage that measures it."
         )
-    found = [_vertices(curve.x, curve.y[None]) for curve in curves]
+    corners = [_vertices(curve.x, curve.y[None]) for curve in curves]
     arguments, at_edge, spacing, least = (
-        np.array([getattr(vertices, name)[0] for vertices in found])
+        np.array([getattr(vertices, name)[0] for vertices in corners])
         for name in ("argument", "at_edge", "spacing", "minimum")
     )
     there = spacing[np.isfinite(spacing)]
@@ -193,9 +193,9 @@ def _interval(
             drawn = np.random.default_rng(params.seed).standard_normal(
                 (params.num_resamples, len(curve.x))
             )
-            found = _vertices(curve.x, curve.y + curve.sem * drawn).argument
-            sem, of = float(found.std(ddof=1)), "errors"
-            low, high = np.quantile(found, [1 - share, share])
+            lowest = _vertices(curve.x, curve.y + curve.sem * drawn).argument
+            sem, of = float(lowest.std(ddof=1)), "errors"
+            low, high = np.quantile(lowest, [1 - share, share])
     return {
         "argument_sd": sd,
         "argument_sem": sem,

@@ -97,7 +97,7 @@ def spectral_distance(member: Member, machine: Machine) -> Outcome:
             f"along: expected two spectra or more, got {items[0].name or 'one'} alone. "
             "Name an axis, or give a target."
         )
-    rows = [_row(one, other, distance, params) for one, other in pairs]
+    rows = [_row(first, other, distance, params) for first, other in pairs]
     table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     return Outcome(
         table
@@ -243,40 +243,40 @@ def _pairs(
             items, 2
         )
         return
-    found = [item for item in items if item.name == str(params.to)]
-    if len(found) != 1:
+    named = [item for item in items if item.name == str(params.to)]
+    if len(named) != 1:
         raise InputError(
             f"to: expected the labels of one spectrum, got '{params.to}'. Name one of "
             f"{', '.join(item.name for item in items[:3])}."
         )
-    yield from ((item, found[0]) for item in items if item is not found[0])
+    yield from ((item, named[0]) for item in items if item is not named[0])
 
 
 def _row(
-    one: _Item, other: _Item, distance: Distance, params: SpectralDistanceParams
+    first: _Item, other: _Item, distance: Distance, params: SpectralDistanceParams
 ) -> dict[str, object]:
     values = np.full(2, np.nan)
-    if one.measure is not None and other.measure is not None:
-        values = distance(one.measure, other.measure).numpy()
+    if first.measure is not None and other.measure is not None:
+        values = distance(first.measure, other.measure).numpy()
     # What is 0 may come out as minus a rounding error.
     estimate, versions = float(np.maximum(values[0], 0)), values[1:]
     sem = float(versions.std(ddof=1)) if len(versions) > 1 else np.nan
     bias = float(versions.mean()) - estimate
-    freedom = min(one.freedom, other.freedom, 1e12)
+    freedom = min(first.freedom, other.freedom, 1e12)
     half = float(stdtrit(freedom, (1 + params.confidence) / 2)) * sem
     return {
-        "quantity": f"distance: {one.name} against {other.name}",
-        "label": one.name,
+        "quantity": f"distance: {first.name} against {other.name}",
+        "label": first.name,
         "against": other.name,
-        "value": one.value,
+        "value": first.value,
         "distance": estimate,
         "distance_sem": sem,
         "bias": bias,
         "distance_low": np.maximum(estimate - bias - half, 0),
         "distance_high": np.maximum(estimate - bias + half, 0),
-        "floor": (one.floor + other.floor) / 2,
-        "converged": one.converged and other.converged,
-        "diverged": (one.measure is None) + (other.measure is None),
+        "floor": (first.floor + other.floor) / 2,
+        "converged": first.converged and other.converged,
+        "diverged": (first.measure is None) + (other.measure is None),
     }
 
 
@@ -302,10 +302,10 @@ def _matrix(
 ) -> Array:
     place = {id(item): number for number, item in enumerate(items)}
     matrix = np.full((len(items), len(items)), np.nan)
-    for (one, other), value in zip(pairs, distances, strict=True):
+    for (first, other), value in zip(pairs, distances, strict=True):
         if id(other) in place:
-            matrix[place[id(one)], place[id(other)]] = value
+            matrix[place[id(first)], place[id(other)]] = value
             if params.divergence != "kl":
-                matrix[place[id(other)], place[id(one)]] = value
+                matrix[place[id(other)], place[id(first)]] = value
     np.fill_diagonal(matrix, 0.0)
     return matrix

@@ -106,13 +106,13 @@ def directions(
     if params.directions == "stored":
         return _stored(members, weights_MD, count)
     if params.directions == "eigenvectors":
-        found = _eigenvectors(members, hessian, count)
+        pairs = _eigenvectors(members, hessian, count)
         if params.layers is None:
-            return found
+            return pairs
         moved_D = moved_entries(problem, params.layers)
-        columns_MDK = found.columns.new_zeros(*weights_MD.shape, count)
-        columns_MDK[:, moved_D] = found.columns
-        return replace(found, columns=columns_MDK)
+        columns_MDK = pairs.columns.new_zeros(*weights_MD.shape, count)
+        columns_MDK[:, moved_D] = pairs.columns
+        return replace(pairs, columns=columns_MDK)
     return _random(members, problem, weights_MD, count)
 
 

@@ -51,16 +51,16 @@ def factors_bytes(member: Member, params: FactorsParams) -> int:
     params = params.model_copy(update={"seed": 0})
     try:
         # In the second pass the sums of the first are held; others are like it.
-        found = _counted(params, problem.text, rows, min(samples, 2 * rows))
+        counted = _counted(params, problem.text, rows, min(samples, 2 * rows))
     # A module of the user's own may want numbers, and fail in any way without.
     except Exception:
-        found = _bounded(params, problem, rows)
+        counted = _bounded(params, problem, rows)
     draws = 2 * 8 * samples * params.mc_samples * (params.fisher_type in DRAWN)
     # Once as loaded and once as stacked.
     network = problem.network
     item: int = getattr(torch, params.dtype).itemsize
     weights = (8 + item) * (network.num_parameters + network.statistics.size)
-    return found + draws + weights + sampled_bytes(member, params)
+    return counted + draws + weights + sampled_bytes(member, params)
 
 
 def sampled_bytes(member: Member, params: FactorsParams) -> int:

@@ -135,8 +135,8 @@ class MeasuredMoments:
             errors_G = linear_errors(rows_GK, self.covariance)
             mean_G = rows_GK @ self.means
             freedom_G = torch.full_like(errors_G, self.freedom)
-            found = Estimate(mean_G[None], mean_G, errors_G, 1, freedom_G)
-            low_G, high_G = score_interval(found, t)
+            fraction = Estimate(mean_G[None], mean_G, errors_G, 1, freedom_G)
+            low_G, high_G = score_interval(fraction, t)
             ends.append((low_G + 0 * errors_G, high_G + 0 * errors_G))
         (low_G, _), (_, high_G) = ends
         return low_G, high_G

@@ -272,8 +272,8 @@ def output_slopes(loss: OutputLoss) -> Slopes:
     """Return gradients of the samples' losses by the outputs, of each pass."""
 
     def slopes(part: Part, outputs: Tensor) -> Tensor:
-        found: Tensor = grad(lambda f: loss.of_samples(f, part.targets).sum())(outputs)
-        return found
+        slope: Tensor = grad(lambda f: loss.of_samples(f, part.targets).sum())(outputs)
+        return slope
 
     return slopes
 
@@ -394,8 +394,8 @@ def _exact(loss: OutputLoss, part: Part, outputs: Tensor, psd: Psd) -> Tensor:
         joint = ggn_roots(losses, flat, part.targets, psd=psd, loss=named)
         return torch.unflatten(joint, 3, shape)
     terms = [given.flatten(1, 2) for given in (outputs, part.targets)]
-    found = fisher_roots("exact", loss.law, *terms)
-    roots = torch.unflatten(found, 1, outputs.shape[1:3])
+    root_factors = fisher_roots("exact", loss.law, *terms)
+    roots = torch.unflatten(root_factors, 1, outputs.shape[1:3])
     if not loss.law.weighs_terms:
         roots = roots / math.sqrt(loss.tokens)
     eye = torch.eye(loss.tokens, dtype=roots.dtype, device=roots.device)

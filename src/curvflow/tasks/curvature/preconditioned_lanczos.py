@@ -136,14 +136,14 @@ def _runs(
     """Return runs on P^-1/2 A P^-1/2, and what is seen of their unit vectors."""
     params, size = _params(members[0]), operator.shape[1]
     seeds = [_params(member).seed for member in members]
-    white, parts, found = Whitened(operator, by), [], []
+    white, parts, runs = Whitened(operator, by), [], []
     for start in range(0, params.num_runs, BLOCK):
         rows = range(start, min(start + BLOCK, params.num_runs))
         z_MDS = random_vectors(seeds, size, rows, params.distribution)
         z_MDS = (z_MDS / z_MDS.norm(dim=1, keepdim=True)).to(operator.device)
         parts.append(lanczos(white, z_MDS, num_steps=params.num_steps))
-        found.append(seen(z_MDS).cpu())
-    return joined(parts), torch.cat(found, dim=1)
+        runs.append(seen(z_MDS).cpu())
+    return joined(parts), torch.cat(runs, dim=1)
 
 
 def _check_preconditioner(params: LogdetParams) -> None:

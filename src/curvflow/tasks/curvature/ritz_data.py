@@ -314,7 +314,7 @@ def _with_work(outcome: Outcome, wasted: Outcome | None) -> Outcome:
 
 def functional_arrays(
     name: str,
-    found: Bounded,
+    bounded: Bounded,
     steps: Tensor | None = None,
     *,
     relative: float | None = None,
@@ -324,19 +324,19 @@ def functional_arrays(
 
     Args:
         name: of the value.
-        found: of one member, with any dimensions before that of the runs.
+        bounded: of one member, with any dimensions before that of the runs.
         steps: that bring the quadrature within the error, of the same dimensions; None
             if they are not known.
         relative: error of the quadrature that is enough; None as `converged` has it.
         flag: name of the variable that says whether the quadrature has converged.
     """
-    low, high = found.interval()
-    converged = found.converged(relative)
+    low, high = bounded.interval()
+    converged = bounded.converged(relative)
     arrays: dict[str, Array] = {
-        name: found.estimate.mean.numpy(),
-        f"{name}_sem": found.total.numpy(),
-        f"{name}_vectors": found.estimate.sem.numpy(),
-        f"{name}_quadrature": found.rule_error.numpy(),
+        name: bounded.estimate.mean.numpy(),
+        f"{name}_sem": bounded.total.numpy(),
+        f"{name}_vectors": bounded.estimate.sem.numpy(),
+        f"{name}_quadrature": bounded.rule_error.numpy(),
         f"{name}_low": low.numpy(),
         f"{name}_high": high.numpy(),
         flag: converged.numpy(),

@@ -46,8 +46,8 @@ def stored_blocks(operator: BlockOperator) -> list[dict[str, Array]]:
     ]
 
 
-def _values(found: Tensor | None, vectors: Tensor) -> Tensor:
-    return vectors.new_full(vectors.shape[:-1], torch.nan) if found is None else found
+def _values(values: Tensor | None, vectors: Tensor) -> Tensor:
+    return vectors.new_full(vectors.shape[:-1], torch.nan) if values is None else values
 
 
 def _joined(parts: Sequence[Tensor]) -> Array:
@@ -95,8 +95,8 @@ def block_operator(
             size = math.prod(shape)
             parts[key], left[key] = left[key][:, :size], left[key][:, size:]
             parts[key] = parts[key].reshape(-1, *shape)
-        own, columns = columns[: g * o * i], columns[g * o * i :]
-        blocks.append(_block(str(name), own, parts))
+        block, columns = columns[: g * o * i], columns[g * o * i :]
+        blocks.append(_block(str(name), block, parts))
     return BlockOperator(blocks, int(first["size"]))
 
 

@@ -177,7 +177,7 @@ def _grouped(
 ) -> list[NodeGroup]:
     """Group nodes by label, an axis that those beside them alone may have."""
     axes, others = (
-        {axis for n in some for axis in n.coords} for some in (nodes, beside)
+        {axis for n in group for axis in n.coords} for group in (nodes, beside)
     )
     known = label if label in axes or label not in others else None
     return node_groups(nodes, known) if nodes else []
@@ -224,8 +224,8 @@ def _quadrature_error(nodes: Sequence[NodeData], curve: Curve) -> float:
             steps, share = values.isfinite().sum(2), rest_share(node)
             size = round(share * int(node["size"]))
             ritz = RitzData(values, weights, residuals, steps, size)
-            found = density_of_runs(ritz, grid_G, sigma=curve.width).found
-            error_G += share * found.rule_error[0] * len(values[0]) / runs
+            smoothed = density_of_runs(ritz, grid_G, sigma=curve.width).found
+            error_G += share * smoothed.rule_error[0] * len(values[0]) / runs
     return float(error_G.max()) / float(curve.y.max())
 
 

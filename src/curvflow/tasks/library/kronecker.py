@@ -132,11 +132,11 @@ def kronecker_factors(
         1,
         output_slopes(output),
     )
-    found = factors(recorded, choices_of(params, None))
+    computed = factors(recorded, choices_of(params, None))
     sizes = dict(zip(of.names, of.sizes, strict=True))
     name: OperatorName = "hessian" if params.curvature == "hessian" else "ggn"
-    operator = SymmetricOperator(found.operator, sizes, name=name)
-    return KroneckerFactors(operator, found.operator, found.spreads)
+    operator = SymmetricOperator(computed.operator, sizes, name=name)
+    return KroneckerFactors(operator, computed.operator, computed.spreads)
 
 
 def _joined(of: Subject) -> tuple[Tensor, Tensor]:
@@ -170,9 +170,9 @@ def _call(of: Subject) -> Any:
                 )
             ]
             recorder = UseRecorder(dict(zip(of.names, parts, strict=True)))
-            own = inputs[number if len(inputs) > 1 else 0]
+            rows = inputs[number if len(inputs) > 1 else 0]
             with recorder:
-                outputs.append(of.outputs(parts, (own, own)))
+                outputs.append(of.outputs(parts, (rows, rows)))
             records.append(recorder.uses)
         together = outputs[0][None] if len(outputs) == 1 else torch.stack(outputs)
         return together, stacked_uses(records)
@@ -206,8 +206,8 @@ def _output_loss(
 
     def of_samples(outputs: Tensor, given: Tensor) -> Tensor:
         each = [
-            of.losses(one, (one, given[number if len(given) > 1 else 0]))
-            for number, one in enumerate(outputs)
+            of.losses(output, (output, given[number if len(given) > 1 else 0]))
+            for number, output in enumerate(outputs)
         ]
         return torch.stack(each)
 

@@ -163,7 +163,7 @@ def _compressed(matrix: Tensor) -> Any:
     """Return a sparse tensor as a SciPy matrix of double precision."""
     from scipy import sparse
 
-    entries = matrix.detach().cpu().to_sparse_coo().coalesce()
+    entries = matrix.detach().cpu().to_sparse().coalesce()
     values = entries.values()
     values = values if values.is_complex() else values.double()
     places = tuple(entries.indices().numpy())

@@ -680,11 +680,11 @@ class SymmetricOperator(Curvature):
         solvers = {"auto": ("cg", "minres")}.get(method, (method,))
         work = 0
         for solver in solvers:
-            found = _SOLVERS[solver](self, b, tol=tol, max_iterations=max_iterations)
-            work += int(found.num_matvecs)
-            if found.definite.all():
+            solution = _SOLVERS[solver](self, b, tol=tol, max_iterations=max_iterations)
+            work += int(solution.num_matvecs)
+            if solution.definite.all():
                 break
-        return _solution(found, b, method=solver, work=work)
+        return _solution(solution, b, method=solver, work=work)
 
     def _measured(
         self,
@@ -744,16 +744,16 @@ def _check_solver(method: str, tol: float, max_iterations: int) -> None:
 
 
 def _solution(
-    found: linear_solvers.Solution, b: Tensor, *, method: str, work: int
+    solution: linear_solvers.Solution, b: Tensor, *, method: str, work: int
 ) -> Solution:
     variables = {
-        "solution": found.x[0].cpu().numpy(),
-        "residual": found.residuals[0].cpu().numpy(),
-        "iterations": found.iterations[0].cpu().numpy(),
-        "converged": found.converged[0].cpu().numpy(),
+        "solution": solution.x[0].cpu().numpy(),
+        "residual": solution.residuals[0].cpu().numpy(),
+        "iterations": solution.iterations[0].cpu().numpy(),
+        "converged": solution.converged[0].cpu().numpy(),
         "method": np.array(method),
     }
-    x = found.x[0] if b.ndim == 2 else found.x[0, :, 0]
+    x = solution.x[0] if b.ndim == 2 else solution.x[0, :, 0]
     # Half precision would lose what the residual promises, and NumPy has no bfloat16.
     x = x.to(b.device, torch.float32 if b.dtype == torch.float32 else torch.float64)
     return Solution(x.cpu().numpy(), None, None, work, variables, SOLUTION, x)

@@ -236,8 +236,8 @@ class Moments(Result):
     @classmethod
     def of(cls, arrays: Mapping[str, Array]) -> Moments:
         """Take the variables of `probe.moments`."""
-        found = cls(**parts(MOMENTS, arrays, "moments", "moments_sem"))
-        return replace(found, draws=arrays["moment_draws"].T)
+        result = cls(**parts(MOMENTS, arrays, "moments", "moments_sem"))
+        return replace(result, draws=arrays["moment_draws"].T)
 
     @property
     def covariance(self) -> Array:
@@ -330,11 +330,11 @@ class EffectiveDimension(Quadrature):
         """Take the variables of `probe.effective_dimension`."""
         name = "effective_dimension"
         names = (name, f"{name}_sem", f"{name}_draws")
-        found = cls(**parts(EFFECTIVE_DIMENSION, arrays, *names))
+        result = cls(**parts(EFFECTIVE_DIMENSION, arrays, *names))
         if not is_scalar:
-            return found
+            return result
         value, sem, draws = (arrays[name][0] for name in names)
-        return replace(found, value=float(value), sem=float(sem), draws=draws)
+        return replace(result, value=float(value), sem=float(sem), draws=draws)
 
     @property
     def prior_precision(self) -> Array:
@@ -603,15 +603,15 @@ class Spectrum(Result):
         ritz = self._ritz()
         _check_finite(_elementwise(f)(ritz.values), ritz.values)
         checked_f = f if isinstance(f, Bernstein) else _elementwise(f)
-        found = bounded(ritz, checked_f).of_model(0)
-        estimate = found.estimate
+        value = bounded(ritz, checked_f).of_model(0)
+        estimate = value.estimate
         variables = {
-            **functional_arrays("functional", found),
+            **functional_arrays("functional", value),
             "functional_draws": estimate.draws.numpy(),
         }
         return Functional(
             value=float(estimate.mean),
-            sem=float(found.total),
+            sem=float(value.total),
             draws=variables["functional_draws"],
             num_matvecs=0,
             variables=variables,
@@ -637,9 +637,9 @@ class Spectrum(Result):
                 "change them."
             )
         ends = (torch.tensor([float(end)], dtype=torch.float64) for end in (low, high))
-        found = mass(self._ritz(), *ends)
-        fields = _estimated("mass", found.estimate)
-        low_1, high_1 = found.interval()
+        fraction = mass(self._ritz(), *ends)
+        fields = _estimated("mass", fraction.estimate)
+        low_1, high_1 = fraction.interval()
         fields["variables"].update(low=low_1[0].numpy(), high=high_1[0].numpy())
         return Mass(**fields, declared=MASS)
 
@@ -714,8 +714,10 @@ def _check_finite(result: Tensor, values: Tensor) -> None:
         )
 
 
-def _estimated(name: str, found: Estimate) -> dict[str, Any]:
-    value, sem, draws = (t[0].numpy() for t in (found.mean, found.sem, found.draws))
+def _estimated(name: str, estimate: Estimate) -> dict[str, Any]:
+    value, sem, draws = (
+        t[0].numpy() for t in (estimate.mean, estimate.sem, estimate.draws)
+    )
     return {
         "value": float(value),
         "sem": float(sem),

@@ -227,12 +227,14 @@ class TrainingProbes:
     def tensors(self) -> dict[str, Tensor]:
         """Return the state as tensors on the CPU, for a checkpoint."""
         state = self.state
-        found = {"weights": state.weights.cpu()}
+        tensors = {"weights": state.weights.cpu()}
         if state.vector is not None:
-            found["vector"] = state.vector.cpu()
+            tensors["vector"] = state.vector.cpu()
         if state.critical_lr is not None:
-            found["critical_lr"] = torch.tensor(state.critical_lr, dtype=torch.float64)
-        return found
+            tensors["critical_lr"] = torch.tensor(
+                state.critical_lr, dtype=torch.float64
+            )
+        return tensors
 
     def load(self, values: Mapping[str, Any]) -> None:
         """Take a state over.
@@ -240,11 +242,11 @@ class TrainingProbes:
         Args:
             values: arrays or tensors, as `arrays` and `tensors` return them.
         """
-        found = {name: torch.as_tensor(value) for name, value in values.items()}
-        rate = found.get("critical_lr")
+        tensors = {name: torch.as_tensor(value) for name, value in values.items()}
+        rate = tensors.get("critical_lr")
         self.state = State(
-            found["weights"],
-            found.get("vector"),
+            tensors["weights"],
+            tensors.get("vector"),
             None if rate is None else float(rate),
         )
 
@@ -322,8 +324,8 @@ class TrainingProbes:
     def _sharpness(
         self, _of: Subject, operator: Any, settings: Measure, _slopes: list[Tensor]
     ) -> Numbers:
-        own, near_D = cast("SharpnessSettings", settings), self.state.vector
-        numbers, vector_D = sharpness(operator, own, near_D, seed=self._seed)
+        wanted, near_D = cast("SharpnessSettings", settings), self.state.vector
+        numbers, vector_D = sharpness(operator, wanted, near_D, seed=self._seed)
         if torch.isfinite(vector_D).all():
             self.state.vector = vector_D
         return numbers
@@ -336,18 +338,18 @@ class TrainingProbes:
     def _noise(
         self, of: Subject, _operator: Any, settings: Measure, slopes: list[Tensor]
     ) -> Numbers:
-        own = cast("NoiseSettings", settings)
-        numbers, slope_D = noise(of, own, seed=self._seed)
+        wanted = cast("NoiseSettings", settings)
+        numbers, slope_D = noise(of, wanted, seed=self._seed)
         slopes.append(slope_D)
         return numbers
 
     def _critical(
         self, of: Subject, _operator: Any, settings: Measure, slopes: list[Tensor]
     ) -> Numbers:
-        own = cast("CriticalSettings", settings)
+        wanted = cast("CriticalSettings", settings)
         slope_D = slopes[-1] if slopes else gradient_of_all(of)
-        start = self.state.critical_lr or own.start
-        numbers = critical(of, slope_D, own, start)
+        start = self.state.critical_lr or wanted.start
+        numbers = critical(of, slope_D, wanted, start)
         if numbers["critical_converged"]:
             self.state.critical_lr = numbers["critical_lr"]
         return numbers

@@ -97,9 +97,9 @@ def check_network(
             alone = network.outputs(weights_MW, x[:, :1])
         _check_sameness(outputs, again, alone)
         # Each model has a batch of its own there, on whose values it may not branch.
-        own = x.expand(MODELS, *x.shape[1:])
+        rows = x.expand(MODELS, *x.shape[1:])
         with _refused(name, "computes in training"), torch.no_grad():
-            in_training = [_trained(network, weights_MW, own) for _ in range(2)]
+            in_training = [_trained(network, weights_MW, rows) for _ in range(2)]
         _check_repeats(*in_training)
         order = "first" if network.derivatives == "first" else "second"
         with _refused(name, f"has {order} derivatives", layer):
@@ -166,7 +166,7 @@ def _refused(name: str, does: str, layer: Callable[[], str] = str) -> Iterator[N
         else:
             text = f"expected a module that {does}, got {name} with {said}"
         remedy = (
-            f". It is in {found}: replace that layer." if (found := layer()) else ""
+            f". It is in {named}: replace that layer." if (named := layer()) else ""
         )
         raise InputError(f"model: {text}{remedy}") from error
 

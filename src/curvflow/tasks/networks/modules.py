@@ -201,7 +201,7 @@ class StackedModule:
                 with context:
                     results.append(self._one(held, x, few, moved=seen.moved))
         if forward_pass.uses is not None:
-            forward_pass.uses += stacked_uses([one.uses for one in recorders])
+            forward_pass.uses += stacked_uses([recorder.uses for recorder in recorders])
         outputs, moved = zip(*results, strict=True)
         self._update(
             forward_pass,
@@ -392,10 +392,10 @@ class StackedModule:
         held: list[dict[str, Any]] = [layer._parameters for layer in layers]
         held += [layer._buffers for layer in layers]
         return [
-            _Home(tensors, key, names[id(own)], own)
+            _Home(tensors, key, names[id(given)], given)
             for tensors in held
-            for key, own in tensors.items()
-            if own is not None
+            for key, given in tensors.items()
+            if given is not None
         ]
 
     def _held(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -107,10 +107,10 @@ class Layout:
     def modules(self) -> dict[str, Tensor]:
         """Return the places of the parameters of each module by its name, in order."""
         places = torch.split(torch.arange(self.size), self.sizes)
-        found: dict[str, list[Tensor]] = {}
+        tensors: dict[str, list[Tensor]] = {}
         for name, at in zip(self.names, places, strict=True):
-            found.setdefault(name.rpartition(".")[0] or name, []).append(at)
-        return {name: torch.cat(several) for name, several in found.items()}
+            tensors.setdefault(name.rpartition(".")[0] or name, []).append(at)
+        return {name: torch.cat(several) for name, several in tensors.items()}
 
     def unflatten(self, weights_MD: Tensor) -> list[Tensor]:
         """Return stacked vectors (M, D) cut into stacked tensors (M, *shape)."""

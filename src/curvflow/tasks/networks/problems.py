@@ -515,7 +515,7 @@ def _pass_bytes(text: str, rows: int, samples: int, columns: int) -> int:
 
 
 def built_network(
-    spec: AnyModel, input_shape: Sequence[int], num_outputs: int, **own: Any
+    spec: AnyModel, input_shape: Sequence[int], num_outputs: int, **sizes: Any
 ) -> Network:
     """Build the network of a model.
 
@@ -523,7 +523,7 @@ def built_network(
         spec: the model.
         input_shape: of one sample.
         num_outputs: C.
-        own: of a model that takes tokens, `tokens`, the labels of a sample, and
+        sizes: of a model that takes tokens, `tokens`, the labels of a sample, and
             `takes_integers`; of a module of several inputs, their `parts`.
 
     Returns:
@@ -534,10 +534,10 @@ def built_network(
     """
     builder = import_module(f"curvflow.tasks.models.{model_name(spec)}")
     if isinstance(spec, SequenceModel):
-        data = SequenceData(input_shape, num_outputs, **own)
+        data = SequenceData(input_shape, num_outputs, **sizes)
         network: Network = builder.build(spec, data)
     else:
-        network = builder.build(spec, input_shape, num_outputs, **own)
+        network = builder.build(spec, input_shape, num_outputs, **sizes)
     return network
 
 
@@ -554,20 +554,20 @@ def _build(
     several: str = "",
 ) -> Problem:
     # Only models of sequences take tokens, or have labels for them.
-    own: dict[str, Any] = {"tokens": tokens} if tokens is not None else {}
+    sizes: dict[str, Any] = {"tokens": tokens} if tokens is not None else {}
     if takes_integers:
-        own["takes_integers"] = True
+        sizes["takes_integers"] = True
     # Only modules of the user's own have several inputs.
     parts = {"parts": input_parts(several)} if several else {}
     spec = parse_model(json.loads(model))
-    network = built_network(spec, input_shape, num_outputs, **own, **parts)
+    network = built_network(spec, input_shape, num_outputs, **sizes, **parts)
     plain = {
         "model": json.loads(model),
         "loss": json.loads(loss) if loss[:1] == "{" else loss,
         "input_shape": input_shape,
         "num_outputs": num_outputs,
         "parameters": _listed(network.layout),
-        **own,
+        **sizes,
     }
     if several:
         plain[INPUT_PARTS] = json.loads(several)
@@ -586,7 +586,7 @@ def _build(
         input_shape,
         target_shape=targets.shape,
         has_labels=targets.are_labels,
-        **own,
+        **sizes,
     )
 
 

@@ -79,7 +79,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     if params.probes_per == "data":
         columns = block_of(members[0], params.most)
         tile = tile_operator(members, machine, columns=columns)
-        found = diagonals(
+        estimates = diagonals(
             tile.operator,
             tile.sizes,
             seeds,
@@ -89,9 +89,9 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
             rel_sem=params.rel_sem,
             max_probes=params.most,
         )
-        return [_outcome(tile, estimated) for estimated in found]
+        return [_outcome(tile, estimated) for estimated in estimates]
     tile = sample_means(members, machine)
-    found = batch_diagonals(
+    estimates = batch_diagonals(
         tile.operator,
         tile.sizes,
         seeds[: tile.operator.shape[0]],
@@ -102,7 +102,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         rel_sem=params.rel_sem,
         max_probes=params.most,
     )
-    return for_all(members, [_outcome(tile, estimated) for estimated in found])
+    return for_all(members, [_outcome(tile, estimated) for estimated in estimates])
 
 
 def _outcome(tile: TileOperator, estimated: Diagonal) -> Outcome:

@@ -92,13 +92,13 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     )
     factors = preconditioner_of(members, machine, size)
     ritz = solve(operator, start_MDB, params, factors)
-    told: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     if operators.GRAPH in members[0].inputs:  # of which clusters are counted
         # Where all rows were multiplied at once, all copies of an eigenvalue are there.
         is_whole = (ritz.iterations == 1).all() and (ritz.num_matvecs == size).all()
-        told = {"size": size, "columns": size if is_whole else columns}
+        sizes = {"size": size, "columns": size if is_whole else columns}
     return [
-        _outcome(number, ritz, told, with_vectors=params.eigenvectors)
+        _outcome(number, ritz, sizes, with_vectors=params.eigenvectors)
         for number in range(len(members))
     ]
 
@@ -118,7 +118,7 @@ def _from_ritz_data(members: Sequence[Member]) -> list[Outcome]:
 
 
 def _outcome(
-    number: int, ritz: Ritz, told: Mapping[str, int], *, with_vectors: bool
+    number: int, ritz: Ritz, sizes: Mapping[str, int], *, with_vectors: bool
 ) -> Outcome:
     k = ritz.values.shape[1]
     arrays: dict[str, Array] = {
@@ -128,7 +128,7 @@ def _outcome(
         "converged": ritz.converged[number].cpu().numpy(),
         "iterations": np.array(int(ritz.iterations[number]), dtype=np.int64),
         "num_matvecs": np.array(int(ritz.num_matvecs[number]), dtype=np.int64),
-        **{name: np.array(value, dtype=np.int64) for name, value in told.items()},
+        **{name: np.array(value, dtype=np.int64) for name, value in sizes.items()},
     }
     if with_vectors:
         arrays["eigenvectors"] = ritz.vectors[number].double().mT.cpu().numpy()

@@ -63,16 +63,16 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     hessian = batched_hessian(
         members, machine, dtype=params.dtype, columns=columns, modes=several
     )
-    found = traces(
+    estimates = traces(
         hessian,
         layout.sizes,
-        [one.seed for one in several],
+        [each.seed for each in several],
         method="hutchinson",
         num_probes=params.num_probes,
         distribution=params.distribution,
         block=columns,
     )
-    return [_outcome(draws, layout.names) for draws in found]
+    return [_outcome(draws, layout.names) for draws in estimates]
 
 
 def _outcome(draws: TraceDraws, names: Sequence[str]) -> Outcome:

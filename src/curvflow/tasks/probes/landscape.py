@@ -166,13 +166,13 @@ def _losses(
 ) -> list[_MeanLoss]:
     """Return the losses of one member on the sets that have samples."""
     # That of test samples is that of the network as it is used, always.
-    own = draws and draws.select(torch.tensor([number]))
+    draw = draws and draws.select(torch.tensor([number]))
     return [
         _MeanLoss(
             problem,
             samples.models(slice(number, number + 1)),
             classes,
-            own if name == "train" else None,
+            draw if name == "train" else None,
         )
         for name, samples in sets.items()
         if samples.count

@@ -137,10 +137,10 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         return [*map(_outcome, members, *_preconditioned(members, runs), ends, exact)]
     known = {id(of): facts for of, *facts in zip(members, ends, exact, strict=True)}
 
-    def judge(some: Sequence[Member], ritz: RitzData) -> list[tuple[Outcome, bool]]:
-        of_some, values = zip(*(known[id(member)] for member in some), strict=True)
-        found = _unpreconditioned(some, ritz, of_some)
-        outcomes = map(_outcome, some, *found, of_some, values)
+    def judge(part: Sequence[Member], ritz: RitzData) -> list[tuple[Outcome, bool]]:
+        of_some, values = zip(*(known[id(member)] for member in part), strict=True)
+        judged = _unpreconditioned(part, ritz, of_some)
+        outcomes = map(_outcome, part, *judged, of_some, values)
         return [(outcome, bool(outcome.arrays["converged"])) for outcome in outcomes]
 
     return ritz_data.until_resolved(members, machine, judge)

@@ -126,19 +126,19 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
     support_M2 = _over_atoms(params, support_M2, tile.atoms)
     try:
-        found = draw()
+        drawn = draw()
     except SupportError as error:
         if params.support is not None:
             raise
         wider = _widened(tile.operator, seeds, params, error.models, support_M2)
         support_M2, steps_M = wider[0], steps_M + wider[1]
-        found = draw()
+        drawn = draw()
     products = params.num_probes * math.ceil(params.num_moments / 2)
     size = tile.operator.shape[1]
     return [
         _outcome(
             params,
-            MomentDraws(draws, spreads, found.freedom),
+            MomentDraws(draws, spreads, drawn.freedom),
             support_2,
             size=size,
             atoms=tile.atoms,
@@ -146,7 +146,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
             is_positive=is_semidefinite(members[0]),
         )
         for draws, spreads, support_2, steps in zip(
-            found.draws, found.spreads, support_M2, steps_M, strict=True
+            drawn.draws, drawn.spreads, support_M2, steps_M, strict=True
         )
     ]
 
@@ -241,7 +241,7 @@ def _from_ritz_data(member: Member) -> Outcome:
     else:
         support_2 = torch.tensor(params.support, dtype=torch.float64)
     support_2 = _over_atoms(params, support_2, atoms)
-    found = ritz_moments(
+    draws = ritz_moments(
         values,
         weights,
         num_moments=params.num_moments,
@@ -251,7 +251,7 @@ def _from_ritz_data(member: Member) -> Outcome:
     whole = RitzData(values[None], weights[None], residuals[None], steps[None], size)
     return _outcome(
         params,
-        found,
+        draws,
         support_2,
         size=size,
         atoms=atoms,
@@ -294,15 +294,15 @@ class _Moments:
 
     @classmethod
     def of(
-        cls, found: MomentDraws, intervals: tuple[Tensor, Tensor, Tensor] | None
+        cls, draws: MomentDraws, intervals: tuple[Tensor, Tensor, Tensor] | None
     ) -> _Moments:
         """Take draws, and their errors and intervals; None of exact ones."""
-        means, (count, orders) = found.draws.mean(0), found.draws.shape
+        means, (count, orders) = draws.draws.mean(0), draws.draws.shape
         errors, low, high = intervals or (torch.zeros_like(means), means, means)
         covariance = torch.full((orders, orders), torch.nan, dtype=torch.float64)
         if count > 1:
-            covariance = mean_covariance(found.draws)
-        return cls(found.draws, means, errors, low, high, covariance)
+            covariance = mean_covariance(draws.draws)
+        return cls(draws.draws, means, errors, low, high, covariance)
 
     def beside(self, known: Tensor, share: float) -> _Moments:
         """Return a share of these and what is known, which are together all."""
@@ -318,7 +318,7 @@ class _Moments:
 
 def _outcome(
     params: MomentsParams,
-    found: MomentDraws,
+    draws: MomentDraws,
     support_2: Tensor,
     *,
     size: int,
@@ -327,13 +327,13 @@ def _outcome(
     is_positive: bool = False,
     is_exact: bool = False,
 ) -> Outcome:
-    count, orders = found.draws.shape
+    count, orders = draws.draws.shape
     estimated = _Moments.of(
-        found,
+        draws,
         None
         if is_exact
         else moment_intervals(
-            found, size=size, basis=params.basis, is_positive=is_positive
+            draws, size=size, basis=params.basis, is_positive=is_positive
         ),
     )
     whole = size + atoms.total

@@ -236,7 +236,7 @@ def _largest_eigenvalue(
         preconditioners.known[:, None], preconditioners.diagonal, 1.0
     )
     size = operator.shape[1]
-    start_MDB = torch.stack([_start(one.seed, size) for one in several])
+    start_MDB = torch.stack([_start(each.seed, size) for each in several])
     return restarted_lanczos(
         Preconditioned(operator, diagonal_MD),
         start_MDB,

@@ -85,12 +85,12 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         "rank_degeneracy_sem": nearest.weight.sem,
         "rank_degeneracy_value": nearest.value.mean,
     }
-    told = atom_arrays(atoms) if params.deflate else {}
+    extra = atom_arrays(atoms) if params.deflate else {}
     if ritz.has_copies:
-        told = {**told, "reorthogonalized": np.array(False)}
+        extra = {**extra, "reorthogonalized": np.array(False)}
     outcomes = [_outcome(number, values, ritz) for number in range(len(members))]
     size = {"size": np.array(whole.size, dtype=np.int64)}
-    return [Outcome({**arrays, **size, **told}) for arrays in outcomes]
+    return [Outcome({**arrays, **size, **extra}) for arrays in outcomes]
 
 
 def _with_atoms(ritz: RitzData, atoms: Atoms) -> RitzData:

@@ -75,7 +75,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params, seeds = _params(members[0]), [_params(member).seed for member in members]
     if params.probes_per == "data":
         tile = tile_operator(members, machine, columns=min(BLOCK, params.most))
-        found = squared_norms(
+        estimates = squared_norms(
             tile.operator,
             seeds,
             num_probes=params.num_probes,
@@ -84,9 +84,9 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
             rel_sem=params.rel_sem,
             max_probes=params.most,
         )
-        return [_outcome(draws, positive_interval) for draws in found]
+        return [_outcome(draws, positive_interval) for draws in estimates]
     operator = sample_means(members, machine).operator
-    found = batch_squared_norms(
+    estimates = batch_squared_norms(
         operator,
         seeds[: operator.shape[0]],
         batch_size=params.batch_size,
@@ -98,7 +98,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         max_probes=params.most,
     )
     # Skewed as lengths are; pairs of batches may have products below zero, too.
-    outcomes = [_outcome(draws, wider_interval) for draws in found]
+    outcomes = [_outcome(draws, wider_interval) for draws in estimates]
     return for_all(members, outcomes)
 
 

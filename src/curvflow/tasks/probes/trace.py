@@ -126,7 +126,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 def _by_batches(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params, seeds = _params(members[0]), [_params(member).seed for member in members]
     tile = sample_means(members, machine)
-    found = batch_traces(
+    estimates = batch_traces(
         tile.operator,
         tile.sizes,
         seeds[: tile.operator.shape[0]],
@@ -137,7 +137,7 @@ def _by_batches(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         rel_sem=params.rel_sem,
         max_probes=params.most,
     )
-    outcomes = [_outcome(params, tile, draws) for draws in found]
+    outcomes = [_outcome(params, tile, draws) for draws in estimates]
     return for_all(members, outcomes)
 
 

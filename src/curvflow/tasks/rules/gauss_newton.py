@@ -128,8 +128,8 @@ def _step(
         factors = with_batch(factors, networks, weights_MD, hyper, context)
         factors = with_damping(factors, hyper, context, hyper["l2"] + zeta_M1)
     state = state._replace(factors=factors)
-    found = _solved(networks, gradient_MD, state, weights_MD, hyper, context)
-    solution_MD = found.x.sum(2).to(weights_MD)
+    solved = _solved(networks, gradient_MD, state, weights_MD, hyper, context)
+    solution_MD = solved.x.sum(2).to(weights_MD)
     move = move_along(solution_MD, networks, gradient_MD, control, weights_MD, hyper)
     move = move._replace(damping=zeta_M1)
     new_MD, control = taken(move, networks, control, weights_MD, hyper, context)
@@ -137,8 +137,8 @@ def _step(
         factors,
         control,
         None if state.solution is None else solution_MD,
-        found.iterations.amax(1, keepdim=True).to(weights_MD),
-        found.residuals.amax(1, keepdim=True).to(weights_MD),
+        solved.iterations.amax(1, keepdim=True).to(weights_MD),
+        solved.residuals.amax(1, keepdim=True).to(weights_MD),
     )
 
 

@@ -219,7 +219,7 @@ class Curves:
         *,
         update_MD: Tensor,
         rates: tuple[Tensor, Tensor],
-        told: Mapping[str, Tensor],
+        logged: Mapping[str, Tensor],
         step_norm_M: Tensor | None = None,
     ) -> Tensor:
         """Evaluate the models.
@@ -228,7 +228,7 @@ class Curves:
             weights_MW: parameters and statistics of the present result.
             update_MD: change of the weights over the last epoch.
             rates: learning rates and momenta of that epoch, (M,) each.
-            told: numbers of `RULES_TELL`, (M,) each, NaN of rules without them.
+            logged: numbers of `RULES_TELL`, (M,) each, NaN of rules without them.
             step_norm_M: mean length of the epoch's steps, if it is recorded.
 
         Returns:
@@ -242,7 +242,7 @@ class Curves:
             step_norm_M = torch.full_like(values["update_norm"], torch.nan)
         values["step_norm"] = step_norm_M
         values |= dict(zip(("lr", "chosen_momentum"), rates, strict=True))
-        values.update(told)
+        values.update(logged)
         device = weights_MW.device
         return torch.stack(
             [values[name].to(device, torch.float64) for name in RECORDED]

@@ -120,8 +120,8 @@ class _Group:
         """Return the numbers that the rule records, (M,) each, by name."""
         if not self.rules[0].tells:
             return {}
-        told = self.functions.told(self.state, self.scaled_hyper)
-        return {name: number_M1.squeeze(1) for name, number_M1 in told.items()}
+        values = self.functions.told(self.state, self.scaled_hyper)
+        return {name: number_M1.squeeze(1) for name, number_M1 in values.items()}
 
     def preconditioner(self, weights_MD: Tensor) -> Preconditioner:
         own_MD = weights_MD[self.models]

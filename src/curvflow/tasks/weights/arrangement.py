@@ -101,14 +101,14 @@ def _below_prefix(
     """Return the arrays of the network, without what all their names begin with."""
     prefix = params.prefix
     if prefix is None:
-        found = prefixes(arrays, wanted)
-        if len(found) > 1 and "" not in found:
+        matching = prefixes(arrays, wanted)
+        if len(matching) > 1 and "" not in matching:
             raise InputError(
                 f"{source}: expected the network once, got it below "
-                f"{', '.join(found)}. Choose one by `prefix`."
+                f"{', '.join(matching)}. Choose one by `prefix`."
             )
-        found = found or [_likeliest(arrays, wanted)]
-        prefix = "" if "" in found else found[0]
+        matching = matching or [_likeliest(arrays, wanted)]
+        prefix = "" if "" in matching else matching[0]
     return {
         name.removeprefix(prefix): array
         for name, array in arrays.items()

@@ -42,12 +42,12 @@ def read_tensors(content: bytes, name: str, field: str) -> dict[str, Array]:
     # Either library raises what it likes of a file that is none of its own.
     except Exception as error:
         raise InputError(f"{field}: {_refusal(name, str(error))}") from error
-    found = dict(_tensors(loaded, ""))
-    if not found:
+    tensors = dict(_tensors(loaded, ""))
+    if not tensors:
         raise InputError(
             f"{field}: expected tensors in {name}, got none. Save a state_dict."
         )
-    return {key: _array(tensor) for key, tensor in found.items()}
+    return {key: _array(tensor) for key, tensor in tensors.items()}
 
 
 def _refusal(name: str, said: str) -> str:

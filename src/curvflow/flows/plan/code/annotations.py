@@ -21,8 +21,10 @@ _MARKS = frozenset({"ClassVar", "InitVar", "KW_ONLY"})
 
 def that_run(names: Names, module: Module, parts: Sequence[Part]) -> list[Part]:
     """Return the annotations of a definition that something else than people reads."""
-    found = [a for part in parts for a in _of(names, module, part.statement, depth=8)]
-    return _together(found)
+    expressions = [
+        a for part in parts for a in _of(names, module, part.statement, depth=8)
+    ]
+    return _together(expressions)
 
 
 def all_of(names: Names, module: Module, parts: Sequence[Part]) -> list[Part]:
@@ -30,21 +32,21 @@ def all_of(names: Names, module: Module, parts: Sequence[Part]) -> list[Part]:
 
     Of what is neither a class nor a function, the classes that it names.
     """
-    found: list[ast.expr] = []
+    expressions: list[ast.expr] = []
     for statement in (part.statement for part in parts):
         if isinstance(statement, ast.ClassDef):
-            found += _fields(names, module, statement, 8, is_read=True)
+            expressions += _fields(names, module, statement, 8, is_read=True)
             for method in own_methods(statement):
-                found += _of(names, module, method, depth=1)
+                expressions += _of(names, module, method, depth=1)
         elif isinstance(statement, FUNCTIONS):
-            found += _of_function(statement)
+            expressions += _of_function(statement)
         elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value:
-            found.append(statement.value)
-    return _together(found)
+            expressions.append(statement.value)
+    return _together(expressions)
 
 
-def _together(found: Sequence[ast.expr]) -> list[Part]:
-    read = list(map(_parsed, found))
+def _together(expressions: Sequence[ast.expr]) -> list[Part]:
+    read = list(map(_parsed, expressions))
     return [Part(ast.Expr(ast.Tuple(read, ast.Load())))] if read else []
 
 

@@ -354,8 +354,8 @@ _ASKING_OF = frozenset({"sys.modules", "inspect.stack", "inspect.trace"})
 def _all_of(names: Iterable[str]) -> list[str]:
     """List the modules of a user's that were imported, each as a whole."""
     ends = f":{IMPORTED}"
-    found = [name.removesuffix(ends) for name in names if name.endswith(ends)]
-    return [f"{name}:{WHOLE}" for name in found if _is_theirs(name)]
+    stems = [name.removesuffix(ends) for name in names if name.endswith(ends)]
+    return [f"{name}:{WHOLE}" for name in stems if _is_theirs(name)]
 
 
 def _without_methods(statement: ast.stmt) -> list[ast.stmt]:
@@ -619,15 +619,15 @@ class Fingerprints:
             for n in nodes
             for code in [self.of_result(n, n.receipt)]
         }
-        found: dict[str, Code] = {}
+        code_of: dict[str, Code] = {}
         for (kind, _), code in codes.items():
             if form_of(code.definitions) == PROJECT_FORM:
-                known = found.get(kind, Code())
-                found[kind] = Code(
+                known = code_of.get(kind, Code())
+                code_of[kind] = Code(
                     definitions={**known.definitions, **code.definitions},
                     doubts={**known.doubts, **code.doubts},
                 )
-        return found
+        return code_of
 
     def record(self, node: Node, loads: Sequence[str] | None = None) -> CodeRecord:
         """Return the record of a node's code, for the log; `loads` is as in `of`."""

@@ -407,13 +407,13 @@ def _for_checkers(body: Sequence[ast.stmt], package: str) -> frozenset[str]:
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
     )
     stored[_CHECKING] -= sum(ast.unparse(n) == f"{_CHECKING} = False" for n in nodes)
-    found = set()
+    guarded = set()
     for name, targets in imported.items():
         if not stored[name] and targets <= {Import(m, _CHECKING) for m in _TYPING}:
-            found.add(name)
+            guarded.add(name)
         if not stored[name] and targets <= {Import(module) for module in _TYPING}:
-            found.add(f"{name}.{_CHECKING}")
-    return frozenset(found)
+            guarded.add(f"{name}.{_CHECKING}")
+    return frozenset(guarded)
 
 
 def is_main(test: ast.expr) -> bool:

@@ -201,12 +201,14 @@ def is_text(statement: ast.stmt) -> bool:
 
 def imported_in(statement: ast.stmt) -> dict[str, str]:
     """Return what imports anywhere in a statement bind, by the names that they give."""
-    found: dict[str, str] = {}
+    imported: dict[str, str] = {}
     for node in ast.walk(statement):
         if isinstance(node, ast.Import):
             for name in node.names:
                 top = name.name.partition(".")[0]
-                found[name.asname or top] = name.name if name.asname else top
+                imported[name.asname or top] = name.name if name.asname else top
         elif isinstance(node, ast.ImportFrom) and not node.level:
-            found |= {n.asname or n.name: f"{node.module}.{n.name}" for n in node.names}
-    return found
+            imported |= {
+                n.asname or n.name: f"{node.module}.{n.name}" for n in node.names
+            }
+    return imported

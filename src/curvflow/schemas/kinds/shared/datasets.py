@@ -128,9 +128,9 @@ def _look_like_labels(targets: Array) -> bool:
     """Return whether floats are 0..C-1 without gaps, each several times on average."""
     if targets.dtype.kind != "f" or targets.ndim != 1 or len(targets) < 4:
         return False
-    found = np.unique(targets)
-    is_a_range = np.array_equal(found, np.arange(len(found)))
-    return len(found) > 1 and is_a_range and 2 * len(found) <= len(targets)
+    values = np.unique(targets)
+    is_a_range = np.array_equal(values, np.arange(len(values)))
+    return len(values) > 1 and is_a_range and 2 * len(values) <= len(targets)
 
 
 def _are_whole(targets: Array) -> bool:

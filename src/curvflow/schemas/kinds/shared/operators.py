@@ -208,8 +208,8 @@ def nearest_pattern(pattern: str, names: Sequence[str]) -> str:
     modules = {".".join(part[:end]) for part in parts for end in range(1, len(part))}
     known = {*names, *(f"{module}.*" for module in modules)}
     known |= {f"*{word}*" for part in parts for word in part}
-    some = [*names[: FEW - 1], "...", names[-1]] if len(names) > FEW else names
-    return nearest(pattern, known, f"Known: {', '.join(some)}.")
+    listed = [*names[: FEW - 1], "...", names[-1]] if len(names) > FEW else names
+    return nearest(pattern, known, f"Known: {', '.join(listed)}.")
 
 
 def no_operator_of_weights(

@@ -385,12 +385,12 @@ def _decimals(cells: Cells) -> tuple[Array, Array]:
 
 
 def _floats(cells: Cells) -> Array:
-    found = cells.bytes()
+    content = cells.bytes()
     convert = number_of if (cells.text == UNDERSCORE).any() else float
     try:
-        return np.array(list(map(convert, found)))
+        return np.array(list(map(convert, content)))
     except ValueError:
-        got = cells.shown(next(n for n, cell in enumerate(found) if _is_none(cell)))
+        got = cells.shown(next(n for n, cell in enumerate(content) if _is_none(cell)))
         raise InputError(
             f"path: expected a number as weight, got {got}. Mend it, or leave it out."
         ) from None

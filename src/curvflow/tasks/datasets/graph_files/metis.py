@@ -36,8 +36,8 @@ def read_metis(
     for number, text in blocks(content, block_bytes):
         cells = cells_of(number, text, keeps_blank=True)
         cells = _within(cells.of(cells.lines > head.line), head, num_lines)
-        for part, found in zip(parts, _neighbours(cells, head), strict=True):
-            part.append(found)
+        for part, ends in zip(parts, _neighbours(cells, head), strict=True):
+            part.append(ends)
         parts[0][-1] += num_lines
         num_lines += len(cells.lines)
     if num_lines < head.size:

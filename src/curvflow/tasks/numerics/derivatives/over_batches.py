@@ -185,9 +185,9 @@ def taken(batches: Sequence[Batch], rows: Tensor) -> Batch:
     parts, first = [], 0
     for batch in batches:
         last = first + num_samples(batch)
-        own = rows[(rows >= first) & (rows < last)] - first
-        if len(own):
-            parts.append(tree_map(partial(_picked, rows=own), batch))
+        inside = rows[(rows >= first) & (rows < last)] - first
+        if len(inside):
+            parts.append(tree_map(partial(_picked, rows=inside), batch))
         first = last
     return parts[0] if len(parts) == 1 else tree_map(_joined, *parts)
 
@@ -228,8 +228,8 @@ def _check_separable(of: Subject) -> None:
     generator = stream(0, "separable")
     rows = torch.randperm(count, generator=generator)[: 2 * TRIAL_SAMPLES]
 
-    def mean_of(some: Tensor) -> float:
-        batch = tree_map(of.moved, taken(of.data, some))
+    def mean_of(values: Tensor) -> float:
+        batch = tree_map(of.moved, taken(of.data, values))
         with torch.no_grad(), differentiable():
             return float(of.mean_loss(of.outputs(of.weights, batch), batch))
 

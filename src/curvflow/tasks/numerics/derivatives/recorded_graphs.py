@@ -60,7 +60,7 @@ class _Step:
     def taken(self) -> frozenset[int]:
         """Numbers of the tensors taken."""
         leaves = tree_leaves((self.args, self.kwargs))
-        return frozenset(one.number for one in leaves if isinstance(one, _Slot))
+        return frozenset(leaf.number for leaf in leaves if isinstance(leaf, _Slot))
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has no types
@@ -91,7 +91,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has
         leaves, form = tree_flatten((args, dict(kwargs or {})))
         held = [self._slotted(leaf) for leaf in leaves]
         is_random = torch.Tag.nondeterministic_seeded in func.tags
-        if any(isinstance(one, _Slot) for one in held):
+        if any(isinstance(argument, _Slot) for argument in held):
             _check(func, out)
         elif func._schema.is_mutable:
             self._seen.clear()
@@ -110,7 +110,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has
         return _Slot(number) if number in self._entered else None
 
     def _written(self, func: Any, took: tuple[Any, Any], out: Any) -> list[int | None]:
-        outs = [isinstance(one, Tensor) for one in tree_leaves(out)]
+        outs = [isinstance(leaf, Tensor) for leaf in tree_leaves(out)]
         into = [self._next() if is_tensor else None for is_tensor in outs]
         step = _Step(func, *took, into)
         if step.taken:
@@ -158,8 +158,8 @@ class Tape:
         values = {0: argument}
         with torch.no_grad():
             for step in self._steps:
-                args = [_filled(one, values) for one in step.args]
-                kwargs = {k: _filled(one, values) for k, one in step.kwargs.items()}
+                args = [_filled(leaf, values) for leaf in step.args]
+                kwargs = {k: _filled(leaf, values) for k, leaf in step.kwargs.items()}
                 if into is not None and step.run in _JOINS and step is self._steps[-1]:
                     return _JOINS[step.run](*args, **kwargs, out=into)
                 outs = tree_leaves(step.run(*args, **kwargs))
@@ -171,10 +171,10 @@ class Tape:
         return product if into is None else into.copy_(product)
 
 
-def _filled(one: Any, values: Mapping[int, Tensor]) -> Any:
-    if isinstance(one, _Slot):
-        return values[one.number]
-    return [_filled(part, values) for part in one] if isinstance(one, list) else one
+def _filled(leaf: Any, values: Mapping[int, Tensor]) -> Any:
+    if isinstance(leaf, _Slot):
+        return values[leaf.number]
+    return [_filled(part, values) for part in leaf] if isinstance(leaf, list) else leaf
 
 
 def record(function: Function, like: Tensor) -> tuple[Tape, Tensor]:

@@ -175,7 +175,7 @@ class Batches:
         wanted = max(-(-look // PAIR), PAIR + 1)  # some spread between batches
         if wanted >= per_pass:
             wanted = -(-wanted // per_pass) * per_pass
-        while (missing := wanted - sum(one.count for one in self.passes)) > 0:
+        while (missing := wanted - sum(drawn.count for drawn in self.passes)) > 0:
             if self.passes[-1].count == per_pass:
                 self.passes.append(self._pass(len(self.passes)))
             latest = self.passes[-1]

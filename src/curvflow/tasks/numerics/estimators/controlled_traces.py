@@ -94,8 +94,8 @@ class _Half:
         squares_MS = (weights_MP.unsqueeze(2) * self._inner_MPS).sum(1)
         apart_M = (weights_MP * self._apart_MP).sum(1)
         size = self._means_MDJ.shape[1]
-        found = squares_MS.clamp(min=0), apart_M.clamp(min=0)
-        return form_error(*found, size, signs=self._signs)
+        squares = squares_MS.clamp(min=0), apart_M.clamp(min=0)
+        return form_error(*squares, size, signs=self._signs)
 
 
 def _pairs(a: Tensor, k: Tensor) -> Tensor:
@@ -138,8 +138,12 @@ class Controlled(Probed):
         self._plain_MLS = torch.cat([self._plain_MLS, plain_MLS], dim=2)
         self._known_MLS = torch.cat([self._known_MLS, known_MLS], dim=2)
         for number, half in enumerate(self._halves):
-            own = slice((first + number) % 2, None, 2)
-            half.add(z_MDS[..., own], images_MDS[..., own], known_MDS[..., own])
+            alternate = slice((first + number) % 2, None, 2)
+            half.add(
+                z_MDS[..., alternate],
+                images_MDS[..., alternate],
+                known_MDS[..., alternate],
+            )
 
     def select(self, models: Tensor) -> None:
         """Keep some of the models, by their indices (m,)."""
@@ -182,14 +186,14 @@ class Controlled(Probed):
 
     def estimates(self, rel_sem: float | None) -> list[TraceDraws]:
         """Return what is known of each model, and whether it is accurate enough."""
-        found, slopes = super().estimates(rel_sem), self.slopes
+        estimates, slopes = super().estimates(rel_sem), self.slopes
         none = torch.zeros_like(slopes[0])
         plain_M = self._error((none, none)).sem
         left_M = (self._error(slopes).sem / plain_M).square()
         left_M = torch.where(plain_M > 0, left_M, 1.0)
         c_M = torch.stack(slopes).mean(0).cpu()
         controls = map(ControlVariate, c_M, left_M)
-        return [replace(f, control=c) for f, c in zip(found, controls, strict=True)]
+        return [replace(f, control=c) for f, c in zip(estimates, controls, strict=True)]
 
 
 def controlled_traces(

@@ -215,9 +215,9 @@ def check_one_family(p: Family, q: Family) -> None:
         ("basis", "Give all the same"),
         ("basis_support", "Give their moments one support"),
     ):
-        one, other = getattr(p, name), getattr(q, name)
-        if one != other:
-            text = " and ".join(_text(value) for value in (one, other))
+        of_p, other = getattr(p, name), getattr(q, name)
+        if of_p != other:
+            text = " and ".join(_text(value) for value in (of_p, other))
             raise InputError(
                 f"of: expected densities of one {name.replace('_', ' ')}, got {text}. "
                 f"{remedy}."

@@ -133,18 +133,18 @@ def _rules(
 ) -> _Rules:
     if floor is None:
         floor = floor_by_test(ritz)
-    found = bounded(ritz, LOG, floor=floor).of_model(0)
-    draws_S, of = found.estimate.draws, found.estimate
+    rules = bounded(ritz, LOG, floor=floor).of_model(0)
+    draws_S, of = rules.estimate.draws, rules.estimate
     error = Error(of.sem, of.freedom)
     if _has_use(controls, draws_S):
         draws_S = _freed(draws_S[:, None], controls)[:, 0]
         error = _spread(draws_S, controls)
-    moved = float(draws_S.mean() - found.estimate.mean)
-    lower, upper = (float(b.mean()) + moved for b in (found.lower, found.upper))
-    ends = (float(end) for end in found.interval())
+    moved = float(draws_S.mean() - rules.estimate.mean)
+    lower, upper = (float(b.mean()) + moved for b in (rules.lower, rules.upper))
+    ends = (float(end) for end in rules.interval())
     below, above = (
         0.0 if math.isinf(end) else abs(float(bound.mean()) - end)
-        for bound, end in zip((found.lower, found.upper), ends, strict=True)
+        for bound, end in zip((rules.lower, rules.upper), ends, strict=True)
     )
     value, margins = float(draws_S.mean()), (below, above)
     return _Rules(value, lower, upper, draws_S, error, margins, floor, relative)

@@ -280,7 +280,7 @@ def atom_moments(
 
 
 def moment_intervals(
-    found: MomentDraws, *, size: int, basis: str, is_positive: bool
+    draws: MomentDraws, *, size: int, basis: str, is_positive: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return standard errors and intervals of 95 % of the means of moment draws.
 
@@ -289,7 +289,7 @@ def moment_intervals(
     cannot be negative are skewed.
 
     Args:
-        found: draws of one model, (S, orders), of the orders 0, 1, ..., and spreads.
+        draws: draws of one model, (S, orders), of the orders 0, 1, ..., and spreads.
         size: D.
         basis: `power` or `chebyshev`.
         is_positive: whether no eigenvalue is negative.
@@ -297,7 +297,7 @@ def moment_intervals(
     Returns:
         Standard errors, lower and upper ends, of every order.
     """
-    runs, half_O = estimate(found.draws.T), found.spreads.clone()
+    runs, half_O = estimate(draws.draws.T), draws.spreads.clone()
     number, is_chebyshev = torch.arange(len(runs.mean)), basis == "chebyshev"
     doubled = runs.mean[::2]
     squares = (doubled + 1) / 2 if is_chebyshev else doubled
@@ -305,7 +305,7 @@ def moment_intervals(
     # What is left of equal numbers is rounding.
     half_O = half_O.masked_fill(half_O <= ROUNDING * runs.mean.square(), torch.nan)
     half_O[0] = 0.0
-    freedom_O = torch.full_like(half_O, found.freedom)
+    freedom_O = torch.full_like(half_O, draws.freedom)
     freedom_O[: len(squares)] = runs.count
     law = Error((2 * half_O / size / runs.count).sqrt(), freedom_O)
     error = shrunk(Error(runs.sem, runs.freedom), law, size=size)

@@ -110,8 +110,8 @@ def piloted_traces(
     results: dict[int, tuple[str, TraceDraws]] = {}
     for method in sorted(set(methods)):
         models = [number for number, name in enumerate(methods) if name == method]
-        found = _to(goal, method, _of(pilot, models, len(methods)))
-        results.update(zip(models, found, strict=False))
+        reached = _to(goal, method, _of(pilot, models, len(methods)))
+        results.update(zip(models, reached, strict=False))
     return [results[number] for number in range(len(methods))]
 
 
@@ -182,19 +182,19 @@ def _to(goal: Goal, method: str, pilot: HutchPlusPlus) -> Found:
         return _plain_to(goal, _plain(pilot))
     sketch = pilot if method == "hutch++" else _xtrace(pilot)
     reached = until_reached(sketch, goal.num_probes, goal.rel_sem, goal.sketched)
-    found = [(method, draws) for draws in reached]
+    best = [(method, draws) for draws in reached]
     going = [number for number, draws in enumerate(reached) if not draws.reached]
     if going and goal.sketched < goal.most:
         # The sketch is left with these models.
         plain = _plain_to(replace(goal, num_probes=goal.sketched), _plain(sketch))
         for number, other in zip(going, plain, strict=False):
-            found[number] = min(found[number], other, key=lambda one: one[1].sem)
-    return found
+            best[number] = min(best[number], other, key=lambda pair: pair[1].sem)
+    return best
 
 
 def _plain_to(goal: Goal, plain: Hutchinson) -> Found:
-    found = until_reached(plain, goal.num_probes, goal.rel_sem, goal.most)
-    return [("hutchinson", draws) for draws in found]
+    reached = until_reached(plain, goal.num_probes, goal.rel_sem, goal.most)
+    return [("hutchinson", draws) for draws in reached]
 
 
 def _of(pilot: HutchPlusPlus, models: list[int], count: int) -> HutchPlusPlus:

@@ -56,8 +56,8 @@ def heat_trace(ritz: RitzData, t: float, *, atoms: Atoms = NO_ATOMS) -> Bounded:
         Tsitsulin et al. (2018), NetLSD, doi:10.1145/3219819.3219991, equation 3.
     """
     lost = Bernstein(lambda x: -torch.expm1(-t * x), pole=NOWHERE, most=1.0)
-    found = _less(bounded(ritz, lost, floor=0.0), ritz.size)
-    return found.plus(float(atoms.trace(lambda x: np.exp(-t * x))))
+    bounds = _less(bounded(ritz, lost, floor=0.0), ritz.size)
+    return bounds.plus(float(atoms.trace(lambda x: np.exp(-t * x))))
 
 
 def entropy(
@@ -111,8 +111,8 @@ def estrada_index(
         Hatano (2007), doi:10.1016/j.cplett.2007.03.079.
     """
     rising = Bernstein(lambda x: -torch.exp(-beta * x), pole=NOWHERE, is_clamped=False)
-    found = _less(bounded(_negated(ritz), rising, floor=-largest), 0.0)
-    return found.plus(float(atoms.trace(lambda x: np.exp(beta * x))))
+    bounds = _less(bounded(_negated(ritz), rising, floor=-largest), 0.0)
+    return bounds.plus(float(atoms.trace(lambda x: np.exp(beta * x))))
 
 
 def closed_walks(ritz: RitzData, length: int, *, atoms: Atoms = NO_ATOMS) -> Bounded:
@@ -179,8 +179,8 @@ def sum_of_inverses(
     Reference:
         Klein and Randic (1993), doi:10.1007/BF01164627, for the Kirchhoff index.
     """
-    found = _less(_rising(ritz, lambda x: -factor / x), 0.0)
-    return found.plus(float(_positive(atoms).trace(lambda x: factor / x)))
+    bounds = _less(_rising(ritz, lambda x: -factor / x), 0.0)
+    return bounds.plus(float(_positive(atoms).trace(lambda x: factor / x)))
 
 
 def _positive(atoms: Atoms) -> Atoms:
@@ -191,24 +191,24 @@ def _positive(atoms: Atoms) -> Atoms:
 def _rising(ritz: RitzData, f: Callable[[torch.Tensor], torch.Tensor]) -> Bounded:
     """Return the trace of an increasing function with a pole at zero."""
     floor = floor_by_test(ritz)
-    found = bounded(ritz, Bernstein(f, pole=0.0, is_clamped=False), floor=floor)
+    bounds = bounded(ritz, Bernstein(f, pole=0.0, is_clamped=False), floor=floor)
     if floor is None:
-        return replace(found, lower=torch.full_like(found.lower, -math.inf))
-    return found
+        return replace(bounds, lower=torch.full_like(bounds.lower, -math.inf))
+    return bounds
 
 
 def _exact(ritz: RitzData, f: Callable[[Any], Any], atoms: Atoms) -> Bounded:
     """Return the trace of a polynomial for which the rules are exact."""
     estimate = over_forms(ritz, f(nodes(ritz)))
-    found = Bounded(estimate, estimate.draws, estimate.draws)
-    return found.plus(float(atoms.trace(f)))
+    bounds = Bounded(estimate, estimate.draws, estimate.draws)
+    return bounds.plus(float(atoms.trace(f)))
 
 
-def _less(found: Bounded, whole: float) -> Bounded:
+def _less(bounds: Bounded, whole: float) -> Bounded:
     """Return what is left of a whole."""
-    of = found.estimate
+    of = bounds.estimate
     left = replace(of, draws=whole - of.draws, mean=whole - of.mean)
-    return Bounded(left, whole - found.upper, whole - found.lower, found.most)
+    return Bounded(left, whole - bounds.upper, whole - bounds.lower, bounds.most)
 
 
 def _negated(ritz: RitzData) -> RitzData:

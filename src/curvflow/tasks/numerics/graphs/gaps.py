@@ -117,22 +117,22 @@ def count_below(ritz: RitzData, x: float, *, atoms: Atoms = NO_ATOMS) -> Bounded
     lower_1S, upper_1S = (ritz.size * of for of in distribution_bounds(ritz, at_1))
     estimate = over_forms(ritz, (nodes(ritz) < x).double())
     draws_1S = estimate.draws
-    found = Bounded(
+    count = Bounded(
         estimate,
         torch.minimum(lower_1S, draws_1S),
         torch.maximum(upper_1S, draws_1S),
     )
-    return found.plus(float(atoms_below(atoms, at_1)))
+    return count.plus(float(atoms_below(atoms, at_1)))
 
 
-def is_clear(found: Bounded) -> bool:
+def is_clear(count: Bounded) -> bool:
     """Return whether no eigenvalue is at the point of a count, but for one in 100.
 
     Args:
-        found: of one operator.
+        count: of one operator.
     """
-    width = float((found.upper - found.lower).mean())
-    return width <= _unseen(found.estimate.count)
+    width = float((count.upper - count.lower).mean())
+    return width <= _unseen(count.estimate.count)
 
 
 def scan_bytes(steps: int, *, least: float) -> int:

@@ -95,7 +95,7 @@ def num_triangles(indptr: Array, indices: Array) -> int:
     while start < size:
         stop = int(np.searchsorted(ends, ends[start] + CHUNK, side="right")) - 1
         stop = max(stop, start + 1)
-        some = onward[start:stop]
-        total += int((some @ onward).multiply(some).sum())
+        chunk = onward[start:stop]
+        total += int((chunk @ onward).multiply(chunk).sum())
         start = stop
     return total

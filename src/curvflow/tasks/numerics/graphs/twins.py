@@ -122,14 +122,14 @@ class _Rows:
 
     def between(self, nodes: Array, others: Array) -> Array:
         """Return the weight that joins each pair, (P,); 0 where none does."""
-        found = np.zeros(len(nodes))
+        sums = np.zeros(len(nodes))
         for pairs in _in_chunks(self.counts[nodes]):
             at, of = _flat(self.indptr, nodes[pairs], self.counts)
             hit = self.indices[at] == others[pairs][of]
             number = np.flatnonzero(hit)
             values = 1.0 if self.weights is None else self.weights[at[number]]
-            found[np.arange(len(nodes))[pairs][of[number]]] = values
-        return found
+            sums[np.arange(len(nodes))[pairs][of[number]]] = values
+        return sums
 
     def are_twins(self, nodes: Array, others: Array, *, joined: bool) -> Array:
         """Return whether pairs are alike but for the edge between them, (P,)."""
@@ -207,19 +207,19 @@ def _merge_joined(rows: _Rows, first: Array) -> None:
 
 def _alike_neighbours(rows: _Rows) -> tuple[Array, Array]:
     """Return joined pairs, the first below the second, that hashes say are twins."""
-    found: list[tuple[Array, Array]] = []
+    alike: list[tuple[Array, Array]] = []
     nodes = np.arange(rows.size)
-    for some in _in_chunks(rows.counts):
-        at, of = _flat(rows.indptr, nodes[some], rows.counts)
-        sources, targets = nodes[some][of], rows.indices[at].astype(np.int64)
+    for chunk in _in_chunks(rows.counts):
+        at, of = _flat(rows.indptr, nodes[chunk], rows.counts)
+        sources, targets = nodes[chunk][of], rows.indices[at].astype(np.int64)
         up = sources < targets
         at, sources, targets = at[up], sources[up], targets[up]
         weights = None if rows.weights is None else rows.weights[at]
         less_target = rows.sums[sources] - _terms(rows.keys[targets], weights)
         less_source = rows.sums[targets] - _terms(rows.keys[sources], weights)
         same = less_target == less_source
-        found.append((sources[same], targets[same]))
-    heads, others = zip(*found, strict=True)
+        alike.append((sources[same], targets[same]))
+    heads, others = zip(*alike, strict=True)
     return np.concatenate(heads), np.concatenate(others)
 
 

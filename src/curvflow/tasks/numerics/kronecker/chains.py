@@ -122,10 +122,10 @@ def _derivatives(use: Use, following: AnyUse) -> tuple[Tensor, Tensor]:
         raise InputError(_no_chain(following.weight))
     bend = torch.zeros_like(slope)
     if slope.requires_grad:
-        (found,) = torch.autograd.grad(
+        (gradient,) = torch.autograd.grad(
             slope.sum(), h_MNO, retain_graph=True, allow_unused=True
         )
-        bend = bend if found is None else found
+        bend = bend if gradient is None else gradient
     return slope.detach(), bend
 
 
@@ -160,17 +160,17 @@ def _hessians(
     """Return H_l of each sample, (M, N, O, O) of each layer."""
     assert of.slopes is not None
     delta_MNO = of.slopes(part, outputs.detach())
-    found = [_output_matrices(of, part, outputs)]
+    matrices = [_output_matrices(of, part, outputs)]
     for link, after in zip(links[-2::-1], links[:0:-1], strict=True):
         assert link.slope is not None
         assert link.bend is not None
         back_MNO = torch.einsum("moi,mno->mni", after.weight, delta_MNO)
         weight_M1OI = after.weight.unsqueeze(1)
-        inner = weight_M1OI.mT @ found[-1] @ weight_M1OI
+        inner = weight_M1OI.mT @ matrices[-1] @ weight_M1OI
         inner = link.slope.unsqueeze(3) * inner * link.slope.unsqueeze(2)
-        found.append(inner + torch.diag_embed(back_MNO * link.bend))
+        matrices.append(inner + torch.diag_embed(back_MNO * link.bend))
         delta_MNO = back_MNO * link.slope
-    return found[::-1]
+    return matrices[::-1]
 
 
 def _output_matrices(of: Recorded, part: Part, outputs: Tensor) -> Tensor:

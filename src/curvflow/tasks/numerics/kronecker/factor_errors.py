@@ -82,7 +82,7 @@ def block_draws(
         block.eigenpairs.values.double().square().sum((1, 2, 3)) for block in several
     ]
     pairs = [(probe, number) for probe in range(num_probes) for number in _all(several)]
-    found: list[list[Tensor]] = [[] for _ in range(5 if exact is None else 7)]
+    draws: list[list[Tensor]] = [[] for _ in range(5 if exact is None else 7)]
     for start in range(0, len(pairs), COLUMNS):
         chunk = pairs[start : start + COLUMNS]
         probes = range(chunk[0][0], chunk[-1][0] + 1)
@@ -99,7 +99,7 @@ def block_draws(
             whole_MD, k_MP = image_MDC[..., place], stand_MDC[:, rows, place]
             g_MP, z_MP = whole_MD[:, rows], z_MDC[:, rows, place]
             norm_M = g_MP.square().sum(1)
-            told = [
+            values = [
                 norm_M,
                 (whole_MD.square().sum(1) - norm_M).clamp(min=0),
                 (g_MP - k_MP).square().sum(1),
@@ -109,12 +109,12 @@ def block_draws(
             if exact_MDC is not None:
                 e_MP = exact_MDC[:, rows, place]
                 left_MP = g_MP - e_MP
-                told.append(left_MP.square().sum(1))
-                told.append(2 * (left_MP * (e_MP - k_MP)).sum(1))
-            for into, value in zip(found, told, strict=True):
+                values.append(left_MP.square().sum(1))
+                values.append(2 * (left_MP * (e_MP - k_MP)).sum(1))
+            for into, value in zip(draws, values, strict=True):
                 into.append(value)
     shape = (num_probes, len(several))
-    stacked = [torch.unflatten(torch.stack(v, dim=1), 1, shape).cpu() for v in found]
+    stacked = [torch.unflatten(torch.stack(v, dim=1), 1, shape).cpu() for v in draws]
     return BlockDraws(*stacked)
 
 
@@ -129,10 +129,11 @@ def squared_distances(blocks: BlockOperator, others: BlockOperator) -> Tensor:
         Squares, (M, B), of matrices (U x V) diag(v) (U x V)' without writing them out.
     """
     pairs = zip(blocks.blocks, others.blocks, strict=True)
-    found = [
-        _squared_distance(one.eigenpairs, other.eigenpairs) for one, other in pairs
+    distances = [
+        _squared_distance(factor.eigenpairs, other.eigenpairs)
+        for factor, other in pairs
     ]
-    return torch.stack(found, dim=1).cpu()
+    return torch.stack(distances, dim=1).cpu()
 
 
 def _squared_distance(one: Eigenpairs, other: Eigenpairs) -> Tensor:

@@ -184,17 +184,17 @@ def _sorted(
     """Return where parameters are, what they are in, and the blocks of layers."""
     chosen = set(of.names if choices.layers is None else choices.layers)
     places = Places.of(of.names, of.shapes, chosen)
-    found, record = accounted(of, places, begun)
-    for layer in found.layers:
+    places_of, record = accounted(of, places, begun)
+    for layer in places_of.layers:
         check_positions(layer, record, choices.kfac_approx)
     if choices.other == "refuse":
-        _check_others(found, record)
+        _check_others(places_of, record)
     several = [
         piece
-        for layer in found.layers
+        for layer in places_of.layers
         for piece in pieces(layer, places, separate=choices.separate_weight_and_bias)
     ]
-    return places, found, several
+    return places, places_of, several
 
 
 class _Sweep:
@@ -253,11 +253,11 @@ class _Sweep:
                 ]
             )
 
-        found = self._mean(along)
+        corrections = self._mean(along)
         return [
             replace(
                 b.eigenpairs,
-                values=found[b.name],
+                values=corrections[b.name],
                 left_values=None,
                 right_values=None,
             )
@@ -270,9 +270,9 @@ class _Sweep:
         def exact(_: Piece, __: Pass, sides: Sequence[Sides]) -> Tensor:
             return outer_of(sides) if is_dense else squares_of(sides).flatten(1)
 
-        found = self._mean(exact)
+        blocks = self._mean(exact)
         make = dense_block if is_dense else diagonal_block
-        return [make(p.name, p.columns, found[p.name]) for p in self._pieces]
+        return [make(p.name, p.columns, blocks[p.name]) for p in self._pieces]
 
     def best_products(self, blocks: Sequence[Product]) -> list[Block]:
         """Return the products of two factors that are closest to the exact blocks.
@@ -309,11 +309,11 @@ class _Sweep:
 
         def beside(piece: Piece, one: Pass, sides: Sequence[Sides]) -> Tensor:
             middle = given[piece.name][one.part.models]
-            found = [
+            blocks = [
                 (turned(matrices, middle) @ matrices.mT).sum((1, 2))
                 for matrices in gradients(sides, transposed=transposed)
             ]
-            return torch.stack(found).sum(0)
+            return torch.stack(blocks).sum(0)
 
         means = self._mean(beside)
         return {name: _over(mean, given[name]) for name, mean in means.items()}
@@ -332,11 +332,11 @@ class _Sweep:
 
     def others(self) -> list[Block]:
         """Return the blocks of what is no layer."""
-        found, number = other_blocks(
+        blocks, number = other_blocks(
             self._of, self.read, self.places, self._choices.other == "block"
         )
         self.num_backward += number
-        return found
+        return blocks
 
     def _passes(self) -> Iterator[Pass]:
         """Yield a sweep's passes, with what comes back through layers alone."""

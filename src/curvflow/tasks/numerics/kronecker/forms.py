@@ -293,12 +293,12 @@ def _inverted(factor: Tensor, damping_MG1: Tensor) -> Tensor:
     pivots_MGN = root.diagonal(dim1=-2, dim2=-1).square()
     is_singular = (_added(pivots_MGN, damping_MG1) == 0).any(2)
     lost_MG = (failed_MG > 0) | ~torch.isfinite(root).flatten(2).all(2) | is_singular
-    found = torch.cholesky_inverse(torch.where(lost_MG[..., None, None], eye, root))
+    inverse = torch.cholesky_inverse(torch.where(lost_MG[..., None, None], eye, root))
     if lost_MG.any():  # as good as singular, or not finite: each by its eigenvalues
         values, vectors = decomposed(factor[lost_MG])
         divisors = _added(values.clamp(min=0)[None], damping_MG1[lost_MG][None])[0]
-        found[lost_MG] = (vectors / divisors.unsqueeze(1)) @ vectors.mT
-    return found
+        inverse[lost_MG] = (vectors / divisors.unsqueeze(1)) @ vectors.mT
+    return inverse
 
 
 def _dampings(

@@ -134,8 +134,8 @@ class Moments:
         not been touched costs as much as the division.
         """
         sides = self._left, self._right
-        assert all(one.moments for one in sides), "no samples since the last factors"
-        left, right = (_whole(one) for one in sides)
+        assert all(side.moments for side in sides), "no samples since the last factors"
+        left, right = (_whole(side) for side in sides)
         left.div_(samples)
         right.div_(samples * self._positions)
         if self.has_spread:
@@ -317,11 +317,11 @@ def gram(rows: Tensor) -> Tensor:
     number = num_stripes(num_rows, size)
     if number == 1:
         return rows.mT @ rows
-    found = rows.new_empty(*rows.shape[:-2], size, size)
+    product = rows.new_empty(*rows.shape[:-2], size, size)
     for start, end in _stripes(size, number):
-        found[..., start:end, :end] = rows[..., start:end].mT @ rows[..., :end]
-    _mirror(found, number)
-    return found
+        product[..., start:end, :end] = rows[..., start:end].mT @ rows[..., :end]
+    _mirror(product, number)
+    return product
 
 
 def _draw_squares(rows: Tensor) -> Tensor:

@@ -168,14 +168,17 @@ def backward(
     for draw in range(derived):
         given = roots[:, :, draw]
         several = given.unbind(0) if len(ends) > 1 else (given,)
-        found = torch.autograd.grad(
+        slopes = torch.autograd.grad(
             ends,
             _tensors(record),
-            [one.reshape(end.shape) for one, end in zip(several, ends, strict=True)],
+            [
+                cotangent.reshape(end.shape)
+                for cotangent, end in zip(several, ends, strict=True)
+            ],
             retain_graph=keeps_graph or draw + 1 < number,
             allow_unused=True,
         )
-        for use, delta in enumerate(_by_use(record, found)):
+        for use, delta in enumerate(_by_use(record, slopes)):
             deltas[use].append(delta)
     for each in deltas:
         each += [torch.empty_like(each[0]) for _ in range(number - derived)]

@@ -125,20 +125,20 @@ def branched_factors(
     count = 0
     ends = {following[number] for number in wanted}
     for end in sorted(ends, key=lambda n: len(record) if n is None else n)[::-1]:
-        group = [one for one in wanted.values() if following[one.number] == end]
+        group = [place for place in wanted.values() if following[place.number] == end]
         count += _sweep(of, group, kfac_approx, end, roots)
-        for one in group:
-            if one.is_next:
-                roots[one.number] = _root(spanned(one.whole) / of.num_samples)
-                one.whole.clear()
-    found = {
-        piece.name: (spanned(one.left), spanned(one.right[piece.name]))
-        for one in wanted.values()
-        for piece in one.pieces
+        for place in group:
+            if place.is_next:
+                roots[place.number] = _root(spanned(place.whole) / of.num_samples)
+                place.whole.clear()
+    factors = {
+        piece.name: (spanned(place.left), spanned(place.right[piece.name]))
+        for place in wanted.values()
+        for piece in place.pieces
     }
     samples = of.num_samples
     return [
-        (found[p.name][0] / samples, found[p.name][1] / samples) for p in pieces
+        (factors[p.name][0] / samples, factors[p.name][1] / samples) for p in pieces
     ], count
 
 
@@ -146,16 +146,16 @@ def _wanted(
     pieces: Sequence[Piece], following: Mapping[int, int | None]
 ) -> dict[int, _Wanted]:
     """Return the layers looked at, and those that are next to any, by their numbers."""
-    found: dict[int, _Wanted] = {}
+    wanted: dict[int, _Wanted] = {}
     for piece in pieces:
         (number,) = piece.layer.uses
-        found.setdefault(number, _Wanted(number)).pieces.append(piece)
-    for number in list(found):
+        wanted.setdefault(number, _Wanted(number)).pieces.append(piece)
+    for number in list(wanted):
         after = following[number]
         while after is not None:
-            found.setdefault(after, _Wanted(after)).is_next = True
+            wanted.setdefault(after, _Wanted(after)).is_next = True
             after = following[after]
-    return found
+    return wanted
 
 
 def _root(matrices: Tensor) -> Tensor:
@@ -216,15 +216,15 @@ def _is_by_sample(use: AnyUse) -> bool:
 def _reached(outputs: Tensor, use: AnyUse) -> set[Any]:
     """Return the graph that outputs are made of but through a layer's outputs."""
     closed = {tensor.grad_fn for tensor in use.outputs}
-    found: set[Any] = set()
+    reached: set[Any] = set()
     waiting: list[Any] = [outputs.grad_fn]
     while waiting:
         node = waiting.pop()
-        if node is None or node in found or node in closed:
+        if node is None or node in reached or node in closed:
             continue
-        found.add(node)
+        reached.add(node)
         waiting += [before for before, _ in node.next_functions]
-    return found
+    return reached
 
 
 def _sweep(
@@ -257,14 +257,14 @@ def _sweep(
             samples = part.inputs.shape[1]
             rows = roots[end][part.models].unsqueeze(1).expand(-1, samples, -1, -1)
         count = rows.shape[2]
-        uses = [record[one.number] for one in group]
-        added = [_Added(one, how) for one in group]
+        uses = [record[place.number] for place in group]
+        added = [_Added(place, how) for place in group]
         for few in torch.split(rows, _at_once(uses, part), dim=2):
-            found = backward(ends, uses, few, keeps_graph=True)
-            for one, use, deltas in zip(added, uses, found, strict=True):
-                one.add(use, deltas, part)
-        for one in added:
-            one.into(part)
+            swept = backward(ends, uses, few, keeps_graph=True)
+            for place, use, deltas in zip(added, uses, swept, strict=True):
+                place.add(use, deltas, part)
+        for place in added:
+            place.into(part)
     return count
 
 

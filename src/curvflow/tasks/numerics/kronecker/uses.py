@@ -242,7 +242,7 @@ class Scaling:
 
     @cached_property
     def multiplied(self) -> Tensor:
-        """What was multiplied, (M, N, ...), without its graph."""
+        """Multiplied tensor, (M, N, ...), without its graph."""
         inputs = self.inputs.detach()
         return inputs if self.deviation is None else inputs * self.deviation.detach()
 

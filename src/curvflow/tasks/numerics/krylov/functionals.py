@@ -279,13 +279,13 @@ def effective_dimension(
         MacKay (1992), doi:10.1162/neco.1992.4.3.415, for a positive definite Hessian.
     """
     each = [bounded(ritz, share_above(alpha), floor=floor) for alpha in prior_precision]
-    estimates = [found.estimate for found in each]
+    estimates = [bounds.estimate for bounds in each]
     draws, mean, sem, freedom = (
         torch.stack([getattr(estimate, name) for estimate in estimates], dim=1)
         for name in ("draws", "mean", "sem", "freedom")
     )
     lower, upper = (
-        torch.stack([getattr(found, name) for found in each], dim=1)
+        torch.stack([getattr(bounds, name) for bounds in each], dim=1)
         for name in ("lower", "upper")
     )
     estimate = Estimate(draws, mean, sem, estimates[0].count, freedom)
@@ -448,7 +448,7 @@ def _chebyshev_points(count: int) -> Tensor:
 
 
 def steps_needed(
-    found: Bounded,
+    bounds: Bounded,
     ritz: RitzData,
     f: Bernstein,
     relative: float | None,
@@ -462,7 +462,7 @@ def steps_needed(
     floor no rate is known, since more steps may find eigenvalues further down.
 
     Args:
-        found: bounds by these runs.
+        bounds: bounds by these runs.
         ritz: the runs.
         f: the function.
         relative: error wanted, relative to the value; None takes 1 %.
@@ -475,8 +475,8 @@ def steps_needed(
         Ubaru, Chen and Saad (2017), doi:10.1137/16M1104974, theorem 4.2.
     """
     made_M = ritz.steps.amax(1).double()
-    wanted_M = ((relative or RELATIVE) * found.estimate.mean.abs()).clamp_min(1e-300)
-    ratio_M = (found.rule_error / wanted_M).clamp_min(1.0)
+    wanted_M = ((relative or RELATIVE) * bounds.estimate.mean.abs()).clamp_min(1e-300)
+    ratio_M = (bounds.rule_error / wanted_M).clamp_min(1.0)
     more_M = torch.full_like(made_M, math.inf)
     if floor is not None:
         pole_M = torch.as_tensor(f.pole, dtype=torch.float64).reshape(-1)

@@ -156,7 +156,7 @@ def blocks(
     mask_DS = mask_DL.repeat_interleave(len(damping_T), dim=1)
     damping_S = damping_T.repeat(count)
     damped = Damped(operator, damping_S.to(operator.dtype), mask_DS.to(operator.dtype))
-    found = conjugate_gradients(
+    solution = conjugate_gradients(
         damped,
         -gradient_MD.unsqueeze(2) * mask_DS,
         tol=tol,
@@ -164,10 +164,10 @@ def blocks(
     )
     by_layer = (count, len(damping_T))
     return Directions(
-        torch.unflatten(found.x, 2, by_layer).sum(2),
-        torch.unflatten(found.residuals, 1, by_layer).amax(1),
-        torch.unflatten(found.converged, 1, by_layer).all(1),
-        _products(found),
+        torch.unflatten(solution.x, 2, by_layer).sum(2),
+        torch.unflatten(solution.residuals, 1, by_layer).amax(1),
+        torch.unflatten(solution.converged, 1, by_layer).all(1),
+        _products(solution),
     )
 
 
@@ -244,10 +244,12 @@ def _whole(
     return Damped(operator, damping_T.to(operator.dtype), None), right_MDT
 
 
-def _as_they_are(found: Solution) -> Directions:
-    return Directions(found.x, found.residuals, found.converged, _products(found))
+def _as_they_are(solution: Solution) -> Directions:
+    return Directions(
+        solution.x, solution.residuals, solution.converged, _products(solution)
+    )
 
 
-def _products(found: Solution) -> Tensor:
+def _products(solution: Solution) -> Tensor:
     """Return products of the columns that had not stopped, and of the last one."""
-    return (found.iterations.sum(1) + found.x.shape[2]).cpu()
+    return (solution.iterations.sum(1) + solution.x.shape[2]).cpu()

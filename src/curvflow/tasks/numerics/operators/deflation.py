@@ -181,11 +181,11 @@ def deflated(operator: GraphOperator, name: str, what: Collection[str]) -> Defla
     size = len(indptr) - 1
     first, share = np.arange(size), np.ones(size)
     if "twins" in what:
-        found = twins(indptr, indices, weights)
-        heads = found.nodes[np.flatnonzero(np.diff(found.number, prepend=-1))]
-        first[found.nodes] = heads[found.number]
-        share[found.nodes] = found.counts[found.number] ** -0.5
-        taken.append((_of_twins(operator, found, heads), found.counts - 1))
+        classes = twins(indptr, indices, weights)
+        heads = classes.nodes[np.flatnonzero(np.diff(classes.number, prepend=-1))]
+        first[classes.nodes] = heads[classes.number]
+        share[classes.nodes] = classes.counts[classes.number] ** -0.5
+        taken.append((_of_twins(operator, classes, heads), classes.counts - 1))
     is_first = first == np.arange(size)
     coordinate = (np.cumsum(is_first) - 1)[first]
     labels = np.full(int(is_first.sum()), -1)
@@ -200,14 +200,14 @@ def deflated(operator: GraphOperator, name: str, what: Collection[str]) -> Defla
     return Deflated(operator, complement, _united(taken))
 
 
-def _of_twins(operator: GraphOperator, found: Twins, heads: Array) -> Array:
+def _of_twins(operator: GraphOperator, classes: Twins, heads: Array) -> Array:
     """Return the eigenvalue of the differences within each class."""
     at = torch.as_tensor(heads, device=operator.device)
-    own = operator.diagonal_part[at].double().cpu().numpy()
-    among = operator.factor * (found.loops - found.joined)
+    diagonal = operator.diagonal_part[at].double().cpu().numpy()
+    among = operator.factor * (classes.loops - classes.joined)
     if operator.scale is not None:
         among = among / operator.adjacency.degrees[at].double().cpu().numpy()
-    eigenvalues: Array = own + among
+    eigenvalues: Array = diagonal + among
     return eigenvalues
 
 
@@ -233,9 +233,9 @@ def _of_components(
         )
     value, _ = COMPONENTS[name]
     alone = operator.adjacency.isolated.cpu().numpy()[is_first]
-    own = operator.diagonal_part.double().cpu().numpy()[is_first]
+    diagonal = operator.diagonal_part.double().cpu().numpy()[is_first]
     _, heads = np.unique(labels, return_index=True)
-    values = np.where(alone[heads], own[heads], value)
+    values = np.where(alone[heads], diagonal[heads], value)
     if len(values) == len(labels):  # nothing would be left
         labels, values = np.where(labels == labels.max(), -1, labels), values[:-1]
     return labels, values

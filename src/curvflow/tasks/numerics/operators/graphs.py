@@ -154,8 +154,8 @@ def _row_blocks(starts: Tensor) -> Iterator[tuple[slice, slice]]:
         begin = int(starts[row])
         # A product of small numbers would overflow int32.
         last = min(begin + CHUNK, int(starts[-1]))
-        found = torch.searchsorted(starts, last, right=True, out_int32=True)
-        stop = min(max(int(found) - 1, row + 1), size)
+        rows = torch.searchsorted(starts, last, right=True, out_int32=True)
+        stop = min(max(int(rows) - 1, row + 1), size)
         yield slice(row, stop), slice(begin, int(starts[stop]))
         row = stop
 

@@ -109,7 +109,8 @@ def calibrated(
         settings = _in_better_metric(targets, options, measured, settings)
     if is_whitened:
         return [
-            _adapting(each, own) for each, own in zip(settings, options, strict=True)
+            _adapting(each, option)
+            for each, option in zip(settings, options, strict=True)
         ]
     return swept(targets, options, settings)
 

@@ -265,10 +265,13 @@ def _estimate(
 
 def _with_metric(verdict: Verdict, settings: ChainSettings) -> Verdict:
     """Add to a verdict's reason whether the metric of factors was taken, and why."""
-    found = settings.calibration
-    if "factors_condition" not in found:
+    calibration = settings.calibration
+    if "factors_condition" not in calibration:
         return verdict
-    inside, without = float(found["factors_condition"]), float(found["condition"])
+    inside, without = (
+        float(calibration["factors_condition"]),
+        float(calibration["condition"]),
+    )
     text = f"a condition number of {inside:.3g}, against {without:.3g} without"
     if settings.in_metric:
         text = f"steps take the metric of the factors: {text}"

@@ -169,8 +169,8 @@ def by_eigenvectors(
         Whitening.of(groups, free, like)
         for free, like in ((None, vectors.double()), (targets.free, targets.weights))
     )
-    found = _measured(targets, measured.nbeta, localization_M, inside, whole)
-    return found.condition, torch.tensor([found.work(n) for n in numbers])
+    curvature = _measured(targets, measured.nbeta, localization_M, inside, whole)
+    return curvature.condition, torch.tensor([curvature.work(n) for n in numbers])
 
 
 def _measured(

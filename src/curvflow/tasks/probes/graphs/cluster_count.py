@@ -99,15 +99,15 @@ def _of_member(member: Member) -> Outcome:
     ritz, atoms = without_atoms([member]), atoms_of(member.one("ritz"))
     size = ritz.size + atoms.total
     num_components = _components(member.one("graph"), size)
-    gap, found = _by_ritz(params, ritz, atoms)
-    count = functional_arrays("count", found)
+    gap, counted = _by_ritz(params, ritz, atoms)
+    count = functional_arrays("count", counted)
     count["converged"] = count["converged"] | (count["count_quadrature"] <= ENOUGH)
-    depth = float((found.upper - found.lower).mean())
+    depth = float((counted.upper - counted.lower).mean())
     if params.method != "bethe_hessian":  # each of these is an eigenvalue of zero
         for end in ("count_low", "count_high"):
             count[end] = np.maximum(count[end], num_components)
-    told = _told(gap, count, depth, size)
-    return Outcome({**told, "components": num_components})
+    answer = _told(gap, count, depth, size)
+    return Outcome({**answer, "components": num_components})
 
 
 def _by_ritz(
@@ -117,14 +117,14 @@ def _by_ritz(
     if params.method == "smoothed_lanczos":
         smoothed = SmoothedSpectrum(ritz, params.kernel_width, atoms)
         gap = smoothed.gap(params.least_gap)
-        found = smoothed.count_below(_point(gap))
+        count = smoothed.count_below(_point(gap))
     elif params.method == "slq":
         gap = spectral_gap(ritz, least=params.least_gap, atoms=atoms)
-        found = count_below(ritz, _point(gap), atoms=atoms)
+        count = count_below(ritz, _point(gap), atoms=atoms)
     else:
-        found = count_below(ritz, 0.0, atoms=atoms)
-        gap = Gap("gap", at=0.0) if is_clear(found) else Gap("unresolved")
-    return gap, found.of_model(0)
+        count = count_below(ritz, 0.0, atoms=atoms)
+        gap = Gap("gap", at=0.0) if is_clear(count) else Gap("unresolved")
+    return gap, count.of_model(0)
 
 
 def _point(gap: Gap) -> float:
@@ -160,8 +160,8 @@ def _by_eigenvalues(member: Member, params: ClusterCountParams) -> Outcome:
         **dict.fromkeys(("count_sem", "count_vectors"), np.array(0.0)),
         "converged": np.array(node["converged"][is_below].all()),
     }
-    told = _told(gap, arrays, 0.0, size)
-    return Outcome({**told, "components": num_components})
+    answer = _told(gap, arrays, 0.0, size)
+    return Outcome({**answer, "components": num_components})
 
 
 def _by_density(member: Member, params: ClusterCountParams) -> Outcome:

@@ -67,16 +67,18 @@ def _of_member(member: Member) -> Outcome:
     )
     arrays: dict[str, Array] = {"size": np.array(spectrum.size, dtype=np.int64)}
     for name in params.taken:
-        found = [
-            functional_arrays(name, one.of_model(0), flag=f"{name}_converged")
-            for one in FUNCTIONALS[name](spectrum, params)
+        computed = [
+            functional_arrays(name, value.of_model(0), flag=f"{name}_converged")
+            for value in FUNCTIONALS[name](spectrum, params)
         ]
         if name not in SEVERAL:
-            arrays |= found[0]
+            arrays |= computed[0]
             continue
         coordinate, values = SEVERAL[name](params)
         arrays[coordinate] = values
-        arrays |= {key: np.stack([one[key] for one in found]) for key in found[0]}
+        arrays |= {
+            key: np.stack([value[key] for value in computed]) for key in computed[0]
+        }
     return Outcome(arrays)
 
 

@@ -137,7 +137,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         **_of_references(params, exact),
     }
     # Without numbers there is no product: such directions end in a verdict.
-    found = alignment(
+    aligned = alignment(
         exact.gauss_newton,
         exact.gradient,
         torch.stack([each.vectors for each in solved.values()], dim=2),
@@ -152,7 +152,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     }
     count = params.num_batches
     return [
-        Outcome(shared | _arrays(found, solved, slice(at, at + count)))
+        Outcome(shared | _arrays(aligned, solved, slice(at, at + count)))
         for at in range(0, count * len(members), count)
     ]
 
@@ -243,7 +243,7 @@ def _of_factors(
 ) -> dict[str, Directions]:
     """Return the directions of all stages of factors, by their inverses."""
     params = _params(members[0])
-    found = {}
+    solved_by = {}
     for number, node in enumerate(_factors(members[0])):
         nodes = [_factors(member)[number] for member in members]
         operator = block_operator(nodes, machine.device)
@@ -253,8 +253,8 @@ def _of_factors(
                 f"got '{node.stage}' of {operator.shape[1]}. Remove its layers."
             )
         for name, pi in _inverses(node.stage, params):
-            found[name] = _inverted(operator, exact, pi)
-    return found
+            solved_by[name] = _inverted(operator, exact, pi)
+    return solved_by
 
 
 def _inverses(
@@ -283,7 +283,7 @@ def _inverted(
 
 
 def _arrays(
-    found: Alignment, solved: dict[str, Directions], batches: slice
+    aligned: Alignment, solved: dict[str, Directions], batches: slice
 ) -> dict[str, Array]:
     """Return the numbers of one member, means over its batches."""
     residual_BKT, met_BKT = (
@@ -295,7 +295,7 @@ def _arrays(
     is_finite_KT = torch.ones_like(met_BKT[0])
     arrays: dict[str, Array] = {}
     for name, ends in MEANS.items():
-        values_B = getattr(found, name)[batches].cpu()
+        values_B = getattr(aligned, name)[batches].cpu()
         arrays |= _mean(name, values_B, ends)
         if name in OF_BATCHES:
             is_finite_KT &= torch.isfinite(values_B).all(0)
@@ -333,6 +333,6 @@ def _mean(name: str, values_B: Tensor, ends: tuple[float, float]) -> dict[str, A
         away = (top - mean).masked_fill(top - mean < ROUNDING * abs(top), 0)
         above, below = wider_interval(away, sem, freedom)
         low, high = torch.minimum(low, top - below), torch.maximum(high, top - above)
-    found = {"": mean, "_sem": sem, "_low": low, "_high": high}
+    numbers = {"": mean, "_sem": sem, "_low": low, "_high": high}
     kept = {"_low": low.clamp(*ends), "_high": high.clamp(*ends)}
-    return {name + suffix: a.numpy() for suffix, a in {**found, **kept}.items()}
+    return {name + suffix: a.numpy() for suffix, a in {**numbers, **kept}.items()}

@@ -76,7 +76,7 @@ def member_bytes(member: Member) -> int:
     vectors = params.num_runs * (params.num_steps + 4) + columns
     bases = 8 * int(node["size"]) * vectors
     several = [node, *member.inputs.get(EXACT, ())]
-    arrays = [array for one in several for array in one.arrays.values()]
+    arrays = [array for part in several for array in part.arrays.values()]
     return products + bases + 2 * sum(array.nbytes for array in arrays)
 
 
@@ -141,9 +141,11 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         arrays = _of_blocks(draws, blocks, number)
         if apart is not None:
             arrays |= _split(draws, apart[number], number)
-        each = [told[number] for told in by_damping]
-        steps = sum(int(told.pop("steps")) for told in each)
-        arrays |= {name: np.stack([told[name] for told in each]) for name in each[0]}
+        each = [numbers[number] for numbers in by_damping]
+        steps = sum(int(numbers.pop("steps")) for numbers in each)
+        arrays |= {
+            name: np.stack([numbers[name] for numbers in each]) for name in each[0]
+        }
         arrays["num_matvecs"] = np.array(count + steps, dtype=np.int64)
         outcomes.append(Outcome(arrays))
     return outcomes
@@ -314,23 +316,23 @@ def _at_damping(
     )
     logdets = blocks.logdet(damping).double().cpu()
     greatest = blocks.eigenvalues[:, -1].double().cpu()
-    told = []
+    numbers = []
     for number in range(len(seeds)):
-        own = _of_model(ritz, number)
+        runs = _of_model(ritz, number)
         floor = None
         if params.operator != "hessian":
             floor = damping / (float(greatest[number]) + damping)
-        found = logdet_difference(own, floor).of_model(0)
-        told.append(
+        difference = logdet_difference(runs, floor).of_model(0)
+        numbers.append(
             {
                 "damping": np.array(damping),
-                "steps": np.array(int(own.steps.sum())),
+                "steps": np.array(int(runs.steps.sum())),
                 "logdet": np.asarray(logdets[number].numpy()),
-                **_logdet(found),
-                **_ends(own),
+                **_logdet(difference),
+                **_ends(runs),
             }
         )
-    return told
+    return numbers
 
 
 def _of_model(ritz: RitzData, number: int) -> RitzData:
@@ -344,18 +346,23 @@ def _of_model(ritz: RitzData, number: int) -> RitzData:
     )
 
 
-def _logdet(found: Bounded) -> dict[str, Array]:
-    told = _told("logdet_error", found.estimate.mean, found.total, found.interval())
-    return {**told, "converged": np.asarray(found.converged().numpy())}
+def _logdet(difference: Bounded) -> dict[str, Array]:
+    numbers = _told(
+        "logdet_error",
+        difference.estimate.mean,
+        difference.total,
+        difference.interval(),
+    )
+    return {**numbers, "converged": np.asarray(difference.converged().numpy())}
 
 
 def _ends(ritz: RitzData) -> dict[str, Array]:
     low, high = extremes(ritz)
-    told = {}
+    numbers = {}
     for name, value in (("least", low), ("greatest", high)):
         residuals = ritz.residuals.masked_fill(nodes(ritz) != value[0], torch.inf)
-        told[name] = np.asarray(value[0].numpy())
-        told[f"{name}_residual"] = np.asarray(
+        numbers[name] = np.asarray(value[0].numpy())
+        numbers[f"{name}_residual"] = np.asarray(
             residuals.nan_to_num(nan=torch.inf).amin().numpy()
         )
-    return told
+    return numbers

@@ -53,9 +53,11 @@ def kronecker_factors(members: Sequence[Member], machine: Machine) -> list[Outco
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
-    found = network_factors(members, machine, [_params(member) for member in members])
-    numbers = _numbers(found)  # of all members at once: each by itself takes as long
-    shared = _shared(found, numbers["ritz_values"].shape[-1])
+    computed = network_factors(
+        members, machine, [_params(member) for member in members]
+    )
+    numbers = _numbers(computed)  # of all members at once: each by itself takes as long
+    shared = _shared(computed, numbers["ritz_values"].shape[-1])
     return [
         Outcome(
             {
@@ -64,13 +66,13 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
                 **blocks,
             }
         )
-        for number, blocks in enumerate(stored_blocks(found.operator))
+        for number, blocks in enumerate(stored_blocks(computed.operator))
     ]
 
 
-def _numbers(found: Factors) -> dict[str, Array]:
+def _numbers(computed: Factors) -> dict[str, Array]:
     """Return what differs between members, a row of each."""
-    operator = found.operator
+    operator = computed.operator
     values_MD = operator.eigenvalues.double().cpu().numpy()
     rounding = values_MD.shape[1] ** 0.5 * torch.finfo(operator.dtype).eps
     residuals_M1 = rounding * np.abs(values_MD).max(1, keepdims=True)
@@ -82,36 +84,36 @@ def _numbers(found: Factors) -> dict[str, Array]:
         "greatest": values_MD[:, -1],
         "block_trace": _stacked([each.sum(1) for each in blocks]),
         "block_norm": _stacked([each.norm(dim=1) for each in blocks]),
-        **_errors(found),
+        **_errors(computed),
         "ritz_values": values_MD[:, None],
         "ritz_residuals": np.broadcast_to(residuals_M1, values_MD.shape)[:, None],
-        "converged": found.converged.cpu().numpy(),
+        "converged": computed.converged.cpu().numpy(),
     }
 
 
-def _shared(found: Factors, size: int) -> dict[str, Array]:
+def _shared(computed: Factors, size: int) -> dict[str, Array]:
     """Return what members have in common, of as many parameters."""
-    blocks = found.operator.blocks
-    uses = [found.uses.get(b.name.split(" and ")[0], 1) for b in blocks]
+    blocks = computed.operator.blocks
+    uses = [computed.uses.get(b.name.split(" and ")[0], 1) for b in blocks]
     return {
         "num_uses": np.array(uses, dtype=np.int64),
         "ritz_weights": np.full((1, size), 1 / size),
         "size": np.array(size, dtype=np.int64),
-        "num_backward": np.array(found.num_backward, dtype=np.int64),
+        "num_backward": np.array(computed.num_backward, dtype=np.int64),
         "num_matvecs": np.array(0, dtype=np.int64),
     }
 
 
-def _errors(found: Factors) -> dict[str, Array]:
+def _errors(computed: Factors) -> dict[str, Array]:
     """Return the relative errors of both factors of each block; NaN where none is."""
     names = {
         "left": "left_rel_sem",
         "right": "right_rel_sem",
         "labels": "label_rel_sem",
     }
-    blocks = found.operator.blocks
-    nothing_M = torch.full((len(found.converged),), torch.nan, dtype=torch.float64)
-    spreads = [found.spreads.get(block.name) for block in blocks]
+    blocks = computed.operator.blocks
+    nothing_M = torch.full((len(computed.converged),), torch.nan, dtype=torch.float64)
+    spreads = [computed.spreads.get(block.name) for block in blocks]
     return {
         name: _stacked([getattr(s, part) if s else nothing_M for s in spreads])
         for part, name in names.items()

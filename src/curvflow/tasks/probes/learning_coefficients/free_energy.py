@@ -63,12 +63,12 @@ def free_energy(member: Member, machine: Machine) -> Outcome:
         return (count / precision * values).log1p() / 2
 
     half = Bernstein(volume, pole=-precision / count)
-    found = bounded(ritz, half)
+    bounds = bounded(ritz, half)
     training = count * number(draws, "init_loss")
     laplace = functional_arrays(
         "laplace",
-        found.of_model(0),
-        steps_needed(found, ritz, half, None)[0],
+        bounds.of_model(0),
+        steps_needed(bounds, ritz, half, None)[0],
         flag="laplace_converged",
     )
     for name in ("laplace", "laplace_low", "laplace_high"):

@@ -50,8 +50,8 @@ def llc_regular(member: Member, machine: Machine) -> Outcome:
     ritz = ritz_of(member)
     precision = localization(draws) / number(draws, "nbeta")
     half = share_above(precision, factor=0.5)
-    found = bounded(ritz, half)
-    regular = Mean(float(found.estimate.mean), float(found.total))
+    bounds = bounded(ritz, half)
+    regular = Mean(float(bounds.estimate.mean), float(bounds.total))
     measured = Mean(number(draws, "llc_mean"), number(draws, "llc_sem"))
     apart = measured.value - regular.value
     error = math.hypot(measured.sem, regular.sem)
@@ -69,8 +69,8 @@ def llc_regular(member: Member, machine: Machine) -> Outcome:
         {
             **functional_arrays(
                 "llc_regular",
-                found.of_model(0),
-                steps_needed(found, ritz, half, None)[0],
+                bounds.of_model(0),
+                steps_needed(bounds, ritz, half, None)[0],
                 flag="regular_converged",
             ),
             **{name: np.array(value) for name, value in numbers.items()},

@@ -104,12 +104,12 @@ def batch_blocks(
             into.append(_of_scale(scale, swept))
         for one, into in zip(parts.rest, rest, strict=True):
             into.append(_of_rest(one, swept))
-    found: list[tuple[Tensor, ...]] = [
+    blocks: list[tuple[Tensor, ...]] = [
         moment.matrices(networks.count) for moment in moments
     ]
-    found += [(torch.cat(several),) for several in scales]
-    found += [(torch.cat(several),) for several in rest]
-    return tuple(found)
+    blocks += [(torch.cat(several),) for several in scales]
+    blocks += [(torch.cat(several),) for several in rest]
+    return tuple(blocks)
 
 
 def _of_scale(scale: Scale, swept: Swept) -> Tensor:
@@ -150,11 +150,11 @@ def corrected(
         George et al. (2018), arXiv:1806.03884.
     """
     labels = labels_of(hyper.rule, networks.problem)
-    found: list[list[Tensor]] = [[] for _ in parts.pieces]
+    scales: list[list[Tensor]] = [[] for _ in parts.pieces]
     for swept in networks.swept(weights_MD, labels, is_signed=False):
         models = swept.one.part.models
         for each, (left, right, *_), into in zip(
-            parts.pieces, held[: len(found)], found, strict=True
+            parts.pieces, held[: len(scales)], scales, strict=True
         ):
             bases = [basis[models] for basis in (left, right)]
             sides = [
@@ -162,7 +162,7 @@ def corrected(
                 for _, one in each.piece.sides(swept.one)
             ]
             into.append(squares_of(sides) / swept.one.samples)
-    return tuple(torch.cat(several) for several in found)
+    return tuple(torch.cat(several) for several in scales)
 
 
 def averaged(before: Held, now: Held, share_M1: Tensor) -> Held:
@@ -192,20 +192,20 @@ def inverses(blocks: Held, parts: Parts, hyper: Hyper, damping_M1: Tensor) -> He
         hyper: with the choices inverse and pi, or a number pi of each model.
         damping_M1: what is added to blocks.
     """
-    found: list[tuple[Tensor, ...]] = []
+    inverted: list[tuple[Tensor, ...]] = []
     pieces, scales, rest = _by_kind(blocks, parts)
     for left, right in pieces:
         if hyper.rule.inverse == "factored":
-            found.append(_factored(left, right, hyper, damping_M1.double()))
+            inverted.append(_factored(left, right, hyper, damping_M1.double()))
         else:
             (values, vectors), (right_values, right_vectors) = map(
                 _decomposed, (left, right)
             )
-            found.append((vectors, right_vectors, values, right_values))
+            inverted.append((vectors, right_vectors, values, right_values))
     for (matrix,) in scales:
         values, vectors = _decomposed(matrix)
-        found.append((vectors, values))
-    return (*found, *(() for _ in rest))
+        inverted.append((vectors, values))
+    return (*inverted, *(() for _ in rest))
 
 
 def _by_kind(held: Held, parts: Parts) -> tuple[Held, Held, Held]:
@@ -258,10 +258,10 @@ def _inverse(matrices: Tensor, added_MG: Tensor) -> Tensor:
     damped = _replaced(damped, is_finite_MG)
     factor, info_MG = torch.linalg.cholesky_ex(damped)
     is_definite_MG = is_finite_MG & (info_MG == 0)
-    found = torch.cholesky_inverse(_replaced(factor, is_definite_MG))
+    inverse = torch.cholesky_inverse(_replaced(factor, is_definite_MG))
     if is_definite_MG.all():
-        return found
-    return found.masked_fill(~is_definite_MG[..., None, None], torch.nan)
+        return inverse
+    return inverse.masked_fill(~is_definite_MG[..., None, None], torch.nan)
 
 
 def _replaced(matrices: Tensor, is_kept_MG: Tensor) -> Tensor:

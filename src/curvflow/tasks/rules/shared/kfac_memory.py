@@ -46,7 +46,7 @@ def factor_pass_bytes(
         dtype: of training.
     """
     inner = [value for _, value in rule if isinstance(value, Rule)]
-    found = [factor_pass_bytes(one, problem, batch, dtype) for one in inner]
+    counts = [factor_pass_bytes(part, problem, batch, dtype) for part in inner]
     has_factors = getattr(rule, "preconditioner", "kron") != "none"
     if isinstance(rule, QuadraticRule) and has_factors:
         labels = labels_of(rule, problem)
@@ -63,8 +63,8 @@ def factor_pass_bytes(
         except Exception:
             each = graph
         is_large = CPU_GRAPH_BYTES // graph <= 2
-        found.append(PassBytes(0, 2 * each) if is_large else PassBytes(each, each))
-    return max(found, default=PassBytes(), key=sum)
+        counts.append(PassBytes(0, 2 * each) if is_large else PassBytes(each, each))
+    return max(counts, default=PassBytes(), key=sum)
 
 
 @lru_cache(maxsize=256)

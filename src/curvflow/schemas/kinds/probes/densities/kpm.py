@@ -61,7 +61,7 @@ KIND = Kind(
         Variable(
             "mass", "of each point of the grid, of sum 1", ("point",), series=True
         ),
-        *(replace(one, optional=False) for one in CUMULATIVE),
+        *(replace(variable, optional=False) for variable in CUMULATIVE),
         *(
             replace(atom, description=atom.description.replace("deflate", "apart"))
             for atom in ATOMS

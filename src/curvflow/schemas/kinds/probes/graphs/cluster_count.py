@@ -149,7 +149,10 @@ KIND = Kind(
             "eigenvalues",
             dtype="str",
         ),
-        *(replace(one, optional=one.name in OF_RULES) for one in _COUNT[:-1]),
+        *(
+            replace(variable, optional=variable.name in OF_RULES)
+            for variable in _COUNT[:-1]
+        ),
         Variable("gap_low", "lower end of an interval without an eigenvalue"),
         Variable("gap_high", "upper end of it"),
         Variable("gap_at", "point below which is counted; NaN without a gap"),

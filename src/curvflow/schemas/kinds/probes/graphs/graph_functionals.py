@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal, get_args
 
@@ -107,7 +107,7 @@ def _other_spectrum(params: Any, name: str, spectrum: Any) -> Iterator[ParamProb
             f"Change it in '{name}'; a node without edges has no Laplacian of its own."
         )
         yield ("ritz",), message, hint
-    above_zero = [one for one in params.taken if one in ABOVE_ZERO]
+    above_zero = [functional for functional in params.taken if functional in ABOVE_ZERO]
     if above_zero and "components" not in getattr(spectrum, "deflate", ()):
         message = (
             f"expected '{name}' with deflate components for {', '.join(above_zero)}, "
@@ -130,7 +130,7 @@ def _judged(
 ) -> tuple[Variable, ...]:
     """Return the variables of one functional."""
     all_of_it = judged(name, description, dims, flag=f"{name}_converged")
-    return tuple(replace(one, optional=True) for one in all_of_it[:-1])
+    return tuple(replace(variable, optional=True) for variable in all_of_it[:-1])
 
 
 def _truth(
@@ -140,7 +140,7 @@ def _truth(
     size, scale = len(eigenvalues), np.abs(eigenvalues).max()
     above = eigenvalues[eigenvalues > 1e-9 * scale]
     shares = above / above.sum()
-    known = {
+    known: dict[str, Callable[[], Any]] = {
         "heat_trace": lambda: [np.exp(-t * eigenvalues).sum() for t in params.times],
         "entropy": lambda: -(shares * np.log(shares)).sum(),
         "estrada_index": lambda: np.exp(params.beta * eigenvalues).sum(),
