@@ -234,7 +234,13 @@ def test_neutral_compares_types_as_keys_do():
 
         n: Annotated[float, Neutral(1)] = 1.0
 
+    class Other(Params):
+        """A neutral float, which typing must not take for the integer."""
+
+        n: Annotated[float, Neutral(1.0)] = 1.0
+
     assert form(Count()) == {"n": 1.0}
+    assert form(Other()) == {}
 
 
 class Nested(Params):

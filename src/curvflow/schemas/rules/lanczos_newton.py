@@ -24,8 +24,8 @@ class LanczosNewton(Rule):
     damping_follows_lr: bool = Field(
         True, description="damping is a multiple of lr, not a number by itself"
     )
-    eigenvalue_factor: Annotated[float, Field(gt=0), Neutral(1.0)] = Field(
-        1.0, description="multiplies each eigenvalue before damping is added"
+    eigenvalue_factor: Annotated[float, Neutral(1.0)] = Field(
+        1.0, gt=0, description="multiplies each eigenvalue before damping is added"
     )
     num_steps: int = Field(20, ge=1, description="Lanczos steps, products a step")
     matrix: Literal["ggn", "hessian"] = Field(
