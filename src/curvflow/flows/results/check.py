@@ -242,15 +242,9 @@ class Finding:
         """Return what a value within its limits shows, by its own error."""
         if not math.isfinite(self.own_error):
             return "undecided", self._no_error
-        is_noisy = self.own_error > half and self.expected.within_sems is None
-        return (
-            ("undecided", "its error exceeds what is allowed")
-            if is_noisy
-            else (
-                "agrees",
-                "",
-            )
-        )
+        if self.own_error > half and self.expected.within_sems is None:
+            return "undecided", "its error exceeds what is allowed"
+        return "agrees", ""
 
     @property
     def _by_interval(self) -> tuple[Verdict, str]:
