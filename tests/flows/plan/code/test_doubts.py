@@ -9,7 +9,7 @@ from curvflow.flows.plan.code.doubts import doubt_of
 from curvflow.flows.plan.code.fingerprints import Fingerprints
 from curvflow.flows.plan.code.normal import Names
 from curvflow.flows.plan.code.sources import Sources
-from tests.flows.plan.code.grammar import FORMS, IMPORTS, draw, judged
+from tests.flows.plan.code.grammar import FORMS, IMPORTS, draw
 from tests.flows.plan.code.project import PACKAGE, node, own_kind, write
 
 # Nothing in these changes another name while it is imported.
@@ -106,13 +106,14 @@ def test_a_doubt_names_its_line(tmp_path, text):
     assert doubt(tmp_path, text) == REASONS[text]
 
 
-def test_random_edits_are_never_silent():
-    random_, counts = random.Random(27), Counter()
-    for _ in range(150):
-        case = draw(random_)
-        outcome = judged(case)
+@pytest.mark.processes
+def test_random_edits_are_never_silent(judge):
+    random_ = random.Random(27)
+    cases = [draw(random_) for _ in range(150)]
+    outcomes = judge(*cases)
+    for case, outcome in zip(cases, outcomes, strict=True):
         assert outcome != "silent", (case.forms, case.before["mine.py"])
-        counts[outcome] += 1
+    counts = Counter(outcomes)
     assert counts["noticed"] > 75  # as for the rest, nothing moved
     assert counts["quiet"] > 3
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.plan.code.grammar import ACTING, OTHER, Case, judged
+from tests.flows.plan.code.grammar import ACTING, OTHER, Case
 
 TEXT = Path(__file__).with_suffix("").with_name("hostile.txt").read_text("utf-8")
 
@@ -31,7 +31,7 @@ def cases() -> Iterator[Case]:
         yield Case((title,), before, after)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.forms[0])
-@pytest.mark.filterwarnings("ignore")
-def test_a_hostile_edit_is_noticed(case):
-    assert judged(case) == "noticed"
+def test_a_hostile_edit_is_noticed(judge, case):
+    assert judge(case) == ["noticed"]
