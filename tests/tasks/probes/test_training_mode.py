@@ -201,7 +201,12 @@ def test_chains_walk_on_the_loss_of_batches_of_training():
 
 
 def test_calibration_measures_the_curvature_in_training():
-    few = {"num_draws": 8, "num_steps_bw_draws": 1, "num_chains": 2}
+    few = {
+        "num_draws": 8,
+        "num_steps_bw_draws": 1,
+        "num_chains": 2,
+        "num_burnin_steps": 10,
+    }
     found = probed("probe.llc", **TRAIN, **few, sampling_method="multiscale_mala")
     for got, fit, seed in zip(found, fits(), SEEDS, strict=True):
         largest = torch.linalg.eigvalsh(by_hand(fit, seed, 5))[-1].item()

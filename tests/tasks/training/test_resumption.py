@@ -137,7 +137,7 @@ def test_divergence_after_the_end_of_the_shorter_training_is_seen_all_the_same(r
     settings = {"model": {"kind": "linear"}, "diverged_above": 100.0}
     settings |= {"rules": rules, "data": [waves()]}
     expected = train_all(tile(40, **settings))
-    for short in range(1, 12):
+    for short in (1, 2, 3, 5, 8, 11):
         shorter = train_all(tile(short, **settings))
         calm = [s if s.status == "ok" else None for s in shorter]
         if len({s is None for s in calm}) == 1:
