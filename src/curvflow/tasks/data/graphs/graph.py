@@ -19,7 +19,7 @@ from curvflow.tasks.datasets.graph_files.gml import read_gml
 from curvflow.tasks.datasets.graph_files.matrices import read_matrix
 from curvflow.tasks.datasets.graph_files.metis import read_metis
 from curvflow.tasks.datasets.graph_files.sizes import reading_bytes
-from curvflow.tasks.numerics.graphs.merging import (
+from curvflow.tasks.numerics.graphs.rows import (
     largest_component,
     merged,
     num_mirrored,
