@@ -10,7 +10,7 @@ from scipy import sparse
 from curvflow.errors import InputError
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Member
-from curvflow.tasks.datasets.graph_files.sizes import estimated_entries, reading_bytes
+from curvflow.tasks.data.graphs.graph import estimated_entries, reading_bytes
 from curvflow.tasks.registry import find
 
 N, EDGES = 5_000, 20_000

@@ -26,6 +26,7 @@ from curvflow.tasks.numerics.krylov.quadrature import (
 )
 from curvflow.tasks.numerics.operators.deflation import NO_ATOMS, Atoms
 
+Array = np.ndarray[Any, np.dtype[Any]]
 Verdict = Literal["gap", "no gap", "unresolved"]
 
 # Points of the scan within the least width of a gap, and within each doubling; and the
@@ -248,8 +249,6 @@ def _deepest(widths_G: Tensor) -> int:
     closest = (widths_G <= widths_G.min() + 1e-6).nonzero().flatten()
     return int(closest[len(closest) // 2])
 
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 # Rounding of a product with a normalized Laplacian of one node; it grows as the root.
 PRODUCT_ROUNDING = 20 * float(np.finfo(np.float64).eps)
