@@ -1,4 +1,4 @@
-"""Blocks by eigenpairs, as arrays of the edge type Factors and back."""
+"""Kronecker factors as stored arrays and back, and beside what they stand for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from curvflow.schemas.nodes import Array, NodeData
+from curvflow.errors import InputError
+from curvflow.schemas.nodes import Array, Member, NodeData
 from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
 from curvflow.tasks.numerics.kronecker.forms import Eigenpairs
+from curvflow.tasks.registry import Machine
 
 _FLAT = ("values", "left_vectors", "right_vectors", "left_values", "right_values")
 
@@ -111,3 +113,68 @@ def _block(name: str, columns: Tensor, parts: dict[str, Tensor]) -> Eigenpairs:
         parts["left_values"] if is_product else None,
         parts["right_values"] if is_product else None,
     )
+
+
+PRECONDITIONER = "preconditioner"
+
+
+def preconditioner_of(
+    members: Sequence[Member], machine: Machine, size: int
+) -> BlockOperator | None:
+    """Return the factors given beside an operator, or None.
+
+    Args:
+        members: of one `preconditioner_key`.
+        machine: the device to compute on.
+        size: parameters that the operator beside them is of, D.
+
+    Returns:
+        The factors in double precision, (M, D, D).
+
+    Raises:
+        InputError: the factors are of other parameters.
+    """
+    if PRECONDITIONER not in members[0].inputs:
+        return None
+    nodes = [member.one(PRECONDITIONER) for member in members]
+    return given_factors(nodes, machine, size)
+
+
+def given_factors(
+    nodes: Sequence[NodeData], machine: Machine, size: int
+) -> BlockOperator:
+    """Return factors beside an operator.
+
+    Args:
+        nodes: of each model, of one `factors_key`.
+        machine: the device to compute on.
+        size: parameters that the operator beside them is of, D.
+
+    Returns:
+        The factors in double precision, (M, D, D).
+
+    Raises:
+        InputError: the factors are of other parameters.
+    """
+    blocks = block_operator(nodes, machine.device, torch.float64)
+    if blocks.shape[1] != size:
+        raise InputError(
+            f"preconditioner: expected factors of {size} parameters, got "
+            f"'{nodes[0].stage}' of {blocks.shape[1]}. Give both the same layers."
+        )
+    return blocks
+
+
+def preconditioner_key(member: Member) -> object:
+    """Return what members share whose factors are one batched operator."""
+    if PRECONDITIONER not in member.inputs:
+        return None
+    return factors_key(member.one(PRECONDITIONER))
+
+
+def given_bytes(member: Member) -> int:
+    """Return the bytes of one member's factors: as stored, as blocks, at work."""
+    if PRECONDITIONER not in member.inputs:
+        return 0
+    arrays = member.one(PRECONDITIONER).arrays.values()
+    return 3 * sum(array.nbytes for array in arrays)
