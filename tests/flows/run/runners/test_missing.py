@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from curvflow.flows.run.runners.client import is_missing
+from curvflow.flows.run.runners.clients import is_missing
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import logging
 
-from curvflow.flows.run.runners.client import LOGGERS, quiet
+from curvflow.flows.run.runners.clients import LOGGERS, quiet
 
 
 def test_dask_says_nothing_until_the_cluster_is_closed():
