@@ -9,10 +9,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.flows.published_images.arrays import read_verified
-from curvflow.flows.published_images.catalogue import CATALOGUE
-from curvflow.flows.published_images.find import Download, download, locate
-from tests.flows.published_images.fakes import idx_contents, knowing, md5, write_zipped
+from curvflow.flows.published.arrays import read_verified
+from curvflow.flows.published.catalogue import CATALOGUE
+from curvflow.flows.published.find import Download, download, locate
+from tests.flows.published.fakes import idx_contents, knowing, md5, write_zipped
 
 
 class Quiet(SimpleHTTPRequestHandler):

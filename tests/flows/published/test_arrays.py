@@ -11,9 +11,9 @@ import curvflow
 from curvflow.errors import InputError, StudyError
 from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.plan.plan import make_plan
-from curvflow.flows.published_images import arrays, find
-from curvflow.flows.published_images.arrays import PublishedArrays
-from curvflow.flows.published_images.catalogue import CATALOGUE
+from curvflow.flows.published import arrays, find
+from curvflow.flows.published.arrays import PublishedArrays
+from curvflow.flows.published.catalogue import CATALOGUE
 from curvflow.flows.run.run import run_study
 from curvflow.schemas.kinds.shared.images import (
     CIFAR10,
@@ -22,7 +22,7 @@ from curvflow.schemas.kinds.shared.images import (
     FASHION_MNIST,
     MNIST,
 )
-from tests.flows.published_images import fakes
+from tests.flows.published import fakes
 
 SETS = [MNIST, FASHION_MNIST, CIFAR10, CIFAR100, FACES]
 STUDY = """\

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError, StudyError
-from curvflow.flows import published_graphs
 from curvflow.flows.graph.open_study import open_study
-from curvflow.flows.published_graphs import PublishedGraph
+from curvflow.flows.published import graphs
+from curvflow.flows.published.graphs import PublishedGraph
 from curvflow.flows.run.run import run_study
 from curvflow.schemas.published_graphs import PUBLISHED
 from curvflow.stores.memory import MemoryStore
@@ -33,7 +33,7 @@ def other_content(monkeypatch, tmp_path):
     known = hashlib.sha256(GML).hexdigest()
     for name in ("dolphins", "minnesota"):
         small = replace(PUBLISHED[name], sha256=known)
-        monkeypatch.setitem(published_graphs.PUBLISHED, name, small)
+        monkeypatch.setitem(graphs.PUBLISHED, name, small)
     (tmp_path / "files").mkdir()
 
 

@@ -12,8 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from curvflow.errors import InputError
-from curvflow.flows.published_images.catalogue import CATALOGUE
-from curvflow.flows.published_images.find import (
+from curvflow.flows.published.catalogue import CATALOGUE
+from curvflow.flows.published.find import (
     VARIABLE,
     DataSet,
     LocatedFiles,

@@ -2,15 +2,15 @@
 
 import pytest
 
-from curvflow.flows.published_images.catalogue import CATALOGUE
-from curvflow.flows.published_images.find import (
+from curvflow.flows.published.catalogue import CATALOGUE
+from curvflow.flows.published.find import (
     VARIABLE,
     download_folder,
     locate,
     missing_file,
     search_folders,
 )
-from tests.flows.published_images.fakes import (
+from tests.flows.published.fakes import (
     idx_contents,
     write,
     write_zipped,

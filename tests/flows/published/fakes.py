@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from curvflow.flows.published_images.catalogue import CATALOGUE
-from curvflow.flows.published_images.decoders import (
+from curvflow.flows.published.catalogue import CATALOGUE
+from curvflow.flows.published.decoders import (
     FACES,
     TEST_BATCH,
     TRAIN_BATCHES,
     decode_rows,
 )
-from curvflow.flows.published_images.find import DataSet, Layout
+from curvflow.flows.published.find import DataSet, Layout
 from tests.published import TEST_LABELS, TRAIN_LABELS
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.flows.published_images import decoders
-from curvflow.flows.published_images.arrays import read_verified
-from curvflow.flows.published_images.catalogue import CATALOGUE
-from curvflow.flows.published_images.find import LocatedFiles
-from tests.flows.published_images.fakes import (
+from curvflow.flows.published import decoders
+from curvflow.flows.published.arrays import read_verified
+from curvflow.flows.published.catalogue import CATALOGUE
+from curvflow.flows.published.find import LocatedFiles
+from tests.flows.published.fakes import (
     hundred_contents,
     idx_bytes,
     idx_contents,

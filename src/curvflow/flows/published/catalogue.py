@@ -6,9 +6,9 @@ unpacked IDX files follow from the authors' archives.
 
 from __future__ import annotations
 
-from curvflow.flows.published_images import decoders
-from curvflow.flows.published_images.decoders import IDX_PARTS, Contents
-from curvflow.flows.published_images.find import (
+from curvflow.flows.published import decoders
+from curvflow.flows.published.decoders import IDX_PARTS, Contents
+from curvflow.flows.published.find import (
     DataSet,
     Decoder,
     Download,

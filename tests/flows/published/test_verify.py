@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.flows.published_images.arrays import read_verified
-from curvflow.flows.published_images.catalogue import CATALOGUE
-from curvflow.flows.published_images.find import locate
-from tests.flows.published_images.fakes import (
+from curvflow.flows.published.arrays import read_verified
+from curvflow.flows.published.catalogue import CATALOGUE
+from curvflow.flows.published.find import locate
+from tests.flows.published.fakes import (
     faces_contents,
     idx_contents,
     knowing,
@@ -20,7 +20,7 @@ from tests.flows.published_images.fakes import (
     write,
     write_zipped,
 )
-from tests.flows.published_images.test_decoders import packed
+from tests.flows.published.test_decoders import packed
 
 
 @pytest.fixture

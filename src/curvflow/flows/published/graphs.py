@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from curvflow.errors import InputError
-from curvflow.flows.published_images.find import (
+from curvflow.flows.published.find import (
     VARIABLE,
     SearchFolder,
     package_folder,

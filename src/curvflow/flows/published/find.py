@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from curvflow.errors import InputError
-from curvflow.flows.published_images.decoders import Contents
+from curvflow.flows.published.decoders import Contents
 from curvflow.schemas.nodes import Array
 
 Decoder = Callable[[Contents], dict[str, Array]]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.flows.published_images.arrays import published_arrays
+from curvflow.flows.published.arrays import published_arrays
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.schemas.nodes import Member, Outcome
