@@ -23,6 +23,7 @@ from pathlib import Path
 PRONOUNS = frozenset({"one", "found", "told", "own", "some"})
 FULL = 20  # files of a folder
 LONG = 40  # lines of a function
+ROOM = 400  # lines of two files that may be one
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 DOCUMENTED = (*FUNCTIONS, ast.ClassDef, ast.Module)
 # Rooms of declarations of kinds, rules and models, and of their functions.
@@ -93,12 +94,23 @@ def module_name(path: Path, package: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def small(importers: dict[str, set[str]], lengths: dict[str, int]) -> int:
+    """Count files that one alone imports, both of one folder and of 400 lines."""
+    pairs = [(name, *by) for name, by in importers.items() if len(by) == 1]
+    return sum(
+        name.rpartition(".")[0] == by.rpartition(".")[0]
+        and lengths[name] + lengths[by] <= ROOM
+        for name, by in pairs
+    )
+
+
 def figures(package: Path) -> dict[str, str]:
     """Return the figures of a package, whose folder is given, by their names."""
     paths = sorted(package.rglob("*.py"))
     modules = {module_name(path, package) for path in paths}
     lines = functions = bindings = imports = 0
-    importers: Counter[str] = Counter()
+    importers: dict[str, set[str]] = {module: set() for module in modules}
+    lengths: dict[str, int] = {}
     for path in paths:
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)
@@ -108,8 +120,11 @@ def figures(package: Path) -> dict[str, str]:
         bindings += pronouns(tree)
         names = imported(tree, modules)
         imports += len(names)
-        importers.update(names)
+        lengths[name := module_name(path, package)] = len(text.splitlines())
+        for other in names:
+            importers[other].add(name)
     sizes = Counter(path.parent for path in paths)
+    alone = sum(len(names) == 1 for names in importers.values())
     return {
         "files": f"{len(paths):,}",
         "lines of code": f"{lines:,}",
@@ -119,7 +134,8 @@ def figures(package: Path) -> dict[str, str]:
         "bindings of pronouns": f"{bindings:,}",
         f"functions over {LONG} lines": f"{functions}",
         "imports of a file": f"{imports / len(paths):.1f}",
-        "files that one alone imports": f"{list(importers.values()).count(1)}",
+        "files that one alone imports": f"{alone}",
+        "of these, with it in a room and in 400 lines": f"{small(importers, lengths)}",
     }
 
 
