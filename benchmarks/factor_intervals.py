@@ -21,7 +21,7 @@ from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.nodes import Data, Factors, Member, NodeData, Outcome, Weights
 from curvflow.tasks.curvature.network_operators import batched_operator, problem_of
-from curvflow.tasks.curvature.stored_blocks import block_operator
+from curvflow.tasks.curvature.stored_factors import block_operator
 from curvflow.tasks.registry import Machine, find
 
 REPETITIONS, AT_ONCE, DAMPING = 300, 50, 0.05

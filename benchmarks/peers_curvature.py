@@ -41,7 +41,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.decoders import Decoder, windows
-from curvflow.flows.published_images.arrays import published_arrays
+from curvflow.flows.published.arrays import published_arrays
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.tasks.numerics.derivatives.modules import hessian

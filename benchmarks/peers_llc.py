@@ -44,7 +44,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.decoders import Decoder, spec, windows
 from benchmarks.probes_batched import member
-from curvflow.flows.published_images.arrays import published_arrays
+from curvflow.flows.published.arrays import published_arrays
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.schemas.losses import LossName

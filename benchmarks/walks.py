@@ -1,6 +1,6 @@
 """Count the walk of a study, and of `probe.llc`, through the files of the package.
 
-    python -m benchmarks.walks
+    python -m benchmarks.walks [--files]
 
 A walk is a profile of first calls: of the quickstart study on an empty store, through
 `flows/`, and of `probe.llc` in `studies/llc-regular.yaml`, through `tasks/`, both in
@@ -8,11 +8,13 @@ the profile `smoke`. A stay is an unbroken stretch in one file, a return a stay 
 file seen before. A call leads on if its function calls one in another file; special
 methods are read with their class. The subject of a walk leaves out rooms with walks of
 their own, whose functions are known by their names: `plan/code/`, and for `probe.llc`
-networks and their operators, derivatives, Krylov methods and estimators.
+networks and their operators, derivatives, Krylov methods and estimators. `--files`
+prints the stays of the subjects too, file by file.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
@@ -109,11 +111,16 @@ class Walk:
         return self.leading_on(self.others)
 
 
-def show(name: str, files: list[str]) -> None:
-    """Print files, stays, returns and the files returned to most."""
-    stays = [
+def unbroken(files: list[str]) -> list[str]:
+    """Return the file of each stay."""
+    return [
         file for file, last in zip(files, ["", *files], strict=False) if file != last
     ]
+
+
+def show(name: str, files: list[str]) -> None:
+    """Print files, stays, returns and the files returned to most."""
+    stays = unbroken(files)
     count = Counter(stays)
     most = max(count.values()) - 1
     whose = ", ".join(file for file, stayed in count.items() if stayed - 1 == most)
@@ -125,6 +132,9 @@ def show(name: str, files: list[str]) -> None:
 
 def main() -> None:
     """Walk twice and print six lines."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--files", action="store_true", help="print the stays")
+    lists = parser.parse_args().files
     for study, walk in (
         ("quickstart", Walk("flows/", CODE)),
         ("llc-regular", Walk("tasks/", CURVATURE, PROBE)),
@@ -140,6 +150,8 @@ def main() -> None:
         show(f"{study}, every call", walk.every())
         show(f"{study}, calls that lead on", walk.leading_on())
         show(f"{study}, calls that lead on in its subject", walk.subject())
+        if lists:
+            print(*unbroken(walk.subject()), sep="\n")
 
 
 if __name__ == "__main__":

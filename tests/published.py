@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from curvflow.flows.published_images.decoders import PIXELS, TEST_BATCH, TRAIN_BATCHES
+from curvflow.flows.published.decoders import PIXELS, TEST_BATCH, TRAIN_BATCHES
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 # Spelt so in the package.

@@ -17,6 +17,7 @@ from benchmarks import (
     denormals,
     graph_kernels,
     graph_scale,
+    house,
     intervals,
     kfac_step,
     known_answers,
@@ -306,6 +307,32 @@ def test_the_error_of_plain_vectors_is_the_known_one():
     off_diagonal = matrix_DD.square().sum() - matrix_DD.diagonal().square().sum()
     known = float((2 * off_diagonal / intervals.PRODUCTS).sqrt())
     assert abs(error - known) < 4 * sem < 0.2 * known
+
+
+def test_figures_of_a_tree_are_counted(tmp_path):
+    package = tmp_path / "mine"
+    (package / "room").mkdir(parents=True)
+    long = "\n".join(["def f(one):", *(f"    x{i} = {i}" for i in range(41))])
+    files = {
+        "room/__init__.py": '"""A room."""\n',
+        "room/a.py": f'"""Lines\n\nof three."""\n# no code\n{long}\n',
+        "room/b.py": "from mine.room import a\n\n\ndef g():\n    import mine.room.a\n",
+    }
+    for name, text in files.items():
+        (package / name).write_text(text)
+    assert house.figures(package) == {
+        "files": "3",
+        "lines of code": "45",
+        "lines of a file": "15",
+        "folders": "1",
+        "folders over 20 files": "0",
+        "bindings of pronouns": "1",
+        "functions over 40 lines": "1",
+        "imports of a file": "0.3",
+        "files that one alone imports": "1",
+        "of these, with it in a room and in 400 lines": "1",
+    }
+    assert sum(house.purposes(package).values()) == 3
 
 
 def test_stays_and_returns_of_a_walk_are_counted(capsys):

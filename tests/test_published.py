@@ -1,6 +1,6 @@
 """Real files are brought into the published form before tests read them."""
 
-from tests.flows.published_images.fakes import pictures, ten_contents
+from tests.flows.published.fakes import pictures, ten_contents
 from tests.published import binary_batches
 
 

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 import curvflow.flows.graph.tiles as tiles
 from curvflow.flows.graph.graph import Node
 from curvflow.flows.graph.open_study import open_study
-from curvflow.flows.published_images.catalogue import CATALOGUE
+from curvflow.flows.published.catalogue import CATALOGUE
 from curvflow.flows.run.run import run_study
 from curvflow.schemas.explanations import explanations
 from curvflow.schemas.kind import Variable
@@ -29,7 +29,7 @@ from curvflow.schemas.nodes import Figure, Table
 from curvflow.schemas.rules import all_rules
 from curvflow.stores.memory import MemoryStore
 from tests import example_files, golden
-from tests.flows.published_images import fakes
+from tests.flows.published import fakes
 from tests.loops import for_each
 from tests.pictures import place_only
 

@@ -8,11 +8,11 @@ import pytest
 from ruamel.yaml import YAML
 
 from curvflow.flows.graph.open_study import open_study
-from curvflow.flows.published_images import find
-from curvflow.flows.published_images.catalogue import CATALOGUE
+from curvflow.flows.published import find
+from curvflow.flows.published.catalogue import CATALOGUE
 from curvflow.flows.run.run import run_study
 from curvflow.stores.memory import MemoryStore
-from tests.flows.published_images import fakes
+from tests.flows.published import fakes
 from tests.pictures import _figures_are_placed_only
 from tests.test_docs import (
     ROOT,

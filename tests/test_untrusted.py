@@ -135,7 +135,7 @@ def faults(text):
 PICKLES = (
     "flows/run/runners/",
     "flows/monitor/background.py",
-    "flows/published_images/decoders.py",
+    "flows/published/decoders.py",
 )
 
 

@@ -186,7 +186,7 @@ class Site:
 
     def ask(self, question):
         """Return what a client of the scheduler answers."""
-        from curvflow.flows.run.runners.remote import remote_client
+        from curvflow.flows.run.runners.clients import remote_client
 
         with remote_client(self.address) as client:
             return question(client)

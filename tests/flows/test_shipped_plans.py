@@ -7,10 +7,10 @@ import pytest
 
 from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.plan.plan import make_plan
-from curvflow.flows.published_images.catalogue import CATALOGUE
-from curvflow.flows.published_images.find import VARIABLE
+from curvflow.flows.published.catalogue import CATALOGUE
+from curvflow.flows.published.find import VARIABLE
 from curvflow.schemas.published_graphs import PUBLISHED
-from tests.flows.published_images import fakes
+from tests.flows.published import fakes
 from tests.shipped import profiles
 
 

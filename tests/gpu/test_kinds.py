@@ -9,7 +9,7 @@ from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Factors, NodeData
 from curvflow.schemas.options import RunOptions
 from curvflow.stores.memory import MemoryStore
-from curvflow.tasks.curvature.stored_blocks import block_operator
+from curvflow.tasks.curvature.stored_factors import block_operator
 from tests.gpu.cards import GPU, assert_alike, assert_variables_alike, on_a_gpu
 from tests.pictures import place_only
 from tests.test_registry import KINDS, folder, numeric

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from curvflow.flows.report import render as rendering
-from curvflow.flows.report.pictures import MOST_BYTES, TYPES, _size
+from curvflow.flows.report.gather import MOST_BYTES, TYPES, _size
 from curvflow.flows.report.render import policy_of, render
 from tests.report.page import Page, assert_whole_in_itself
 from tests.report.studies import MARKUP, SHOWN

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 import curvflow
-from curvflow.flows.published_images.catalogue import CATALOGUE
-from curvflow.flows.published_images.find import VARIABLE
+from curvflow.flows.published.catalogue import CATALOGUE
+from curvflow.flows.published.find import VARIABLE
 from curvflow.flows.report.basis import kind_of
 from curvflow.flows.report.gather import gather, open_basis
 from curvflow.flows.report.render import render
 from curvflow.flows.report.request import ReportRequest
 from curvflow.schemas.nodes import Figure, Table
 from tests import published
-from tests.flows.published_images import fakes, real
+from tests.flows.published import fakes, real
 from tests.pictures import _figures_are_placed_only
 from tests.report.page import Page, assert_whole_in_itself
 from tests.shared_runs import shared_store

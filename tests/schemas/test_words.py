@@ -1,8 +1,18 @@
-"""Numbers of things for people to read."""
+"""Numbers, sizes and spans of time for people to read and to write."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from curvflow.schemas.words import counted, short_number, span_text
+from curvflow.errors import RequestError
+from curvflow.schemas.words import (
+    counted,
+    format_interval,
+    parse_interval,
+    short_number,
+    size,
+    span_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -35,3 +45,40 @@ def test_a_span_has_plain_numbers():
     assert span_text([1000.0, 1000.0]) == "1000"
     assert span_text([5.61, 12345.0]) == "5.61 to 12300 in 2 estimates"
     assert span_text([5.001, 5.0]) == "5"
+
+
+@given(st.integers(min_value=1, max_value=10**9))
+def test_a_span_that_is_shown_is_read_back(seconds):
+    assert parse_interval(format_interval(seconds)) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30s", 30), ("6h", 21600), ("1d", 86400), ("90min", 5400), ("1h 30m", 5400)],
+)
+def test_units_are_read_alone_and_together(text, seconds):
+    assert parse_interval(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "6", "6 hours", "0s", "-6h", "h", "1.5h", "6h!"])
+def test_what_is_no_span_is_refused_with_examples(text):
+    with pytest.raises(RequestError, match="--every: expected a span of time, got"):
+        parse_interval(text)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (999.6, "1.0 kB"),
+        (1500, "1.5 kB"),
+        (9_960, "10 kB"),
+        (312_400_000, "312 MB"),
+        (999_600_000, "1.0 GB"),
+        (1_200_000_000, "1.2 GB"),
+        (5e19, "50,000 PB"),
+    ],
+)
+def test_a_size_has_the_unit_that_leaves_few_digits(count, text):
+    assert size(count) == text

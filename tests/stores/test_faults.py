@@ -1,3 +1,5 @@
+"""Writes that fail or are killed leave a store whole."""
+
 import errno
 import json
 import os

@@ -15,7 +15,7 @@ from curvflow.flows.doctor.services import (
     version_findings,
     worker_findings,
 )
-from curvflow.flows.run.runners import client
+from curvflow.flows.run.runners import clients
 
 ADDRESS = "tcp://127.0.0.1:8786"
 BIN = Path(sys.executable).parent
@@ -46,7 +46,7 @@ def test_halves_that_do_not_fit_fail_with_the_remedy(dask, distributed, text):
 
 
 def test_a_scheduler_that_does_not_answer_fails(monkeypatch):
-    monkeypatch.setattr(client, "ANSWER_WITHIN", 0.5)
+    monkeypatch.setattr(clients, "ANSWER_WITHIN", 0.5)
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{closed.getsockname()[1]}"

@@ -10,7 +10,7 @@ from unittest import mock
 from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.reads import ledgers
-from curvflow.flows.reads.background import background
+from curvflow.flows.reads.between_calls import background
 from curvflow.flows.run.run import run_study
 from curvflow.schemas import kinds
 from curvflow.schemas.options import RunOptions

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from curvflow.flows.plan.why.explain import explain
-from curvflow.flows.reads import chance, hook, places
+from curvflow.flows.reads import between_calls, hook, places
 from tests.flows.reads.project import flip, reader
 
 VARIABLE = 'def read():\n    return float(os.environ.get("MY_VALUE", "0"))'
@@ -112,7 +112,7 @@ CHANCE = {
 @pytest.mark.parametrize("source", CHANCE)
 def test_chance_network_and_processes_are_warned_of(mine, source, monkeypatch):
     # Other tests may have left threads of Dask in this process.
-    monkeypatch.setattr(chance, "serves", lambda: False)
+    monkeypatch.setattr(between_calls, "serves", lambda: False)
     reader(mine, CHANCE[source])
     mine.executed()
     assert len(mine.lines) == 1
@@ -120,7 +120,7 @@ def test_chance_network_and_processes_are_warned_of(mine, source, monkeypatch):
 
 
 def test_what_threads_of_dask_may_have_drawn_is_no_chance(mine, monkeypatch):
-    monkeypatch.setattr(chance, "serves", lambda: True)
+    monkeypatch.setattr(between_calls, "serves", lambda: True)
     reader(mine, CHANCE["random"])
     mine.executed()
     assert mine.lines == []

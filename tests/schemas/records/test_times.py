@@ -1,3 +1,5 @@
+"""Times of results among their variables."""
+
 import math
 from dataclasses import replace
 

@@ -12,7 +12,7 @@ from curvflow.schemas.kinds.data.array import samples_of
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.nodes import Data, Member
 from tests import golden
-from tests.flows.published_images import fakes, real
+from tests.flows.published import fakes, real
 from tests.tasks.toys import as_data, compute, member
 
 DEEP = {"kind": "deep_linear", "hidden": [3]}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from curvflow.errors import InputError
-from curvflow.tasks.datasets.pixels import cropped, permuted, scaled
+from curvflow.tasks.datasets.modifications import cropped, permuted, scaled
 
 RNG = np.random.default_rng(0)
 BYTES = RNG.integers(0, 256, (50, 3, 6, 8), dtype=np.uint8)

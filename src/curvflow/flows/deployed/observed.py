@@ -107,8 +107,7 @@ class _ObservedStudy:
 
     def _flow(self) -> Flow[..., Any]:
         """Return the flow that workers run, with this study as its body."""
-        from curvflow.flows.deployed.final_state import run_to_state
-        from curvflow.flows.deployed.study import run_study
+        from curvflow.flows.deployed.study import run_study, run_to_state
 
         @wraps(run_study.fn)
         def body(**_: Any) -> State[Any]:

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from curvflow.errors import CurvflowError, RequestError
 from curvflow.flows.doctor.machine import Finding, State, installed, is_below
-from curvflow.flows.run.runners.client import one_line
+from curvflow.flows.run.runners.clients import one_line
 from curvflow.schemas.words import collision_note
 from curvflow.stores.base import Store
 from curvflow.stores.commits import LocalCommits
@@ -139,7 +139,7 @@ def dask_findings(
 def scheduler_findings(address: str) -> Iterator[Finding]:
     """Check a scheduler and its workers; nothing is computed there."""
     # Loaded here because other checks need no Dask.
-    from curvflow.flows.run.runners.client import UNUSABLE, connected
+    from curvflow.flows.run.runners.clients import UNUSABLE, connected
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with warnings.catch_warnings():

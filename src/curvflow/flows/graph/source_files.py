@@ -35,8 +35,8 @@ from curvflow.stores.row_files import byte_rows, npy_rows
 from curvflow.stores.stored_arrays import NETCDF, is_zarr, stored_arrays
 
 if TYPE_CHECKING:
-    from curvflow.flows.published_graphs import PublishedGraph
-    from curvflow.flows.published_images.arrays import PublishedArrays
+    from curvflow.flows.published.arrays import PublishedArrays
+    from curvflow.flows.published.graphs import PublishedGraph
 
 FORMS = ".npy, .npz, .pt, .pth, .ckpt, .bin, .safetensors, .nc or a zarr folder"
 
@@ -72,11 +72,11 @@ class SourceFiles:
     def _published(self, params: Params) -> PublishedArrays | PublishedGraph | None:
         # Loaded here, for few studies name published files.
         if isinstance(params, ImageParams):
-            from curvflow.flows.published_images.arrays import published_arrays
+            from curvflow.flows.published.arrays import published_arrays
 
             return published_arrays(params, self.folder)
         if isinstance(params, GraphParams) and params.name is not None:
-            from curvflow.flows.published_graphs import PublishedGraph
+            from curvflow.flows.published.graphs import PublishedGraph
 
             return PublishedGraph(params.name, self.folder, params.folder)
         return None

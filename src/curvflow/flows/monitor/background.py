@@ -28,7 +28,7 @@ from types import FunctionType
 from typing import IO, Any, NamedTuple, cast
 
 from curvflow.errors import InputError
-from curvflow.flows.monitor.requests import Estimate, Requests, Weights
+from curvflow.flows.monitor.files import Estimate, Requests, Weights
 from curvflow.tasks.monitor.coefficients import CoefficientRequest, nothing
 
 # Seconds from one look at whether the loop is still there to the next.

@@ -3,21 +3,26 @@
 `monitor.npz` holds an array for each variable and the identity as JSON, and
 `state.npz` the weights and vectors of the last measurement. Each is replaced at once,
 numbers first: what is killed between the two loses the start of the next measurement.
+`Records` are the measurements along steps, and `Requests` the learning coefficients
+that are not yet estimated, of a monitor in the loop those that a process beside the
+loop of an earlier program did not live to answer.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
 
 from curvflow.errors import InputError, StoreError
-from curvflow.schemas.kinds.monitor.read import IDENTITY
+from curvflow.schemas.kind import Variable
+from curvflow.schemas.kinds.monitor.read import IDENTITY, KIND
 from curvflow.schemas.nodes import Array
 from curvflow.stores.files import NO_ARRAYS, Disk, disk_errors
 
@@ -116,3 +121,170 @@ def _flat(nested: Mapping[str, Any], above: str = "") -> dict[str, Any]:
         else:
             flat[f"{above}{name}"] = value
     return flat
+
+
+Row = Mapping[str, Any]
+# What stands for a number that a measurement lacks, by type.
+_LACKING: dict[str, Any] = {"float64": np.nan, "int64": 0, "bool": False, "str": ""}
+
+
+class Records:
+    """Rows along a dimension, each of them a measurement, in ascending order.
+
+    Attributes:
+        along: the dimension, `step` or `llc_step`.
+        rows: numbers by name.
+    """
+
+    def __init__(self, along: str, rows: Iterable[Row] = ()) -> None:
+        """Take the dimension and the rows there are."""
+        self.along, self.rows = along, list(rows)
+
+    @property
+    def last(self) -> int | None:
+        """Step of the last row; None without rows."""
+        return int(self.rows[-1][self.along]) if self.rows else None
+
+    def add(self, row: Row) -> None:
+        """Put a row between those of earlier and of later steps."""
+        step = int(row[self.along])
+        earlier = [each for each in self.rows if each[self.along] < step]
+        later = [each for each in self.rows if each[self.along] > step]
+        self.rows = [*earlier, row, *later]
+
+    def cut(self, step: int) -> None:
+        """Remove the rows from a step on."""
+        self.rows = [row for row in self.rows if row[self.along] < step]
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the variables of all rows, those that some row has."""
+        present = {name for row in self.rows for name in row} | {self.along}
+        variables = [v for v in KIND.outputs if v.name in present]
+        return {v.name: _column(v, self.rows) for v in variables}
+
+    @classmethod
+    def of(cls, along: str, arrays: Mapping[str, Array]) -> Records:
+        """Return the records that arrays hold.
+
+        Args:
+            along: the dimension.
+            arrays: of a file, by name.
+        """
+        names = [
+            v.name for v in KIND.outputs if v.name in arrays and v.dims[:1] == (along,)
+        ]
+        count = len(arrays[along]) if along in arrays else 0
+        columns = {name: arrays[name] for name in names}
+        return cls(along, [{n: c[i] for n, c in columns.items()} for i in range(count)])
+
+    def plain(self) -> list[dict[str, Any]]:
+        """Return the rows as numbers, texts and lists of Python's, for a checkpoint."""
+        return [
+            {n: np.asarray(v).tolist() for n, v in row.items()} for row in self.rows
+        ]
+
+
+def _column(variable: Variable, rows: Sequence[Row]) -> Array:
+    lacking = _LACKING[variable.dtype]
+    width = {len(r[variable.name]) for r in rows if np.ndim(r.get(variable.name, 0))}
+    if width:
+        lacking = np.full(width.pop(), lacking)
+    values = [row.get(variable.name, lacking) for row in rows]
+    dtype = np.str_ if variable.dtype == "str" else variable.dtype
+    return np.array(values, dtype=dtype)
+
+
+Weights = Mapping[str, Any]
+
+
+class Estimate(NamedTuple):
+    """Numbers by name, of a step of the loop."""
+
+    step: int
+    numbers: Mapping[str, Any]
+
+
+class Requests(ABC):
+    """Requests in order.
+
+    Attributes:
+        weights: of the requests that are not answered, by step.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        """Take no requests yet; a folder keeps the weights of those to come."""
+        self.weights: dict[int, Weights] = {}
+        self._folder = folder
+
+    def add(self, step: int, weights: Weights) -> None:
+        """Take a request behind the others.
+
+        Args:
+            step: of the loop.
+            weights: tensors on the CPU, by name.
+
+        Raises:
+            StoreError: the weights cannot be written.
+        """
+        self.weights[step] = weights
+        if self._folder is not None:
+            arrays = {name: np.asarray(tensor) for name, tensor in weights.items()}
+            write(self._folder / kept_as(step), arrays)
+
+    def cut(self, step: int) -> None:
+        """Give up the requests from a step on."""
+        for late in [each for each in self.weights if each >= step]:
+            self.forget(late)
+
+    def forget(self, step: int) -> None:
+        """Remove the weights of a request, whose numbers are kept."""
+        del self.weights[step]
+        if self._folder is not None:
+            (self._folder / kept_as(step)).unlink(missing_ok=True)
+
+    @abstractmethod
+    def answers(self, *, wait: bool = False) -> Iterator[Estimate]:
+        """Yield the estimates that are there, or wait for all."""
+
+
+class InLoop(Requests):
+    """Requests that are answered as soon as answers are asked for."""
+
+    def __init__(
+        self, estimate: Callable[[Weights], Mapping[str, Any]], folder: Path | None
+    ) -> None:
+        """Take no requests yet.
+
+        Args:
+            estimate: from weights to numbers by name.
+            folder: keeps the weights; None keeps none.
+        """
+        super().__init__(folder)
+        self._estimate = estimate
+
+    def answers(self, *, wait: bool = False) -> Iterator[Estimate]:
+        """Yield the estimates of all."""
+        del wait
+        for step, weights in sorted(self.weights.items()):
+            yield Estimate(step, self._estimate(weights))
+
+
+def kept_as(step: int) -> str:
+    """Return the name of the file with the weights of a request."""
+    return f"llc-{step}.npz"
+
+
+def kept_in(folder: Path, last: int) -> dict[int, Weights]:
+    """Return the weights of requests that a program did not live to answer.
+
+    Args:
+        folder: the store of a monitor.
+        last: step that it goes on from; requests behind it are given up.
+
+    Raises:
+        StoreError: a file is none of a monitor.
+    """
+    paths = {int(path.stem[4:]): path for path in folder.glob("llc-*.npz")}
+    for step in [each for each in paths if each > last]:
+        paths.pop(step).unlink()
+    return {step: read(path) for step, path in sorted(paths.items())}

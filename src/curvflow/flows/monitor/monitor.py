@@ -14,10 +14,13 @@ import numpy as np
 from curvflow.errors import InputError, RequestError
 from curvflow.flows.monitor import files
 from curvflow.flows.monitor.background import Background, packed
-from curvflow.flows.monitor.callbacks import hf_callback, lightning_callback
-from curvflow.flows.monitor.forwarding import scalars, senders
-from curvflow.flows.monitor.records import Records
-from curvflow.flows.monitor.requests import InLoop, Requests, kept_in
+from curvflow.flows.monitor.files import InLoop, Records, Requests, kept_in
+from curvflow.flows.monitor.integrations import (
+    hf_callback,
+    lightning_callback,
+    scalars,
+    senders,
+)
 from curvflow.schemas.kinds.monitor.read import IDENTITY
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.monitor.coefficients import as_tensors

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 
 from curvflow.flows.reads import ledgers
-from curvflow.flows.reads.background import background
-from curvflow.flows.reads.chance import generators, moved
+from curvflow.flows.reads.between_calls import background, generators, moved
 from curvflow.flows.reads.hook import (
     PROCESS,
     SOURCE,

@@ -8,10 +8,9 @@ from itertools import islice
 from typing import Any
 
 from curvflow.errors import nearest
-from curvflow.schemas.checks.input_checks import check_alike, check_inputs
+from curvflow.schemas.checks.input_checks import check_alike, check_drawn, check_inputs
 from curvflow.schemas.checks.model_data_checks import check_model_and_data
 from curvflow.schemas.checks.name_checks import check_axes, check_names
-from curvflow.schemas.checks.size_checks import check_drawn
 from curvflow.schemas.kind import MAIN, STAGE, Kind
 from curvflow.schemas.study.axes import Axis
 from curvflow.schemas.study.document import Document

@@ -16,7 +16,7 @@ from curvflow.schemas.kinds.shared.deflation import DeflatedParams
 from curvflow.schemas.kinds.shared.operators import OperatorParams
 from curvflow.schemas.nodes import Array, Matrix, Member, NodeData, Outcome
 from curvflow.tasks.curvature import network_operators
-from curvflow.tasks.curvature.stored_blocks import block_operator, factors_key
+from curvflow.tasks.curvature.stored_factors import block_operator, factors_key
 from curvflow.tasks.networks.problems import Apart, probed_bytes
 from curvflow.tasks.numerics.derivatives.variances import batches_per_pass
 from curvflow.tasks.numerics.operators.adapters import Single

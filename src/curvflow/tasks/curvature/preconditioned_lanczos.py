@@ -19,7 +19,7 @@ from curvflow.tasks.curvature.operators import (
     size_of,
     tile_operator,
 )
-from curvflow.tasks.curvature.preconditioners import given_bytes, preconditioner_of
+from curvflow.tasks.curvature.stored_factors import given_bytes, preconditioner_of
 from curvflow.tasks.numerics.estimators.logdets import Controls, moment_controls
 from curvflow.tasks.numerics.estimators.traces import random_vectors
 from curvflow.tasks.numerics.kronecker.blocks import DampedBlocks

@@ -23,7 +23,7 @@ from curvflow.tasks.curvature.network_factors import (
     output_roots,
     output_slopes,
 )
-from curvflow.tasks.curvature.stored_blocks import stored_blocks
+from curvflow.tasks.curvature.stored_factors import stored_blocks
 from curvflow.tasks.library.operators import SymmetricOperator
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
 from curvflow.tasks.numerics.derivatives.output_laws import LAWS

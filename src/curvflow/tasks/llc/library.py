@@ -16,7 +16,7 @@ from curvflow.schemas.kinds.probes.learning_coefficients import llc as llc_kind
 from curvflow.schemas.kinds.probes.learning_coefficients import wbic as wbic_kind
 from curvflow.schemas.kinds.shared.sampling import LlcParams, Method
 from curvflow.schemas.nodes import Array, Factors
-from curvflow.tasks.curvature.preconditioners import PRECONDITIONER, given_factors
+from curvflow.tasks.curvature.stored_factors import PRECONDITIONER, given_factors
 from curvflow.tasks.library.arguments import checked
 from curvflow.tasks.library.preconditioners import Preconditioner, factors_beside
 from curvflow.tasks.llc.arviz import to_arviz

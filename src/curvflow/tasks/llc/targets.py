@@ -21,7 +21,7 @@ from curvflow.tasks.curvature.network_operators import (
     stacked_weights,
 )
 from curvflow.tasks.curvature.operators import tile_operator
-from curvflow.tasks.curvature.preconditioners import preconditioner_of
+from curvflow.tasks.curvature.stored_factors import preconditioner_of
 from curvflow.tasks.llc.losses import SampledLosses
 from curvflow.tasks.llc.observed import ObservedSamples, observed_samples
 from curvflow.tasks.networks.problems import Problem, Samples, load_samples

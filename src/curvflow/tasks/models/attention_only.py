@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from curvflow.schemas.models.attention_only import AttentionOnly
 from curvflow.tasks.networks.network import Network
-from curvflow.tasks.networks.parts.attention_network import attention_network
-from curvflow.tasks.networks.parts.sequence_network import SequenceData
+from curvflow.tasks.networks.parts.attention import attention_network
+from curvflow.tasks.networks.parts.sequence import SequenceData
 
 
 def build(spec: AttentionOnly, data: SequenceData) -> Network:

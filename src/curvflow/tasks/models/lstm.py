@@ -5,7 +5,7 @@ from __future__ import annotations
 from curvflow.schemas.models.lstm import Lstm
 from curvflow.tasks.networks.network import Network
 from curvflow.tasks.networks.parts.recurrent import recurrent_network
-from curvflow.tasks.networks.parts.sequence_network import SequenceData
+from curvflow.tasks.networks.parts.sequence import SequenceData
 
 
 def build(spec: Lstm, data: SequenceData) -> Network:

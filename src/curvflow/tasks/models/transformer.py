@@ -6,8 +6,8 @@ from curvflow.schemas.models.transformer import Transformer
 from curvflow.tasks.networks.layers import ACTIVATIONS
 from curvflow.tasks.networks.network import Network
 from curvflow.tasks.networks.parts import Part, activation, chain, tokenwise
-from curvflow.tasks.networks.parts.attention_network import attention_network
-from curvflow.tasks.networks.parts.sequence_network import SequenceData
+from curvflow.tasks.networks.parts.attention import attention_network
+from curvflow.tasks.networks.parts.sequence import SequenceData
 
 
 def build(spec: Transformer, data: SequenceData) -> Network:

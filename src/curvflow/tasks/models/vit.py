@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import torch
+from torch import Tensor
+
+from curvflow.errors import InputError
 from curvflow.schemas.models._base import Readout
 from curvflow.schemas.models.vit import Vit
 from curvflow.tasks.networks.layers import ACTIVATIONS
-from curvflow.tasks.networks.network import Network
+from curvflow.tasks.networks.network import ForwardPass, Network
 from curvflow.tasks.networks.parts import (
-    Part,
     activation,
     chain,
     check_images,
@@ -20,7 +23,7 @@ from curvflow.tasks.networks.parts import (
     tokenwise,
 )
 from curvflow.tasks.networks.parts.attention import Heads, attention
-from curvflow.tasks.networks.parts.patches import first_token, patches
+from curvflow.tasks.networks.parts.part import BuiltPart, Part, Shape
 from curvflow.tasks.networks.parts.sequence import (
     ends,
     layer_norm,
@@ -28,6 +31,68 @@ from curvflow.tasks.networks.parts.sequence import (
     readout,
     tokens_at,
 )
+
+
+def patches(side: int) -> Part:
+    """Cut images into squares that do not overlap.
+
+    A dense layer of each is the convolution whose kernel and stride are the square.
+
+    Args:
+        side: of a square, pixels.
+
+    Returns:
+        The part, from images (C, H, W) to rows (T, C side²) of the squares, row by row
+        of the image; each holds its pixels channel by channel. It refuses images whose
+        sides are no multiples of the square's.
+    """
+
+    def build(shape: Shape) -> BuiltPart:
+        channels, height, width = shape
+        if height % side or width % side:
+            raise InputError(
+                f"model: expected images whose sides are multiples of {side} pixels, "
+                f"got {height}x{width}. Take another patch_size, or crop the images."
+            )
+        down, across = height // side, width // side
+
+        def apply(_: ForwardPass, x: Tensor) -> Tensor:
+            rows = torch.unflatten(torch.unflatten(x, 4, (across, side)), 3, (down, -1))
+            # (M, N, C, down, side, across, side) to the squares first.
+            return rows.permute(0, 1, 3, 5, 2, 4, 6).flatten(4).flatten(2, 3)
+
+        return BuiltPart(apply, (down * across, channels * side * side))
+
+    return build
+
+
+def first_token(name: str) -> Part:
+    """Put a learned vector before those of a sequence.
+
+    Args:
+        name: name of the layer.
+
+    Returns:
+        The part, from (T, W) to (T + 1, W); the weight has shape (W,).
+    """
+
+    def apply(forward_pass: ForwardPass, x_MNTW: Tensor) -> Tensor:
+        token_MW = forward_pass.tensors[f"{name}.weight"]
+        models, samples = len(token_MW), x_MNTW.shape[1]
+        first_MN1W = token_MW[:, None, None].expand(-1, samples, -1, -1)
+        return torch.cat([first_MN1W, x_MNTW.expand(models, -1, -1, -1)], dim=2)
+
+    def build(shape: Shape) -> BuiltPart:
+        length, width = shape
+        return BuiltPart(
+            apply,
+            (length + 1, width),
+            {f"{name}.weight": (width,)},
+            kept=(length + 1) * width,
+            has_paths=False,
+        )
+
+    return build
 
 
 def build(spec: Vit, input_shape: Sequence[int], num_outputs: int) -> Network:

@@ -45,7 +45,7 @@ from curvflow.tasks.networks.losses import (
     parse_loss,
 )
 from curvflow.tasks.networks.network import Layout, Network
-from curvflow.tasks.networks.parts.sequence_network import SequenceData
+from curvflow.tasks.networks.parts.sequence import SequenceData
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 from curvflow.tasks.numerics.derivatives.passes import Draws
 from curvflow.tasks.numerics.disk_tensors import DiskTensor, as_tensor, shared_rows

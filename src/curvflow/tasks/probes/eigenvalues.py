@@ -20,17 +20,17 @@ from curvflow.tasks.curvature.eigensolvers import (
     solve,
     solver_bytes,
 )
-from curvflow.tasks.curvature.preconditioners import (
-    given_bytes,
-    preconditioner_key,
-    preconditioner_of,
-)
 from curvflow.tasks.curvature.ritz_data import (
     batch_key,
     data_bytes,
     has_stored,
     stored,
     stored_node,
+)
+from curvflow.tasks.curvature.stored_factors import (
+    given_bytes,
+    preconditioner_key,
+    preconditioner_of,
 )
 from curvflow.tasks.networks.problems import Apart, grouped
 from curvflow.tasks.numerics.krylov.eigenpairs import Ritz

@@ -32,7 +32,7 @@ from curvflow.tasks.curvature.preconditioned_lanczos import (
     preconditioned_runs,
     runs_of_model,
 )
-from curvflow.tasks.curvature.preconditioners import (
+from curvflow.tasks.curvature.stored_factors import (
     PRECONDITIONER,
     preconditioner_key,
 )

@@ -24,7 +24,7 @@ from curvflow.tasks.curvature.operators import (
     size_of,
     tile_operator,
 )
-from curvflow.tasks.curvature.preconditioners import (
+from curvflow.tasks.curvature.stored_factors import (
     given_bytes,
     preconditioner_key,
     preconditioner_of,

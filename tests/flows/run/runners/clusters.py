@@ -99,7 +99,7 @@ def worker(address, *options, **where):
 @contextmanager
 def joined(address, workers):
     """Join a cluster once it has some workers."""
-    from curvflow.flows.run.runners.remote import remote_client
+    from curvflow.flows.run.runners.clients import remote_client
 
     with remote_client(address) as client:
         client.wait_for_workers(workers, timeout=PATIENCE)

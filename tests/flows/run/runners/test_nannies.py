@@ -23,7 +23,7 @@ def of_this_machine():
 
 
 def of_a_file():
-    from curvflow.flows.run.runners.remote import cluster_client
+    from curvflow.flows.run.runners.clients import cluster_client
 
     kwargs = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
     asked = Cluster(factory="distributed:LocalCluster", kwargs=kwargs)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.flows.published_images import fakes, real
+from tests.flows.published import fakes, real
 
 
 def test_images_have_three_channels_and_are_normalised_by_each():

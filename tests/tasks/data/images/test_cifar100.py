@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.flows.published_images import fakes, real
+from tests.flows.published import fakes, real
 
 
 def test_classes_are_the_hundred_fine_ones():

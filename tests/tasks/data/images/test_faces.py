@@ -9,7 +9,7 @@ import torch
 from curvflow.schemas.checks.samples import num_training
 from curvflow.schemas.kinds import find_kind
 from curvflow.tasks.data.images.faces import member_bytes, turned
-from tests.flows.published_images import real
+from tests.flows.published import real
 from tests.tasks.toys import member
 
 FEW = {"people": 3, "pairs": 2, "size": 8}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.flows.published_images import fakes, real
+from tests.flows.published import fakes, real
 
 
 def test_it_is_read_as_mnist_is():

@@ -5,7 +5,7 @@ import pytest
 
 from curvflow.schemas.kinds.shared.images import MNIST
 from curvflow.tasks.datasets.images import member_bytes
-from tests.flows.published_images import fakes, real
+from tests.flows.published import fakes, real
 from tests.tasks.toys import member
 
 

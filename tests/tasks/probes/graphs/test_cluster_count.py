@@ -11,10 +11,16 @@ from curvflow.errors import InputError, StudyError
 from curvflow.schemas.kinds.probes.graphs.cluster_count import ClusterCountParams
 from curvflow.schemas.nodes import Member, NodeData
 from curvflow.schemas.study.study import load_study
-from curvflow.tasks.numerics.graphs.eigengaps import LowestEigenvalues
-from curvflow.tasks.numerics.graphs.entropic_gaps import EntropicDensity
-from curvflow.tasks.numerics.graphs.gaps import count_below, is_clear, spectral_gap
-from curvflow.tasks.numerics.graphs.smoothed_gaps import SmoothedSpectrum
+from curvflow.tasks.numerics.graphs.density_gaps import (
+    EntropicDensity,
+    SmoothedSpectrum,
+)
+from curvflow.tasks.numerics.graphs.gaps import (
+    LowestEigenvalues,
+    count_below,
+    is_clear,
+    spectral_gap,
+)
 from curvflow.tasks.numerics.krylov.lanczos import lanczos
 from curvflow.tasks.numerics.operators.base import Dense
 from curvflow.tasks.probes.graphs.cluster_count import cluster_count

@@ -9,7 +9,7 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import dataset
-from curvflow.tasks.curvature.stored_blocks import block_operator
+from curvflow.tasks.curvature.stored_factors import block_operator
 from curvflow.tasks.numerics.estimators.intervals import positive_interval
 from curvflow.tasks.probes.kronecker.alignment import _mean
 from tests.tasks.probes.kronecker.nets import as_factors, probed, trained

@@ -6,7 +6,7 @@ import torch
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds import all_kinds
-from curvflow.tasks.curvature.stored_blocks import block_operator
+from curvflow.tasks.curvature.stored_factors import block_operator
 from curvflow.tasks.numerics.kronecker import factors as kronecker_factors
 from tests.tasks.probes.kronecker.nets import (
     LOSSES,

@@ -6,7 +6,7 @@ import torch
 
 from curvflow.errors import InputError, StudyError
 from curvflow.schemas.study.study import load_study
-from curvflow.tasks.curvature.stored_blocks import block_operator
+from curvflow.tasks.curvature.stored_factors import block_operator
 from tests.tasks.probes.kronecker.nets import as_factors, probed, trained
 from tests.tasks.probes.kronecker.test_factors import of_network
 from tests.tasks.toys import assert_declared, compute, member

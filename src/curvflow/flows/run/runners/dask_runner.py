@@ -21,12 +21,11 @@ from distributed.scheduler import KilledWorker
 
 from curvflow.errors import ClusterError
 from curvflow.flows.graph.tiles import TileJob
-from curvflow.flows.run.runners.at_most_once import had_begun, in_work
 from curvflow.flows.run.runners.base import Broken, Died, Needs, Returned
-from curvflow.flows.run.runners.client import LOST, give_up, is_missing, one_line
+from curvflow.flows.run.runners.clients import LOST, give_up, is_missing, one_line
 from curvflow.flows.run.runners.job_context import Sealed
 from curvflow.flows.run.runners.pools import Pools, workers_in
-from curvflow.flows.run.runners.worker import carry_out
+from curvflow.flows.run.runners.worker import carry_out, had_begun, in_work
 
 
 class _Call:

@@ -18,7 +18,7 @@ from distributed import Client, Nanny, Scheduler, SpecCluster
 from distributed.system import MEMORY_LIMIT
 
 from curvflow.errors import ClusterError, RequestError
-from curvflow.flows.run.runners.client import (
+from curvflow.flows.run.runners.clients import (
     NANNIES_STAY,
     SILENT,
     connected,

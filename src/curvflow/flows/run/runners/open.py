@@ -103,8 +103,8 @@ def open_runner(context: RunContext) -> Iterator[Callable[[RunRecord], Runner]]:
         is_queue = options.cluster is not None
         patience = QUEUE_PATIENCE if is_queue else PATIENCE
         if is_queue or options.scheduler is not None:
+            from curvflow.flows.run.runners.clients import await_first
             from curvflow.flows.run.runners.preflight import preflight
-            from curvflow.flows.run.runners.remote import await_first
 
             await_first(client, within=patience, tell=tell, check=context.stop.check)
             preflight(client, sealed(jobs), device=options.device)
@@ -148,11 +148,11 @@ def _cluster(context: RunContext) -> AbstractContextManager[Client] | None:
     if alone:
         raise RequestError(alone)
     if options.scheduler is not None:
-        from curvflow.flows.run.runners.remote import remote_client
+        from curvflow.flows.run.runners.clients import remote_client
 
         return remote_client(options.scheduler)
     if options.cluster is not None:
-        from curvflow.flows.run.runners.remote import cluster_client
+        from curvflow.flows.run.runners.clients import cluster_client
 
         return cluster_client(options.cluster, context.observer.tell)
     from curvflow.flows.run.runners.local import local_client

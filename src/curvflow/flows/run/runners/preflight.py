@@ -9,7 +9,7 @@ from distributed import Client, Worker
 from distributed.comm.core import CommClosedError
 
 from curvflow.errors import ClusterError, CurvflowError, RequestError
-from curvflow.flows.run.runners.client import LOST, give_up, is_missing, one_line
+from curvflow.flows.run.runners.clients import LOST, give_up, is_missing, one_line
 from curvflow.flows.run.runners.job_context import Sealed
 from curvflow.flows.run.runners.pools import threads_fault, workers_in
 from curvflow.flows.run.runners.worker import prepared

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 
-from curvflow.flows.run.runners.client import silence
+from curvflow.flows.run.runners.clients import silence
 
 IGNORED = (signal.SIGINT, signal.SIGTERM)
 

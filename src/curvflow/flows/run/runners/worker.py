@@ -2,6 +2,10 @@
 
 The worker watches the run's heartbeat, so tiles end as well when the run was killed
 or its machine is lost.
+
+Dask gives the task of a lost worker to the next one, four times by default, and does
+not say whether it had begun. Retries are for the run to decide: so each attempt is
+marked with the scheduler before its computing begins, and starts at most once.
 """
 
 from __future__ import annotations
@@ -12,16 +16,18 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
 from distributed import get_worker
+from distributed.utils import sync
 
 from curvflow.errors import RequestError, StoreError
 from curvflow.flows.graph.heartbeats import HeartbeatMonitor
@@ -30,7 +36,6 @@ from curvflow.flows.graph.tiles import TileJob
 from curvflow.flows.plan.code.sources import Sources
 from curvflow.flows.reads.windows import importing
 from curvflow.flows.run.compute import Snapshots, carried_out
-from curvflow.flows.run.runners.at_most_once import begun_once
 from curvflow.flows.run.runners.base import (
     Broken,
     Died,
@@ -38,7 +43,7 @@ from curvflow.flows.run.runners.base import (
     Interrupted,
     Returned,
 )
-from curvflow.flows.run.runners.client import MISSING, one_line
+from curvflow.flows.run.runners.clients import MISSING, one_line
 from curvflow.flows.run.runners.inline import ThisProcess
 from curvflow.flows.run.runners.job_context import JobContext, difference, this_build
 from curvflow.flows.run.runners.pools import threads_fault
@@ -262,3 +267,58 @@ def _unsealed(job: bytes) -> TileJob:
             "Install the same there as where the run is started, and restart it."
         ) from error
     return tile
+
+
+ANSWER_WITHIN = 30.0  # seconds; of a scheduler
+
+
+@contextmanager
+def begun_once(attempt: str) -> Iterator[bool]:
+    """Mark an attempt as begun until the block ends.
+
+    Yields False if it was begun before, by a process that has died.
+    """
+    worker = get_worker()
+
+    def ask(question: str) -> Any:
+        return sync(worker.loop, getattr(worker.scheduler, question), name=attempt)
+
+    if ask("event_is_set"):
+        yield False
+        return
+    ask("event_set")
+    try:
+        yield True
+    finally:
+        with suppress(OSError):  # nobody is left to be told
+            ask("event_clear")
+
+
+def had_begun(client: Any, attempt: str) -> bool:
+    """Return whether a lost attempt had begun, and forget it.
+
+    False as well if the scheduler does not answer.
+    """
+    try:
+        begun = client.sync(client.scheduler.event_is_set, name=attempt)
+        client.sync(client.scheduler.event_clear, name=attempt)
+    except OSError:
+        return False
+    return bool(begun)
+
+
+def in_work(client: Any, attempts: Iterable[str]) -> set[str]:
+    """Return the names of attempts that have begun and are not over.
+
+    All of them if the scheduler does not answer.
+    """
+    asked = list(attempts)
+
+    async def ask() -> list[bool]:
+        return [await client.scheduler.event_is_set(name=name) for name in asked]
+
+    try:
+        begun = client.sync(ask, callback_timeout=ANSWER_WITHIN)
+    except (OSError, AttributeError):  # there is no connection
+        return set(asked)
+    return {name for name, has in zip(asked, begun, strict=True) if has}

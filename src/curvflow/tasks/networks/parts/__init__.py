@@ -4,9 +4,8 @@ A part is built from the shape of one input sample, which fixes its tensors and 
 shape of its outputs. Activations have shape (M or 1, N, *shape of a sample).
 """
 
-from curvflow.tasks.networks.parts.batch_norm import batch_norm
 from curvflow.tasks.networks.parts.convolution import convolution, pooling
-from curvflow.tasks.networks.parts.group_norm import group_norm
+from curvflow.tasks.networks.parts.normalisation import batch_norm, group_norm
 from curvflow.tasks.networks.parts.part import (
     BuiltPart,
     Part,

@@ -1,4 +1,4 @@
-"""Attention between the tokens of a sample, for a batch of models.
+"""Attention between the tokens of a sample, and networks of residual blocks of it.
 
 Letters of shapes beside M models, N samples and T tokens: S tokens that ask, H heads, E
 entries of a head, W of a token, B all heads of all samples of all models.
@@ -6,15 +6,38 @@ entries of a head, W of a token, B all heads of all samples of all models.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from curvflow.schemas.models._base import Readout
+from curvflow.schemas.models.attention_only import Attention
 from curvflow.tasks.networks.layers import dropout
-from curvflow.tasks.networks.network import ForwardPass
-from curvflow.tasks.networks.parts.part import BuiltPart, Part, Shape
-from curvflow.tasks.networks.parts.sequence import angles, apply_tokenwise
+from curvflow.tasks.networks.network import ForwardPass, Network
+from curvflow.tasks.networks.parts.part import (
+    BuiltPart,
+    Part,
+    Shape,
+    chain,
+    dropout_part,
+    residual,
+)
+from curvflow.tasks.networks.parts.sequence import (
+    EMBEDDING,
+    SequenceData,
+    angles,
+    apply_tokenwise,
+    ends,
+    layer_norm,
+    positions,
+    sequence_network,
+    token_embedding,
+    tokens_at,
+    tokenwise,
+    unembedding,
+)
 
 PROJECTIONS = ("query", "key", "value", "out")
 
@@ -137,3 +160,77 @@ class _Attention:
             even_BTP * sin_TP + odd_BTP * cos_TP,
         ]
         return torch.stack(turned, dim=-1).flatten(-2)
+
+
+# From the name of a block to what follows its attention.
+Dense = Callable[[str], Part]
+
+
+def attention_network(
+    spec: Attention, data: SequenceData, dense: Dense | None = None
+) -> Network:
+    """Build embeddings, blocks of attention, and a head.
+
+    Args:
+        spec: the blocks, embeddings, positions and readout.
+        data: its samples.
+        dense: what follows the attention of a block; None for nothing.
+
+    Returns:
+        The network.
+
+    Raises:
+        InputError: the samples do not fit.
+    """
+
+    def middle(vocabulary: int | None, end: Readout) -> Part:
+        return chain(
+            _embedding(spec, vocabulary),
+            dropout_part(spec.dropout),
+            *_blocks(spec, ends(end), dense),
+            *([_norm(spec, "norm")] if spec.norm == "pre" else []),
+        )
+
+    head = unembedding(EMBEDDING, data.num_outputs) if spec.tied else None
+    return sequence_network(spec, data, middle, head)
+
+
+def _embedding(spec: Attention, vocabulary: int | None) -> Part:
+    if vocabulary is None:
+        first = tokenwise(EMBEDDING, spec.width, bias=spec.bias)
+    else:
+        first = token_embedding(EMBEDDING, vocabulary, spec.width)
+    if spec.positions in ("learned", "sinusoidal"):
+        return chain(first, positions(spec.positions, "positions", spec.context))
+    return first
+
+
+def _blocks(spec: Attention, last: slice, dense: Dense | None) -> Iterator[Part]:
+    """Yield the blocks; the last one computes only tokens that are looked at."""
+    heads = Heads(
+        spec.heads,
+        spec.causal,
+        rotary=spec.positions == "rotary",
+        bias=spec.bias,
+        drop=spec.dropout,
+    )
+    for number in range(1, spec.layers + 1):
+        name = f"block{number}"
+        asking = last if number == spec.layers else slice(None)
+        attend = attention(f"{name}.attention", heads, asking)
+        yield _added(spec, f"{name}.norm1", attend, tokens_at(asking))
+        if dense is not None:
+            yield _added(spec, f"{name}.norm2", dense(name), chain())
+
+
+def _added(spec: Attention, norm: str, body: Part, shortcut: Part) -> Part:
+    body = chain(body, dropout_part(spec.dropout))
+    if spec.norm == "pre":
+        return residual(chain(_norm(spec, norm), body), shortcut)
+    if spec.norm == "post":
+        return chain(residual(body, shortcut), _norm(spec, norm))
+    return residual(body, shortcut)
+
+
+def _norm(spec: Attention, name: str) -> Part:
+    return layer_norm(name, spec.eps, bias=spec.bias)

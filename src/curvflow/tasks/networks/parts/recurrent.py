@@ -23,11 +23,12 @@ from curvflow.tasks.networks.parts.part import (
     chain,
     dropout_part,
 )
-from curvflow.tasks.networks.parts.sequence import ends, token_embedding
-from curvflow.tasks.networks.parts.sequence_network import (
+from curvflow.tasks.networks.parts.sequence import (
     EMBEDDING,
     SequenceData,
+    ends,
     sequence_network,
+    token_embedding,
 )
 
 Cell = Literal["lstm", "gru"]

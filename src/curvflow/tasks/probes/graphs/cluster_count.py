@@ -15,18 +15,18 @@ from curvflow.tasks.curvature.operators import atoms_of
 from curvflow.tasks.curvature.ritz_data import functional_arrays, without_atoms
 from curvflow.tasks.networks.problems import Apart, grouped
 from curvflow.tasks.numerics.estimators.intervals import student_interval
-from curvflow.tasks.numerics.graphs.eigengaps import LowestEigenvalues
-from curvflow.tasks.numerics.graphs.entropic_gaps import EntropicDensity
+from curvflow.tasks.numerics.graphs.density_gaps import (
+    EntropicDensity,
+    SmoothedSpectrum,
+    smoothing_bytes,
+)
 from curvflow.tasks.numerics.graphs.gaps import (
     Gap,
+    LowestEigenvalues,
     count_below,
     is_clear,
     scan_bytes,
     spectral_gap,
-)
-from curvflow.tasks.numerics.graphs.smoothed_gaps import (
-    SmoothedSpectrum,
-    smoothing_bytes,
 )
 from curvflow.tasks.numerics.graphs.structure import components
 from curvflow.tasks.numerics.krylov.functionals import Bounded

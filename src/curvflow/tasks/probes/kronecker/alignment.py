@@ -31,7 +31,7 @@ from curvflow.tasks.curvature.network_operators import (
     product_bytes,
     stacked_weights,
 )
-from curvflow.tasks.curvature.stored_blocks import block_operator, factors_key
+from curvflow.tasks.curvature.stored_factors import block_operator, factors_key
 from curvflow.tasks.networks.problems import grouped, probed_bytes
 from curvflow.tasks.numerics.derivatives.gauss_newton import BatchedGaussNewton
 from curvflow.tasks.numerics.estimators.intervals import wider_interval

@@ -17,7 +17,7 @@ from curvflow.schemas.kinds.shared.operators import OperatorParams
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature import network_operators
 from curvflow.tasks.curvature.network_operators import problem_key, problem_of
-from curvflow.tasks.curvature.stored_blocks import block_operator, factors_key
+from curvflow.tasks.curvature.stored_factors import block_operator, factors_key
 from curvflow.tasks.networks.problems import grouped, probed_bytes
 from curvflow.tasks.numerics.estimators.forms import Error, freedom, shrunk
 from curvflow.tasks.numerics.estimators.intervals import (

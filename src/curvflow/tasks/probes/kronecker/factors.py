@@ -14,7 +14,7 @@ from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature.factor_memory import factors_bytes, sampled_bytes
 from curvflow.tasks.curvature.network_factors import network_factors
 from curvflow.tasks.curvature.network_operators import problem_key
-from curvflow.tasks.curvature.stored_blocks import stored_blocks
+from curvflow.tasks.curvature.stored_factors import stored_blocks
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.kronecker.factors import Factors
 from curvflow.tasks.registry import Machine, computes

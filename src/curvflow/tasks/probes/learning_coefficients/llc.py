@@ -14,7 +14,7 @@ from curvflow.tasks.curvature.network_operators import (
     problem_of,
     rows_together,
 )
-from curvflow.tasks.curvature.preconditioners import given_bytes, preconditioner_key
+from curvflow.tasks.curvature.stored_factors import given_bytes, preconditioner_key
 from curvflow.tasks.llc.losses import PASS_BYTES
 from curvflow.tasks.llc.observed import ObservedLosses
 from curvflow.tasks.llc.outcomes import unpacked
