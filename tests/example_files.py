@@ -1,13 +1,23 @@
-"""The files that examples of kinds read: arrays, weights, a table, a text, images."""
+"""The files that examples of kinds read: those of several here, others by their tests.
+
+A kind whose example reads a file of its own has a function `example_files` in the file
+of its tests, which writes it into a folder.
+"""
+
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+TESTS = Path(__file__).parent
 STORY = "The cat sat on a mat.\n\nA dog ran.\n\n"
 
 
 def write(folder):
     """Write each of them into a folder."""
+    for module in of_own_kinds():
+        import_module(module).example_files(folder)
     draw = np.random.default_rng(0)
     inputs, targets = draw.normal(size=(20, 3)), np.arange(20) % 2
     arrays = {"inputs": inputs, "targets": targets, "patient": np.arange(20) // 3}
@@ -22,16 +32,18 @@ def write(folder):
     for step in (10, 20):
         tensors = {name: step * array for name, array in (layers | biases).items()}
         np.savez(folder / "runs" / "net" / f"step_{step}.npz", **tensors)
-    friends = ["from,to,weight", "ann,ben,2", "ben,cleo,1", "dan,eve,1", "cleo,ann,0.5"]
-    (folder / "friends.csv").write_text("\n".join(friends), encoding="utf-8")
     (folder / "story.txt").write_text(STORY * 20, encoding="utf-8")
-    wines = [
-        f"{n}.5,{'red' if n % 3 else 'white'},{n % 2},0.{n},{n}" for n in range(20)
-    ]
-    lines = ["acid,colour,quality,sugar,year", *wines]
-    (folder / "wine.csv").write_text("\n".join(lines), encoding="utf-8")
     for number in range(16):
         place = folder / "pets" / ("cat", "dog")[number % 2]
         place.mkdir(parents=True, exist_ok=True)
         pixels = draw.integers(0, 256, size=(9, 12, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(place / f"{number}.png")
+
+
+def of_own_kinds():
+    """Return the test modules of tasks that write files of an example."""
+    return [
+        ".".join(path.relative_to(TESTS.parent).with_suffix("").parts)
+        for path in sorted((TESTS / "tasks").rglob("test_*.py"))
+        if "\ndef example_files(folder" in path.read_text(encoding="utf-8")
+    ]

@@ -247,8 +247,7 @@ def test_declared_fields_exist(name):
     for path in (*kind.varying, *kind.reduces, *kind.selects):
         assert path.partition(".")[0] in fields
     for given in kind.inputs.values():
-        assert given.follows is None or given.follows in kind.inputs
-        assert set(given.or_follows) <= set(kind.inputs)
+        assert set(given.sources) <= set(kind.inputs)
     names = [variable.name for variable in kind.outputs]
     assert len(names) == len(set(names))
     for variable in kind.outputs:

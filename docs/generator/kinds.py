@@ -144,7 +144,7 @@ def _producers(taken: Input) -> str:
 
 def _need(taken: Input) -> str:
     if taken.follows:
-        return f"by default the {' or '.join((taken.follows, *taken.or_follows))}' own"
+        return f"by default the {' or '.join(taken.sources)}' own"
     if taken.unless:
         return f"this or {' or '.join(map(code, taken.unless))}"
     return "no" if taken.optional else "yes"

@@ -112,6 +112,7 @@ def open_study_store(
 def open_study_results(
     study: Path,
     run: int | None,
+    *,
     store: str | None,
     profile: str | None,
     overrides: list[str] | None,

@@ -122,9 +122,9 @@ class Input:
 
     Attributes:
         edge: the type taken.
-        follows: another input; when this one is not given, take the result of this
-            name that the other was computed from (a probe's data are its weights').
-        or_follows: inputs in place of that one, where one of them is given.
+        follows: another input, or several; when this one is not given, take the result
+            of this name that the first of them given was computed from (a probe's data
+            are its weights').
         many: a list of stages may be given, reduced over axes.
         unless: other inputs, of which one in its place is enough; both are too much.
             What follows an input that is replaced is not needed either.
@@ -145,8 +145,7 @@ class Input:
     """
 
     edge: type[NodeData]
-    follows: str | None = None
-    or_follows: tuple[str, ...] = ()
+    follows: str | tuple[str, ...] = ()
     many: bool = False
     unless: tuple[str, ...] = ()
     optional: bool = False
@@ -159,10 +158,14 @@ class Input:
     by_rows: bool = False
     single: bool = False
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the inputs that this one may follow."""
+        return (self.follows,) if isinstance(self.follows, str) else self.follows
+
     def followed(self, given: Collection[str]) -> str | None:
         """Return the input among those given that this one follows, if any."""
-        names = (self.follows, *self.or_follows) if self.follows else ()
-        return next((name for name in names if name in given), None)
+        return next((name for name in self.sources if name in given), None)
 
 
 @dataclass(frozen=True)

@@ -102,9 +102,8 @@ def _signature(
                 f"{name}: expected named arguments, got '{signature}'. Name each one."
             )
         if argument in edges:
-            follows = (
-                "weights" if hints[argument] is Data and "weights" in edges else None
-            )
+            has_data = hints[argument] is Data and "weights" in edges
+            follows = "weights" if has_data else ()
             inputs[argument] = Input(hints[argument], follows=follows)
         elif _is(hints, argument, Params) and not params:
             params[argument] = hints[argument]

@@ -49,7 +49,7 @@ def test_every_kind_that_takes_a_graph_as_an_operator_is_tried():
         name
         for name, kind in all_kinds().items()
         if "graph" in kind.inputs
-        and kind.inputs["graph"].follows is None
+        and not kind.inputs["graph"].follows
         and "operator" in kind.params.model_fields
     }
     assert takes == set(SETTINGS)

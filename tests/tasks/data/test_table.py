@@ -17,6 +17,14 @@ from tests.tasks.toys import assert_declared, compute, member
 KIND = "data.table"
 
 
+def example_files(folder):
+    wines = [
+        f"{n}.5,{'red' if n % 3 else 'white'},{n % 2},0.{n},{n}" for n in range(20)
+    ]
+    lines = ["acid,colour,quality,sugar,year", *wines]
+    (folder / "wine.csv").write_text("\n".join(lines), encoding="utf-8")
+
+
 def node(content, **params):
     """Return a member with the bytes of a table, as if read from a file."""
     raw = content if isinstance(content, bytes) else content.encode()

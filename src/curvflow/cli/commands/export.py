@@ -45,7 +45,14 @@ def command(
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.results.exchange import export
 
-    results = open_study_results(study, run, store, profile, overrides, max_nodes)
+    results = open_study_results(
+        study,
+        run,
+        store=store,
+        profile=profile,
+        overrides=overrides,
+        max_nodes=max_nodes,
+    )
     left_out = export(results, stage, output, variables, spreadsheet=spreadsheet)
     echo_missing(results, stage)
     if left_out:

@@ -55,7 +55,14 @@ def command(
     """Show results, a record per node and element, or list the stages."""
     if as_json and as_csv:
         raise RequestError("show: --json cannot be combined with --csv. Leave one out.")
-    results = open_study_results(study, run, store, profile, overrides, max_nodes)
+    results = open_study_results(
+        study,
+        run,
+        store=store,
+        profile=profile,
+        overrides=overrides,
+        max_nodes=max_nodes,
+    )
     if stage is None:
         if where or variables or as_csv or whole:
             raise RequestError(

@@ -192,8 +192,7 @@ def _inputs(kind: Kind) -> Iterator[str]:
             text += " or a list of such stages"
         need = " (required)"
         if taken.follows:
-            sources = " or ".join((taken.follows, *taken.or_follows))
-            need = f", by default the {name} of its {sources}"
+            need = f", by default the {name} of its {' or '.join(taken.sources)}"
         elif taken.unless:
             need = f" (this or {' or '.join(taken.unless)})"
         elif taken.optional:

@@ -24,6 +24,7 @@ from curvflow.stores.open import open_store
 @flow(name="curvflow-gc", persist_result=False, log_prints=False, retries=0)
 def collect_store(
     study: str | None = None,
+    *,
     store: str | None = None,
     project: str = ".",
     keep_runs: KeepRuns = 5,

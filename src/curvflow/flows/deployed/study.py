@@ -104,6 +104,7 @@ def run_name() -> str:
 )
 def run_study(
     study: str,
+    *,
     project: str = ".",
     store: str | None = None,
     profile: str | None = None,

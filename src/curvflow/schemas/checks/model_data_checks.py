@@ -109,7 +109,8 @@ def check_model_and_data(
     declared = stage.kind.inputs[DATA]
     if declared.edge is not Data or declared.many:
         return
-    sources = [stages[name] for name in stage.inputs.get(declared.follows or "", ())]
+    followed = [stage.inputs.get(name, ()) for name in declared.sources]
+    sources = [stages[name] for names in followed for name in names]
     chains = [link for root in (stage, *sources) for link in _chain(root, stages)]
     for labels in samples(r for link in chains for r in link.template.references):
         for path, message, hint in _problems(

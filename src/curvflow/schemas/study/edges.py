@@ -143,8 +143,8 @@ def _alternative(draft: Draft, name: str) -> str | None:
     for other in declared.unless:
         if other in draft.given:
             return other
-    if declared.follows and not declared.followed(draft.given):
-        return _alternative(draft, declared.follows)
+    if declared.sources and not declared.followed(draft.given):
+        return _alternative(draft, declared.sources[0])
     return None
 
 

@@ -150,7 +150,7 @@ def _definitions(kind: Kind) -> Schema:
     needed = [
         name
         for name, taken in kind.inputs.items()
-        if taken.follows is None and not (taken.unless or taken.optional)
+        if not (taken.follows or taken.unless or taken.optional)
     ]
     stage = {
         "title": kind.name,
@@ -178,8 +178,7 @@ def _input(name: str, taken: Input) -> Schema:
     stage: Schema = {"type": "string", "pattern": _NAME}
     what = f"a stage that returns {taken.edge.__name__}"
     if taken.follows:
-        sources = " or ".join((taken.follows, *taken.or_follows))
-        what += f"; by default the {name} of its {sources}"
+        what += f"; by default the {name} of its {' or '.join(taken.sources)}"
     if taken.unless:
         what += f"; or else {' or '.join(taken.unless)}"
     if taken.optional:

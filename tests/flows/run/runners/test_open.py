@@ -79,7 +79,7 @@ class Opening:
     def job(self):
         nodes = self.plan.graph.nodes["where"]
         code = [self.plan.codes.of(node).fingerprint for node in nodes]
-        return tile_job(self.plan.graph, nodes, {}, code)
+        return tile_job(self.plan.graph, nodes, {}, code=code)
 
     def computed(self, runner):
         number = runner.submit(self.job(), needs="cpu", priority=0)

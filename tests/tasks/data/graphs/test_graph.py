@@ -24,6 +24,11 @@ KIND = "data.graph"
 SIZE = 12
 
 
+def example_files(folder):
+    friends = ["from,to,weight", "ann,ben,2", "ben,cleo,1", "dan,eve,1", "cleo,ann,0.5"]
+    (folder / "friends.csv").write_text("\n".join(friends), encoding="utf-8")
+
+
 def read_graph(content, path="a.txt", **params):
     node = member(KIND, {"path": path, **params})
     if isinstance(content, str):

@@ -13,13 +13,17 @@ WHOLE = NBETA * H + GAMMA
 PART = NBETA * H / WHOLE
 
 
+def posterior(length):
+    return {"nbeta": NBETA, "localization": GAMMA, "length": length}
+
+
 def spectrum(values):
     """One run whose rule is exact."""
     return values[None], torch.full((1, len(values)), 1 / len(values))
 
 
 def error(length, values=H):
-    return sum(slowness(*spectrum(values), len(values), NBETA, GAMMA, length))
+    return sum(slowness(*spectrum(values), len(values), **posterior(length)))
 
 
 def walks(length, repeats, seed=0):
@@ -75,5 +79,5 @@ def test_flat_and_negative_directions_and_runs_that_break_down_add_nothing():
     length = Length(5e-4, 0.0, 100, 400, 4)
     more = torch.cat([H, torch.tensor([0.0, -3.0, torch.nan])])
     weights = torch.cat([torch.full((6,), 1 / 6), torch.zeros(1)])
-    found = slowness(more[None], weights[None], 6, NBETA, GAMMA, length)
+    found = slowness(more[None], weights[None], 6, **posterior(length))
     assert sum(found) == pytest.approx(error(length))

@@ -57,6 +57,7 @@ class Ritz:
     def write(
         self,
         active: Tensor,
+        *,
         values: Tensor,
         vectors: Tensor,
         residuals: Tensor,

@@ -96,7 +96,14 @@ def lobpcg(
         within = within_tolerance(
             values_MB, residuals, basis.largest, tol=tol, zero=zero
         )
-        ritz.write(basis.active, values_MB, basis.S_MDQ, residuals, within, iteration)
+        ritz.write(
+            basis.active,
+            values=values_MB,
+            vectors=basis.S_MDQ,
+            residuals=residuals,
+            within=within,
+            iteration=iteration,
+        )
         going = ~within[:, :k].all(1)
         if not going.any() or iteration == max_iterations:
             break

@@ -69,7 +69,14 @@ def block_power(
     for iteration in range(1, max_iterations + 1):
         values, vectors, images = _rayleigh_ritz(operator, basis_MDB)
         residuals, within = _judge(values, vectors, images, tol=tol)
-        ritz.write(active, values, vectors, residuals, within, iteration)
+        ritz.write(
+            active,
+            values=values,
+            vectors=vectors,
+            residuals=residuals,
+            within=within,
+            iteration=iteration,
+        )
         going = ~within[:, :k].all(1)
         if not going.any():
             break

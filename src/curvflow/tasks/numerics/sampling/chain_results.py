@@ -132,6 +132,7 @@ def slowness(
     values_SK: Tensor,
     weights_SK: Tensor,
     num_parameters: int,
+    *,
     nbeta: float,
     localization: float,
     length: Length,
@@ -403,7 +404,14 @@ def slow_directions(
     has_all = known is None or known.vectors.shape[1] == num_free
     unknown = 0.0 if has_all or known is None else float(known.curvatures[-1])
     ritz = settings.ritz
-    return slowness(*ritz, num_free, settings.nbeta, gamma, length, unknown)
+    return slowness(
+        *ritz,
+        num_free,
+        nbeta=settings.nbeta,
+        localization=gamma,
+        length=length,
+        unknown=unknown,
+    )
 
 
 def pace(

@@ -178,9 +178,7 @@ KIND = Kind(
         "eigenvalues": Input(
             Eigenvalues, unless=("ritz", "density"), lacking=_other_end
         ),
-        "graph": Input(
-            Graph, follows="ritz", or_follows=("eigenvalues",), optional=True
-        ),
+        "graph": Input(Graph, follows=("ritz", "eigenvalues"), optional=True),
     },
 )
 
