@@ -226,7 +226,7 @@ class _Sweep:
                 each.add(one)
         count = self._of.num_samples
         blocks = [
-            Product(each.piece.name, each.piece.columns, *each.matrices(count))
+            Product(each.piece.name, each.piece.find_columns, *each.matrices(count))
             for each in moments
         ]
         return blocks, {each.piece.name: each.spread(count) for each in moments}
