@@ -8,6 +8,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds import all_kinds
 from curvflow.tasks.curvature.stored_blocks import block_operator
 from curvflow.tasks.numerics.kronecker import factors as kronecker_factors
+from curvflow.tasks.numerics.kronecker import moments
 from tests.tasks.probes.kronecker.nets import (
     LOSSES,
     NETS,
@@ -95,6 +96,14 @@ def test_structures_hold_the_trace(name):
     for structure in ("ekfac", "diag"):
         outcome = probed(name, structure=structure)
         assert float(outcome.arrays["trace"]) == pytest.approx(exact, rel=1e-10)
+
+
+@every
+def test_corrections_are_the_same_a_few_samples_at_a_time(name, monkeypatch):
+    whole = probed(name, structure="ekfac").arrays["ritz_values"]
+    monkeypatch.setattr(moments, "MOST_ROWS", 1)
+    apart = probed(name, structure="ekfac").arrays["ritz_values"]
+    np.testing.assert_allclose(apart, whole, rtol=1e-10, atol=1e-12)
 
 
 def test_the_best_product_says_whether_it_has_ended(monkeypatch):
