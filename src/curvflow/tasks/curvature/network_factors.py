@@ -33,7 +33,10 @@ from curvflow.tasks.numerics.derivatives.fishers import (
     fisher_roots,
     ggn_roots,
 )
-from curvflow.tasks.numerics.derivatives.output_laws import OutputLaw
+from curvflow.tasks.numerics.derivatives.output_laws import (
+    OutputLaw,
+    fewest_roots,
+)
 from curvflow.tasks.numerics.derivatives.passes import Part
 from curvflow.tasks.numerics.kronecker.factors import (
     Choices,
@@ -236,7 +239,9 @@ def num_roots(problem: Problem, params: FactorsParams) -> int:
         return params.mc_samples
     if params.fisher_type in ("empirical", "forward-only"):
         return 1
-    return output_loss(problem).outputs * (problem.tokens or 1)
+    loss = output_loss(problem)
+    lacks_one = loss.law is not None and loss.law.lacks_one and loss.outputs > 1
+    return (loss.outputs - lacks_one) * (problem.tokens or 1)
 
 
 @dataclass(frozen=True)
@@ -307,9 +312,9 @@ def output_roots(
         if kind == "mc":
             uniform = _drawn(drawn, loss, params, num_samples)
             return _sampled(loss, part, outputs, uniform[part.models, part.rows])
-        exact = _exact(loss, part, outputs, params[0].psd)
         if kind != "projection":
-            return exact
+            return _exact(loss, part, outputs, params[0].psd, fewest=True)
+        exact = _exact(loss, part, outputs, params[0].psd)
         signs = _coefficients(drawn, params, num_samples, exact.shape[2])
         signs = signs[part.models, part.rows].to(exact)
         flat = signs @ exact.flatten(3) / math.sqrt(params[0].mc_samples)
@@ -379,9 +384,13 @@ def _sampled(loss: OutputLoss, part: Part, outputs: Tensor, uniform: Tensor) -> 
     return each if loss.law.weighs_terms else each / math.sqrt(loss.tokens)
 
 
-def _exact(loss: OutputLoss, part: Part, outputs: Tensor, psd: Psd) -> Tensor:
+def _exact(
+    loss: OutputLoss, part: Part, outputs: Tensor, psd: Psd, *, fewest: bool = False
+) -> Tensor:
     """Return all roots of each sample's output matrix, one token at a time."""
     named = loss.law or loss.name
+    if loss.tokens is None and fewest and loss.law is not None and loss.law.lacks_one:
+        return fewest_roots(loss.law, outputs, part.targets)
     if loss.tokens is None:
         return ggn_roots(loss.of_samples, outputs, part.targets, psd=psd, loss=named)
     shape = outputs.shape[2:]
@@ -394,7 +403,10 @@ def _exact(loss: OutputLoss, part: Part, outputs: Tensor, psd: Psd) -> Tensor:
         joint = ggn_roots(losses, flat, part.targets, psd=psd, loss=named)
         return torch.unflatten(joint, 3, shape)
     terms = [given.flatten(1, 2) for given in (outputs, part.targets)]
-    root_factors = fisher_roots("exact", loss.law, *terms)
+    if fewest:
+        root_factors = fewest_roots(loss.law, *terms)
+    else:
+        root_factors = fisher_roots("exact", loss.law, *terms)
     roots = torch.unflatten(root_factors, 1, outputs.shape[1:3])
     if not loss.law.weighs_terms:
         roots = roots / math.sqrt(loss.tokens)

@@ -15,6 +15,7 @@ from curvflow.tasks.numerics.derivatives.output_laws import (
     LAWS,
     bernoulli,
     counted_labels,
+    fewest_roots,
     gaussian,
     mixture_bernoulli,
     mixture_means,
@@ -270,6 +271,35 @@ def test_labels_that_count_in_part_have_their_share_of_the_rows():
     each = rows.unsqueeze(-1) * rows.unsqueeze(-2)
     errors = each.std(2) / draws**0.5 + 1e-12
     assert ((each.mean(2) - exact).abs() < 5 * errors).all()
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 1000.0])
+def test_labels_of_one_less_than_the_outputs_have_the_same_matrix(scale):
+    outputs, law = scale * outputs_of(5), LAWS["cross_entropy"]
+    labels = torch.zeros(1, SAMPLES, dtype=torch.long)
+    rows = fewest_roots(law, outputs, labels)
+    assert rows.shape == (MODELS, SAMPLES, 4, 5)
+    every = law.roots("exact", outputs, labels, None)
+    torch.testing.assert_close(rows.mT @ rows, every.mT @ every, rtol=1e-12, atol=1e-15)
+
+
+def test_weighted_labels_have_the_same_matrix_by_one_row_less():
+    outputs, law = outputs_of(3), counted_labels(LAWS["cross_entropy"].losses)
+    pairs = torch.tensor([[[0.0, 2.0], [1.0, 0.5], [0.0, 0.0]]], dtype=torch.float64)
+    rows = fewest_roots(law, outputs, pairs)
+    assert rows.shape[2] == 2
+    every = law.roots("exact", outputs, pairs, None)
+    torch.testing.assert_close(rows.mT @ rows, every.mT @ every, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "name", ["bce", "poisson", "gaussian", "mixture_bernoulli", "mse", "sse"]
+)
+def test_outputs_that_have_curvature_together_keep_all_rows(name):
+    law, size = LAWS[name], 4
+    outputs, targets = outputs_of(size), torch.zeros(1, SAMPLES, values_of(law, size))
+    every = law.roots("exact", outputs, targets, None)
+    assert torch.equal(fewest_roots(law, outputs, targets), every)
 
 
 def test_a_loss_of_ones_own_has_roots_and_one_that_is_not_convex_none():

@@ -5,7 +5,13 @@ import torch
 
 from curvflow.tasks.numerics import stream
 from curvflow.tasks.numerics.kronecker import moments
-from curvflow.tasks.numerics.kronecker.moments import add_moment, gram, num_stripes
+from curvflow.tasks.numerics.kronecker.layers import Sides
+from curvflow.tasks.numerics.kronecker.moments import (
+    add_moment,
+    gram,
+    num_stripes,
+    some_at_a_time,
+)
 
 # Samples, draws, positions and columns: norms by rows or by columns, whole or in
 # stripes.
@@ -35,6 +41,28 @@ def test_moments_and_norms_of_passes_are_those_written_out(shape, most, monkeypa
     torch.testing.assert_close(torch.stack(found), squares, rtol=1e-12, atol=0)
     lower = into.tril()
     torch.testing.assert_close(lower, each.sum((0, 2)).tril(), rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("models", [1, 3])
+def test_samples_come_a_few_at_a_time_whatever_the_number_of_models(
+    models, monkeypatch
+):
+    monkeypatch.setattr(moments, "MOST_ROWS", 1 << 10)
+    generator = stream(0, "sides")
+    left = torch.randn(models, 7, 2, 3, 40, 2, generator=generator)
+    right = torch.randn(models, 7, 1, 3, 40, 5, generator=generator)
+    several = list(some_at_a_time([Sides(left, right)]))
+    # A sample has 600 numbers of its right rows, so that one alone is taken.
+    assert [one.left.shape[1] for (one,) in several] == [1] * 7
+    assert torch.equal(torch.cat([one.left for (one,) in several], 1), left)
+    assert torch.equal(torch.cat([one.right for (one,) in several], 1), right)
+
+
+def test_samples_that_are_small_beside_their_sum_come_together(monkeypatch):
+    monkeypatch.setattr(moments, "MOST_ROWS", 1)
+    left, right = torch.zeros(1, 9, 1, 1, 1, 20), torch.zeros(1, 9, 1, 1, 1, 10)
+    sizes = [one.left.shape[1] for (one,) in some_at_a_time([Sides(left, right)])]
+    assert sizes == [9]  # of 40 samples there are four times 200 numbers
 
 
 @pytest.mark.parametrize(("rows", "size"), [(3, 5), (200, 260), (3, 260)])

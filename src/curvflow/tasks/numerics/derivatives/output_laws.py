@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -54,6 +54,8 @@ class OutputLaw:
             the Fisher matrix, but has it for its mean, and may be indefinite.
         weighs_terms: targets are pairs of a label and its weight, and the loss of a
             sample is the sum over its terms, else their mean.
+        lacks_one: the exact matrix has a rank of C - 1 at most: it does not change
+            where all outputs move together.
     """
 
     name: str
@@ -62,6 +64,7 @@ class OutputLaw:
     roots: Roots
     depends_on_targets: bool = False
     weighs_terms: bool = False
+    lacks_one: bool = False
 
 
 def law_of(loss: str | OutputLaw) -> OutputLaw:
@@ -101,6 +104,33 @@ def _softmax_roots(
         drawn = (uniform_MNR.unsqueeze(3) >= bounds).sum(-1)
     labels = F.one_hot(drawn, classes).to(chances_MNC)
     return (chances_MNC.unsqueeze(2) - labels) / math.sqrt(drawn.shape[2])
+
+
+def fewest_roots(law: OutputLaw, outputs_MNC: Tensor, targets: Tensor) -> Tensor:
+    """Return rows S of the exact matrix S'S of a law, as few as are known to do.
+
+    Rows of the softmax, one of each label, are orthogonal to the roots of probabilities
+    p: (p^1/2)' S = 0. A reflection that turns p^1/2 into the first unit vector leaves
+    S'S as it is, and makes the first row 0, which is left out.
+
+    Args:
+        law: of the targets.
+        outputs_MNC: of the models.
+        targets: of the samples.
+
+    Returns:
+        Rows (M, N, R, C).
+
+    Reference:
+        Householder (1958), doi:10.1145/320941.320947.
+    """
+    roots = law.roots("exact", outputs_MNC, targets, None)
+    if not law.lacks_one or roots.shape[2] < 2:
+        return roots
+    first, others = roots[:, :, :1], roots[:, :, 1:]
+    along_MNC1 = outputs_MNC.softmax(-1).sqrt().unsqueeze(3)
+    shares = along_MNC1[:, :, 1:] / (1 + along_MNC1[:, :, :1])
+    return others - shares * first
 
 
 def _counted_roots(
@@ -418,7 +448,12 @@ def counted_labels(losses: SampleLoss) -> OutputLaw:
         losses: the cross entropy, of targets (..., 2), a label and its weight.
     """
     return OutputLaw(
-        "cross_entropy", losses, lambda _: (), _counted_roots, weighs_terms=True
+        "cross_entropy",
+        losses,
+        lambda _: (),
+        _counted_roots,
+        weighs_terms=True,
+        lacks_one=True,
     )
 
 
@@ -435,7 +470,7 @@ def _named(
 LAWS = {
     law.name: law
     for law in (
-        _named("cross_entropy", lambda _: (), _softmax_roots),
+        replace(_named("cross_entropy", lambda _: (), _softmax_roots), lacks_one=True),
         _named("mse", _pairs, _squared_roots("mean")),
         _named("sse", _pairs, _squared_roots("sum")),
         bernoulli(),

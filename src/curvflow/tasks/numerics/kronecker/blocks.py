@@ -198,9 +198,11 @@ class BlockOperator:
 
 def _on(block: Block, device: torch.device) -> Block:
     """Return a block whose places are on the device of its numbers."""
+    if not isinstance(block.places, Tensor) and device.type == "cpu":
+        return block  # places are found there
     if block.columns.device == device:
         return block
-    return replace(block, columns=block.columns.to(device))
+    return replace(block, places=block.columns.to(device))
 
 
 class DampedBlocks:

@@ -40,6 +40,7 @@ from curvflow.tasks.numerics.kronecker.moments import (
     add_to,
     gradients,
     outer_of,
+    some_at_a_time,
     spanned,
     squares_of,
     turned,
@@ -226,7 +227,7 @@ class _Sweep:
                 each.add(one)
         count = self._of.num_samples
         blocks = [
-            Product(each.piece.name, each.piece.columns, *each.matrices(count))
+            Product(each.piece.name, each.piece.find_columns, *each.matrices(count))
             for each in moments
         ]
         return blocks, {each.piece.name: each.spread(count) for each in moments}
@@ -246,12 +247,16 @@ class _Sweep:
         def along(piece: Piece, one: Pass, sides: Sequence[Sides]) -> Tensor:
             block, models = by_name[piece.name].eigenpairs, one.part.models
             left, right = block.left[models], block.right[models]
-            return squares_of(
-                [
-                    Sides(turned(each.left, left), turned(each.right, right))
-                    for each in sides
-                ]
-            )
+            parts = [
+                squares_of(
+                    [
+                        Sides(turned(each.left, left), turned(each.right, right))
+                        for each in few
+                    ]
+                )
+                for few in some_at_a_time(sides)
+            ]
+            return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
 
         corrections = self._mean(along)
         return [

@@ -12,6 +12,7 @@ group of a weight, P = G O I, S columns.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -29,11 +30,17 @@ class Block(ABC):
 
     Attributes:
         name: of the weight, or of all tensors joined by " and ".
-        columns: places of its P parameters in a vector, row by row.
+        places: of its P parameters in a vector, row by row, or what finds them: of
+            large blocks they take as long as the block, and may never be asked for.
     """
 
     name: str
-    columns: Tensor
+    places: Tensor | Callable[[], Tensor]
+
+    @cached_property
+    def columns(self) -> Tensor:
+        """Places of its parameters in a vector, (P,)."""
+        return self.places if isinstance(self.places, Tensor) else self.places()
 
     @property
     @abstractmethod
@@ -196,7 +203,7 @@ class Product(Block):
             left_values = left_values.clamp(min=0)
             both = left_values, right_values
         values = left_values.unsqueeze(3) * right_values.unsqueeze(2)
-        given = self.name, self.columns, left_vectors, right_vectors, values
+        given = self.name, self.places, left_vectors, right_vectors, values
         return Eigenpairs(*given, *both)
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -133,17 +134,31 @@ class Piece:
 
     Attributes:
         layer: whose block it is.
-        name: of its tensors.
-        columns: places of its parameters, in the order G, O, I.
+        names: of its tensors.
+        places: of all tensors looked at.
         has_weight: the weight is in it.
         has_bias: the bias is in it, as a last column of the weight.
     """
 
     layer: Layer
-    name: str
-    columns: Tensor
+    names: tuple[str, ...]
+    places: Places
     has_weight: bool
     has_bias: bool
+
+    @property
+    def name(self) -> str:
+        """Name of its tensors, joined."""
+        return " and ".join(self.names)
+
+    @cached_property
+    def columns(self) -> Tensor:
+        """Places of its parameters, in the order G, O, I."""
+        return _columns(self.layer, self.places, self.names)
+
+    def find_columns(self) -> Tensor:
+        """Return `columns`, for what may not ask for them."""
+        return self.columns
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -271,8 +286,8 @@ def pieces(layer: Layer, places: Places, *, separate: bool) -> list[Piece]:
     return [
         Piece(
             layer,
-            " and ".join(names),
-            _columns(layer, places, names),
+            tuple(names),
+            places,
             has_weight=layer.weight in names,
             has_bias=layer.bias in names,
         )

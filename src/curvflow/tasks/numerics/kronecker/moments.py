@@ -23,6 +23,9 @@ MOST_NUMBERS = 1 << 21
 # how many stripes. Of fewer rows to fill the upper one takes longer than to compute it.
 MANY_COLUMNS, MANY_ROWS, STRIPES = 256, 192, 4
 
+# Numbers of the rows of one model that are turned at once.
+MOST_ROWS = 1 << 18
+
 # Numbers of the matrices of samples that are held at once.
 MOST_AT_ONCE = 1 << 20
 
@@ -370,6 +373,24 @@ def gradients(sides: Sequence[Sides], *, transposed: bool = False) -> Iterator[T
         parts = [one.left[:, few].mT @ one.right[:, few] for one in sides]
         whole = parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
         yield whole.mT if transposed else whole
+
+
+def some_at_a_time(sides: Sequence[Sides]) -> Iterator[list[Sides]]:
+    """Yield rows of some samples at a time, whatever the number of models.
+
+    What is made of them then stays in the cache, and is no less than a few times what
+    is added up of it, (G, O, I).
+    """
+    left, right = sides[0].left, sides[0].right
+    samples, groups = left.shape[1], left.shape[3]
+    numbers = max(
+        rows.shape[2:].numel() for one in sides for rows in (one.left, one.right)
+    )
+    most = max(MOST_ROWS, 4 * groups * left.shape[5] * right.shape[5])
+    step = max(1, most // numbers)
+    for start in range(0, samples, step):
+        few = slice(start, start + step)
+        yield [Sides(one.left[:, few], one.right[:, few]) for one in sides]
 
 
 def squares_of(sides: Sequence[Sides]) -> Tensor:

@@ -188,7 +188,7 @@ def _root(
     """Return a block with other eigenvalues, on other places of a vector."""
     return replace(
         block,
-        columns=places[block.columns],
+        places=places[block.columns],
         left=block.left.to(dtype),
         right=block.right.to(dtype),
         values=widths.to(dtype),
