@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from curvflow.flows.library import gradient_covariance as gradient_covariance
     from curvflow.flows.library import hessian as hessian
     from curvflow.flows.library import kronecker as kronecker
+    from curvflow.flows.library_llc import llc as llc
+    from curvflow.flows.library_llc import wbic as wbic
     from curvflow.flows.monitor.monitor import Monitor as Monitor
     from curvflow.flows.monitor.monitor import read_monitor as read_monitor
     from curvflow.flows.results.exchange import read_devinterp as read_devinterp
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
     from curvflow.schemas.params import Params as Params
     from curvflow.tasks.library.operators import SymmetricOperator as SymmetricOperator
     from curvflow.tasks.llc.arviz import to_arviz as to_arviz
-    from curvflow.tasks.llc.library import llc as llc
-    from curvflow.tasks.llc.library import wbic as wbic
     from curvflow.tasks.stage import stage as stage
 
 __version__ = "0.2.0"
@@ -64,8 +64,8 @@ _HOMES = {
     "from_matrix": "curvflow.flows.library",
     "from_graph": "curvflow.flows.library",
     "SymmetricOperator": "curvflow.tasks.library.operators",
-    "llc": "curvflow.tasks.llc.library",
-    "wbic": "curvflow.tasks.llc.library",
+    "llc": "curvflow.flows.library_llc",
+    "wbic": "curvflow.flows.library_llc",
     # a training loop of one's own
     "Monitor": "curvflow.flows.monitor.monitor",
     "read_monitor": "curvflow.flows.monitor.monitor",

@@ -16,7 +16,12 @@ from curvflow.schemas.kinds.shared.operators import GraphOperatorName
 from curvflow.tasks.library import matrices
 from curvflow.tasks.library.arguments import checked
 from curvflow.tasks.library.kronecker import KroneckerFactors, kronecker_factors
-from curvflow.tasks.library.operators import Module, SymmetricOperator, of_curvature
+from curvflow.tasks.library.operators import (
+    Dtype,
+    Module,
+    SymmetricOperator,
+    of_curvature,
+)
 from curvflow.tasks.numerics.derivatives import modules
 from curvflow.tasks.numerics.derivatives.differentiation_modes import Order, Trial
 from curvflow.tasks.numerics.derivatives.subjects import Loss, Settings
@@ -221,7 +226,7 @@ def gradient_covariance(
 
 
 def from_matrix(
-    matrix: Any, *, dtype: Any = None, store: str | Path | None = None
+    matrix: Any, *, dtype: Dtype | None = None, store: str | Path | None = None
 ) -> SymmetricOperator:
     """Return a symmetric matrix, or a map known by its products, as an operator.
 
@@ -264,7 +269,8 @@ def from_graph(
     *,
     isolated: Literal["zero", "one", "drop"] = "zero",
     r: float | Literal["auto"] = "auto",
-    dtype: Any = None,
+    dtype: Dtype | None = None,
+    store: str | Path | None = None,
 ) -> SymmetricOperator:
     """Return a matrix of an undirected graph as an operator.
 
@@ -280,6 +286,7 @@ def from_graph(
             these nodes out.
         r: of the Bethe Hessian; auto takes the root of <d^2> / <d> - 1.
         dtype: of the products; None takes float64.
+        store: as for `hessian`.
 
     Returns:
         The operator.
@@ -298,7 +305,15 @@ def from_graph(
         >>> L.eigenvalues(k=2).value.round(9).tolist()
         [1.5, 1.5]
     """
-    return matrices.from_graph(adjacency, operator, isolated=isolated, r=r, dtype=dtype)
+    made = matrices.from_graph(adjacency, operator, isolated=isolated, r=r, dtype=dtype)
+    if store is None:
+        return made
+    # Here, for zarr and others are needed only where a store is given.
+    from curvflow.flows.library_store import matrix_memory
+
+    rows = matrices.graph_rows(adjacency)
+    settings = {"operator": operator, "isolated": isolated, "r": r}
+    return made.remembered(matrix_memory(store, rows, **settings))
 
 
 def _stored(

@@ -30,6 +30,7 @@ from curvflow.schemas.kinds.shared.operators import (
     OperatorParams,
 )
 from curvflow.schemas.nodes import Array, Matrix, Member
+from curvflow.schemas.params import Params
 from curvflow.tasks.curvature.operators import MATRIX, OperatorNode
 from curvflow.tasks.library.arguments import checked, precisions
 from curvflow.tasks.library.preconditioners import Preconditioner, factors_beside
@@ -61,8 +62,9 @@ from curvflow.tasks.probes.squared_norm import squared_norm
 from curvflow.tasks.probes.trace import trace
 from curvflow.tasks.registry import Machine, TileFunction
 
-# What is probed, as callers outside the tasks name it.
+# What is probed and in which precision, as callers outside the tasks name them.
 Module = nn.Module
+Dtype = torch.dtype
 
 Law = Literal["rademacher", "gaussian"]
 Compute = Callable[[], Mapping[str, Array]]
@@ -76,11 +78,11 @@ class Probe:
         kind: its declaration.
         params: its parameters.
         compute: makes the variables of its result.
-        given: digests of what is given beside the operator, by the names of inputs.
+        given: digests of further inputs, by their names.
     """
 
     kind: Kind
-    params: OperatorParams
+    params: Params
     compute: Compute
     given: Mapping[str, str] = field(default_factory=dict)
 
@@ -89,7 +91,8 @@ class Probe:
 Memory = Callable[[Probe], Mapping[str, Array]]
 
 
-def _at_once(probe: Probe) -> Mapping[str, Array]:
+def at_once(probe: Probe) -> Mapping[str, Array]:
+    """Run a probe, without a memory."""
     return probe.compute()
 
 
@@ -115,7 +118,7 @@ class SymmetricOperator(Curvature):
         *,
         name: AnyOperatorName = "hessian",
         entries: Matrix | None = None,
-        memory: Memory = _at_once,
+        memory: Memory = at_once,
     ) -> None:
         """Take the products and what is known of them.
 
@@ -143,7 +146,7 @@ class SymmetricOperator(Curvature):
             batched: of one model, (1, D, D).
         """
         other = super().like(batched)
-        other.name, other.entries, other._memory = "hessian", None, _at_once
+        other.name, other.entries, other._memory = "hessian", None, at_once
         return other
 
     def remembered(self, memory: Memory) -> Self:
