@@ -12,6 +12,7 @@ import torch
 
 import curvflow
 import curvflow.testing
+from curvflow.schemas import nodes
 from curvflow.tasks import numerics
 from curvflow.tasks.library.operators import SymmetricOperator
 
@@ -21,6 +22,7 @@ PUBLIC = {
     "curvflow.tasks.numerics": set(numerics.__all__),
     "curvflow.testing": set(curvflow.testing.__all__),
 }
+FILES = {"curvflow.lock"}  # whose names look like those of modules
 # Functions of studies, whose pages run whole studies instead.
 STUDIES = {"open", "read_devinterp", "run", "stage", "to_arviz"}
 
@@ -45,16 +47,55 @@ def private_names(code):
     ]
 
 
+def pages():
+    """Yield each page's name and text."""
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        yield str(page.relative_to(ROOT)), page.read_text(encoding="utf-8")
+
+
+def private_mentions(text):
+    """Return the private names of curvflow that the prose of a page mentions."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    names = re.findall(r"`@?(curvflow(?:\.\w+)+)", prose)
+    return [name for name in names if not is_public(name) and name not in FILES]
+
+
+def is_public(name):
+    """Return whether a dotted name is public, or an attribute of what is."""
+    home, _, last = name.rpartition(".")
+    if name in PUBLIC or home in PUBLIC:
+        return name in PUBLIC or last in PUBLIC[home]
+    return home != "" and is_public(home)
+
+
 def test_pages_take_public_names_alone():
     faults = {}
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        text = page.read_text(encoding="utf-8")
-        for code in re.findall(
-            r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE
-        ):
-            if private := private_names(code):
-                faults[str(page.relative_to(ROOT))] = private
+    for page, text in pages():
+        blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+        taken = [name for code in blocks for name in private_names(code)]
+        if private := taken + private_mentions(text):
+            faults[page] = private
     assert faults == {}
+
+
+def test_modules_of_shipped_studies_take_public_names_alone():
+    modules = sorted((ROOT / "studies").rglob("*.py"))
+    assert len(modules) > 4
+    taken = {m.name: private_names(m.read_text(encoding="utf-8")) for m in modules}
+    assert {name: private for name, private in taken.items() if private} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("see `curvflow.stores.open`", ["curvflow.stores.open"]),
+        ("`curvflow.secret(x)`", ["curvflow.secret"]),
+        ("`curvflow.llc(net)`, `curvflow.Monitor.step`, `curvflow.testing`", []),
+        ("```sh\n`curvflow.secret`\n```\n", []),
+    ],
+)
+def test_private_names_of_prose_are_seen(text, names):
+    assert private_mentions(text) == names
 
 
 @pytest.mark.parametrize(
@@ -100,6 +141,15 @@ def test_every_public_function_has_an_example_that_holds():
         if runner.run(example, out=said.append).failed:
             faults.append("".join(said))
     assert not faults, "\n".join(faults)
+
+
+def test_all_edges_between_stages_are_public():
+    edges = {
+        name
+        for name, thing in vars(nodes).items()
+        if inspect.isclass(thing) and issubclass(thing, nodes.NodeData)
+    }
+    assert edges - {"NodeData"} <= set(curvflow.__all__)
 
 
 def test_completion_shows_the_public_names_alone():

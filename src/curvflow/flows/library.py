@@ -57,7 +57,8 @@ def hessian(
             takes an order that is soon prepared.
         tell: called with the trial that `auto` has made.
         store: path or address of a store that keeps results by the content of weights,
-            data, code and parameters, and returns them; None keeps none.
+            data, code and parameters, and returns them; None keeps none. Needs zarr and
+            ruamel.yaml.
         **settings: see `Settings`.
 
     Returns:

@@ -94,7 +94,7 @@ def llc(
         forward: from the module and a batch to outputs; by default the module of the
             inputs.
         allow: causes of refusal to let through, see docs/operators.md.
-        store: as for `hessian`; needs zarr.
+        store: as for `hessian`: keeps what the chains return.
 
     Returns:
         The estimate with its verdict.
