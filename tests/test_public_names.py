@@ -6,15 +6,18 @@ import importlib
 import inspect
 import re
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
 
 import curvflow
 import curvflow.testing
-from curvflow.schemas import nodes
+from curvflow.errors import CurvflowError
+from curvflow.schemas import kinds, nodes
 from curvflow.tasks import numerics
-from curvflow.tasks.library.operators import SymmetricOperator
+from curvflow.tasks.library import kronecker, results
+from curvflow.tasks.llc import library as llc
 
 ROOT = Path(__file__).parents[1]
 PUBLIC = {
@@ -23,8 +26,12 @@ PUBLIC = {
     "curvflow.testing": set(curvflow.testing.__all__),
 }
 FILES = {"curvflow.lock"}  # whose names look like those of modules
-# Functions of studies, whose pages run whole studies instead.
-STUDIES = {"open", "read_devinterp", "run", "stage", "to_arviz"}
+# Modules of what functions and methods return, whose classes `__all__` does not list.
+RESULTS = (results, kronecker, llc)
+# Methods that curvflow itself calls, on what it makes.
+HOOKS = {"like", "of", "remembered", "with_work"}
+# Examples that need Lightning, transformers or devinterp.
+UNRUN = {"Monitor.lightning", "Monitor.hf", "curvflow.read_devinterp"}
 
 
 def private_names(code):
@@ -113,34 +120,92 @@ def test_names_that_are_not_public_are_found(code, found):
 
 
 def public_functions():
-    """Yield the dotted names of public functions, and of methods of operators."""
+    """Yield the public functions with their dotted names."""
     for module, names in PUBLIC.items():
-        for name in sorted(names - STUDIES):
+        for name in sorted(names):
             thing = getattr(importlib.import_module(module), name)
             if inspect.isfunction(thing):
                 yield f"{module}.{name}", thing
-    for name, method in vars(SymmetricOperator).items():
-        is_measured = inspect.isfunction(method) and not name.startswith("_")
-        if is_measured and name not in ("like", "remembered"):
-            yield f"SymmetricOperator.{name}", method
 
 
-FUNCTIONS = dict(public_functions())
+def public_classes():
+    """Yield each public class, and whether users make one: of others are no examples.
+
+    Edges between stages are given to functions, errors are raised, results returned.
+    """
+    for name in sorted(curvflow.__all__):
+        thing = getattr(curvflow, name)
+        if inspect.isclass(thing):
+            yield thing, not issubclass(thing, nodes.NodeData | CurvflowError)
+    for module in RESULTS:
+        for thing in vars(module).values():
+            if inspect.isclass(thing) and thing.__module__ == module.__name__:
+                yield thing, False
 
 
-def test_every_public_function_has_an_example_that_holds():
-    faults, finder = [], doctest.DocTestFinder(recurse=False)
-    for name, function in FUNCTIONS.items():
-        given = {**function.__globals__, "torch": torch}
-        example = next(iter(finder.find(function, name, globs=given)), None)
+def public_methods(owner):
+    """Yield the methods of a class and of its bases, with their dotted names."""
+    names = [
+        name
+        for base in owner.__mro__
+        if base.__module__.startswith("curvflow")
+        for name in vars(base)
+        if not name.startswith("_") and name not in HOOKS
+    ]
+    for name in dict.fromkeys(names):
+        method = getattr(owner, name)
+        if inspect.isfunction(method) or inspect.ismethod(method):
+            yield f"{owner.__name__}.{name}", method
+
+
+class Examples:
+    """Runs the examples of docstrings, and lists the faults."""
+
+    def __init__(self):
+        self.faults, self._seen = [], set()
+
+    def run(self, name, thing, given):
+        """Run the examples of one docstring; what they define is added to `given`."""
+        if inspect.unwrap(thing) in self._seen:  # of a base
+            return
+        self._seen.add(inspect.unwrap(thing))
+        finder = doctest.DocTestFinder(recurse=False)
+        example = next(iter(finder.find(thing, name, globs=given)), None)
         if example is None or not example.examples:
-            faults.append(f"{name} has no example")
-            continue
+            self.faults.append(f"{name} has no example")
+            return
+        is_run = not example.examples[0].options.get(doctest.SKIP)
+        if is_run != (name not in UNRUN):
+            self.faults.append(f"{name} is {'' if is_run else 'not '}run")
         said = []
         runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
-        if runner.run(example, out=said.append).failed:
-            faults.append("".join(said))
-    assert not faults, "\n".join(faults)
+        if runner.run(example, out=said.append, clear_globs=False).failed:
+            self.faults.append("".join(said))
+        given.update(example.globs)
+
+
+@pytest.fixture
+def examples(tmp_path, monkeypatch):
+    """Return a runner in a folder of its own, whose kinds are forgotten."""
+    monkeypatch.chdir(tmp_path)
+    with mock.patch.dict(kinds._added):
+        yield Examples()
+
+
+def test_every_public_function_has_an_example_that_holds(examples):
+    for name, function in public_functions():
+        examples.run(name, function, {**function.__globals__, "torch": torch})
+    assert not examples.faults, "\n".join(examples.faults)
+
+
+def test_every_public_class_and_method_has_an_example_that_holds(examples):
+    for owner, is_made in public_classes():
+        given = {"torch": torch}
+        if is_made or ">>>" in (owner.__doc__ or ""):
+            examples.run(owner.__name__, owner, given)
+        for name, method in public_methods(owner):  # they go on from the class's
+            examples.run(name, method, dict(given))
+    assert not examples.faults, "\n".join(examples.faults)
 
 
 def test_all_edges_between_stages_are_public():

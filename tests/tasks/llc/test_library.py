@@ -1,6 +1,5 @@
 """Coefficients of modules without a study: one code with the probe."""
 
-import doctest
 import inspect
 import itertools
 import math
@@ -17,7 +16,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import curvflow
 from curvflow.errors import InputError
-from curvflow.flows import library_llc
 from curvflow.schemas.kinds.shared.sampling import LlcParams
 from curvflow.tasks.llc.library import ChainOptions, LlcOptions
 from curvflow.tasks.llc.modules import mlp_of, module_targets
@@ -404,12 +402,6 @@ def test_options_have_the_types_of_the_arguments():
     assert get_type_hints(LlcOptions) == options
     del options["nbeta"]
     assert get_type_hints(ChainOptions) == options
-
-
-def test_examples_run():
-    found = doctest.testmod(library_llc)
-    assert found.attempted > 8
-    assert not found.failed
 
 
 @pytest.mark.processes

@@ -109,6 +109,12 @@ class SymmetricOperator(Curvature):
         sizes: entries of each parameter by name, in the order of the dimension D.
         name: which matrix, as `operator:` of a study names it; `hessian` if unknown.
         entries: the same operator as a matrix that is data, if it is one.
+
+    Examples:
+        >>> import curvflow, torch
+        >>> H = curvflow.from_matrix(torch.tensor([[2.0, 1.0], [1.0, 2.0]]))
+        >>> (2 * H - H) @ torch.ones(2)
+        tensor([3., 3.])
     """
 
     def __init__(

@@ -53,6 +53,15 @@ class LlcResult:
         loss_trace: mean loss at the draws, (C, K).
         draws: weights of the draws, (C, K, D), with `keep_draws`; else None.
         variables: everything that `probe.llc` returns, by name.
+
+    Examples:
+        >>> import curvflow, torch
+        >>> net = torch.nn.Linear(1, 1, bias=False).double()
+        >>> x = torch.tensor([[1.0], [2.0], [3.0]]).double()
+        >>> few = {"num_draws": 8, "num_burnin_steps": 1, "num_steps_bw_draws": 1}
+        >>> fit = curvflow.llc(net, "mse", (x, x), num_chains=2, **few)
+        >>> fit.value == float(fit) == fit.llc_mean
+        True
     """
 
     llc_mean: float
@@ -89,11 +98,20 @@ class LlcResult:
 
         Returns:
             Dimensions chain, draw and trial.
+
+        Examples:
+            >>> dict(fit.to_xarray()["loss_trace"].sizes)
+            {'chain': 2, 'draw': 8}
         """
         return _dataset(llc_kind.KIND, self.variables)
 
     def to_arviz(self) -> xr.DataTree:
-        """Return the draws as arviz takes them, see `curvflow.to_arviz`."""
+        """Return the draws as arviz takes them, see `curvflow.to_arviz`.
+
+        Examples:
+            >>> list(fit.to_arviz())
+            ['posterior', 'sample_stats', 'constant_data']
+        """
         return to_arviz(self.to_xarray())
 
 
@@ -109,6 +127,15 @@ class WbicResult:
         penalty: wbic - training_loss, the coefficient times ln n.
         llc: the coefficient by the same draws, with the verdict on them.
         variables: everything that `probe.wbic` returns, by name.
+
+    Examples:
+        >>> import curvflow, torch
+        >>> net = torch.nn.Linear(1, 1, bias=False).double()
+        >>> x = torch.tensor([[1.0], [2.0], [3.0]]).double()
+        >>> few = {"num_draws": 8, "num_burnin_steps": 1, "num_steps_bw_draws": 1}
+        >>> criterion = curvflow.wbic(net, "mse", (x, x), num_chains=2, **few)
+        >>> criterion.work == criterion.llc.work
+        True
     """
 
     wbic: float
@@ -155,6 +182,10 @@ class WbicResult:
 
         Returns:
             Dimension chain.
+
+        Examples:
+            >>> float(criterion.to_xarray()["wbic"]) == criterion.value
+            True
         """
         return _dataset(wbic_kind.KIND, self.variables)
 
