@@ -14,9 +14,11 @@ import torch
 import curvflow
 import curvflow.testing
 from curvflow.errors import CurvflowError
+from curvflow.flows import library, library_llc
 from curvflow.schemas import kinds, nodes
 from curvflow.tasks import numerics
 from curvflow.tasks.library import kronecker, results
+from curvflow.tasks.library.operators import SymmetricOperator
 from curvflow.tasks.llc import library as llc
 
 ROOT = Path(__file__).parents[1]
@@ -206,6 +208,47 @@ def test_every_public_class_and_method_has_an_example_that_holds(examples):
         for name, method in public_methods(owner):  # they go on from the class's
             examples.run(name, method, dict(given))
     assert not examples.faults, "\n".join(examples.faults)
+
+
+def called_in(program):
+    """Return (variable, attribute, keywords) of the calls in a program.
+
+    The variable is the first of a chain: H of `H.block("0.*").trace(4)`.
+    """
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            first = node.func
+            while isinstance(first, ast.Attribute | ast.Call):
+                first = first.value if isinstance(first, ast.Attribute) else first.func
+            if isinstance(first, ast.Name):
+                yield first.id, node.func.attr, {word.arg for word in node.keywords}
+
+
+# The variables of the program that are of these classes, or of any of them.
+VARIABLES = {
+    SymmetricOperator: {"H", "G", "result"},
+    results.Spectrum: {"runs", "result"},
+    kronecker.KroneckerFactors: {"K"},
+    llc.LlcResult: {"fit", "result"},
+}
+
+
+def test_the_program_that_uses_the_library_uses_all_of_it():
+    calls = list(called_in((ROOT / "tests/library_use.py").read_text(encoding="utf-8")))
+    lacking = []
+    for owner, variables in VARIABLES.items():
+        own = [(name, words) for first, name, words in calls if first in variables]
+        for dotted, method in public_methods(owner):
+            given = [
+                words for name, words in own if f"{owner.__name__}.{name}" == dotted
+            ]
+            if not given:
+                lacking.append(dotted)
+            elif "preconditioner" in inspect.signature(method).parameters:
+                lacking += [dotted] * (not any("preconditioner" in w for w in given))
+    public = set(library.__all__) | set(library_llc.__all__)
+    lacking += public - {name for first, name, _ in calls if first == "curvflow"}
+    assert lacking == []
 
 
 def test_all_edges_between_stages_are_public():

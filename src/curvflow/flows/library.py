@@ -14,7 +14,7 @@ from typing import Any, Literal, Unpack
 from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
 from curvflow.schemas.kinds.shared.operators import GraphOperatorName
 from curvflow.tasks.library import matrices
-from curvflow.tasks.library.arguments import checked
+from curvflow.tasks.library.arguments import FactorsSettings, checked
 from curvflow.tasks.library.kronecker import KroneckerFactors, kronecker_factors
 from curvflow.tasks.library.operators import (
     Dtype,
@@ -159,7 +159,7 @@ def fisher(
 
 
 def kronecker(
-    module: Module, loss: Loss | str, data: Any, **factors: Any
+    module: Module, loss: Loss | str, data: Any, **factors: Unpack[FactorsSettings]
 ) -> KroneckerFactors:
     """Return the curvature of a module by blocks of its layers.
 
@@ -168,8 +168,7 @@ def kronecker(
             layers, convolutions or embeddings have an exact block.
         loss: as for `hessian`, of outputs (N, C).
         data: batches (inputs, targets) of tensors, as for `hessian`.
-        **factors: parameters of `probe.factors`, such as `fisher_type`, `structure` and
-            `layers`; see docs/kronecker.md.
+        **factors: see `FactorsSettings`, and docs/kronecker.md for what they mean.
 
     Returns:
         The factors: products, damped solves, determinants, and an operator that can be
@@ -344,4 +343,5 @@ __all__ = [
     "ggn",
     "gradient_covariance",
     "hessian",
+    "kronecker",
 ]

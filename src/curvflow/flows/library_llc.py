@@ -181,3 +181,6 @@ def wbic(
             "it, or take llc."
         )
     return criterion(llc(net, loss, data, store=store, **options))
+
+
+__all__ = ["llc", "wbic"]

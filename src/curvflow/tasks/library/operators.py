@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 import torch
@@ -32,7 +32,12 @@ from curvflow.schemas.kinds.shared.operators import (
 from curvflow.schemas.nodes import Array, Matrix, Member
 from curvflow.schemas.params import Params
 from curvflow.tasks.curvature.operators import MATRIX, OperatorNode
-from curvflow.tasks.library.arguments import checked, precisions
+from curvflow.tasks.library.arguments import (
+    LogdetSettings,
+    SpectrumSettings,
+    checked,
+    precisions,
+)
 from curvflow.tasks.library.preconditioners import Preconditioner, factors_beside
 from curvflow.tasks.library.results import (
     SOLUTION,
@@ -400,7 +405,7 @@ class SymmetricOperator(Curvature):
         *,
         distribution: Law = "rademacher",
         seed: int = 0,
-        **settings: Any,
+        **settings: Unpack[SpectrumSettings],
     ) -> Spectrum:
         """Run Lanczos from random vectors, as `probe.spectrum` does.
 
@@ -409,7 +414,7 @@ class SymmetricOperator(Curvature):
             num_steps: products per run.
             distribution: law of the entries of the first vectors.
             seed: of the first vectors.
-            **settings: further parameters of `probe.spectrum`.
+            **settings: further parameters, see `SpectrumSettings`.
 
         Returns:
             Ritz values, weights and residuals, and what follows without a product.
@@ -536,7 +541,7 @@ class SymmetricOperator(Curvature):
         num_steps: int = 100,
         preconditioner: Preconditioner | str | None = None,
         seed: int = 0,
-        **settings: Any,
+        **settings: Unpack[LogdetSettings],
     ) -> LogDet:
         """Estimate log det(A + damping I), as `probe.logdet` does.
 
@@ -550,7 +555,7 @@ class SymmetricOperator(Curvature):
             preconditioner: factors of the same module by `curvflow.kronecker`, whose
                 determinant is exact; or auto, cholesky or nystrom.
             seed: of the first vectors.
-            **settings: further parameters of `probe.logdet`, such as `floor` or `rank`.
+            **settings: further parameters, see `LogdetSettings`.
 
         Returns:
             The estimate with its standard error, draws and flags.
@@ -565,20 +570,19 @@ class SymmetricOperator(Curvature):
             >>> H.logdet(method="slq", num_runs=8)  # ln 24
             LogDet(3.1781 ± 0.52, 32 products)
         """
-        by_name = isinstance(preconditioner, str)
-        if by_name:
-            settings["preconditioner"] = preconditioner
-        given: Any = None if by_name else preconditioner
+        is_name = isinstance(preconditioner, str)
+        by_name = {"preconditioner": preconditioner} if is_name else {}
         arrays = self._measured(
             LOGDET,
             logdet,
-            given,
+            None if isinstance(preconditioner, str) else preconditioner,
             method=method,
             damping=damping,
             num_runs=num_runs,
             num_steps=num_steps,
             seed=seed,
             **settings,
+            **by_name,
         )
         return LogDet.of(arrays)
 

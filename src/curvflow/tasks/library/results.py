@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, Unpack
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from curvflow.schemas.kinds.probes.moments import MomentsParams
 from curvflow.schemas.kinds.shared.operators import UNITS, judged
 from curvflow.schemas.nodes import Array, Member, Ritz
 from curvflow.tasks.curvature.ritz_data import functional_arrays
-from curvflow.tasks.library.arguments import checked, precisions
+from curvflow.tasks.library.arguments import FitSettings, checked, precisions
 from curvflow.tasks.numerics.estimators.traces import Estimate
 from curvflow.tasks.numerics.krylov.densities import density, kernel_width
 from curvflow.tasks.numerics.krylov.functionals import Bernstein, bounded
@@ -544,7 +544,7 @@ class Spectrum(Result):
         *,
         damping: float = 0.0,
         method: Literal["slq", "chebyshev", "meme"] = "slq",
-        **settings: Any,
+        **settings: Unpack[FitSettings],
     ) -> LogDet:
         """Estimate log det(A + damping I).
 
@@ -552,7 +552,7 @@ class Spectrum(Result):
             damping: added to every eigenvalue first.
             method: slq, quadrature; chebyshev, interpolation; meme, density of largest
                 entropy.
-            **settings: further parameters of `probe.logdet`.
+            **settings: further parameters, see `FitSettings`.
 
         Returns:
             The estimate.
