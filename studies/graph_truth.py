@@ -3,8 +3,7 @@
 import numpy as np
 
 import curvflow
-from curvflow.schemas.nodes import Density, Distribution, Ritz
-from curvflow.tasks.numerics.graphs.structure import components
+from curvflow.tasks.numerics import components
 
 
 @curvflow.stage(
@@ -40,7 +39,7 @@ POINTS = (0.1, 0.5, 0.9, 1.3, 1.7)
         )
     ],
 )
-def density_at(density: Density) -> dict[str, np.ndarray]:
+def density_at(density: curvflow.Density) -> dict[str, np.ndarray]:
     """Take a density at the points of the grid that are nearest to five."""
     near = [np.abs(density["grid"] - point).argmin() for point in POINTS]
     return {f"at{end}": density[f"density{end}"][near] for end in ("", "_low", "_high")}
@@ -58,7 +57,7 @@ def density_at(density: Density) -> dict[str, np.ndarray]:
         )
     ],
 )
-def share_below(shares: Distribution) -> dict[str, np.ndarray]:
+def share_below(shares: curvflow.Distribution) -> dict[str, np.ndarray]:
     """Take a distribution function at the points of the grid nearest to five."""
     near = [np.abs(shares["grid"] - point).argmin() for point in POINTS]
     ends = ("", "_low", "_high")
@@ -72,7 +71,9 @@ def share_below(shares: Distribution) -> dict[str, np.ndarray]:
         curvflow.Variable("below", "share of the eigenvalues below them", ("point",))
     ],
 )
-def counted_below(ritz: Ritz, shares: Distribution) -> dict[str, np.ndarray]:
+def counted_below(
+    ritz: curvflow.Ritz, shares: curvflow.Distribution
+) -> dict[str, np.ndarray]:
     """Count the eigenvalues below the points that `share_below` takes."""
     grid, values = shares["grid"], np.sort(ritz["ritz_values"].ravel())
     near = [np.abs(grid - point).argmin() for point in POINTS]

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from curvflow.flows.library import gradient_covariance as gradient_covariance
     from curvflow.flows.library import hessian as hessian
     from curvflow.flows.library import kronecker as kronecker
+    from curvflow.flows.library_llc import llc as llc
+    from curvflow.flows.library_llc import wbic as wbic
     from curvflow.flows.monitor.monitor import Monitor as Monitor
     from curvflow.flows.monitor.monitor import read_monitor as read_monitor
     from curvflow.flows.results.exchange import read_devinterp as read_devinterp
@@ -33,16 +35,34 @@ if TYPE_CHECKING:
     from curvflow.flows.run.settle import Answer as Answer
     from curvflow.schemas.kind import Variable as Variable
     from curvflow.schemas.nodes import Data as Data
+    from curvflow.schemas.nodes import Density as Density
+    from curvflow.schemas.nodes import Distances as Distances
+    from curvflow.schemas.nodes import Distribution as Distribution
+    from curvflow.schemas.nodes import DrawnLosses as DrawnLosses
+    from curvflow.schemas.nodes import Draws as Draws
+    from curvflow.schemas.nodes import Eigenvalues as Eigenvalues
+    from curvflow.schemas.nodes import Eigenvectors as Eigenvectors
+    from curvflow.schemas.nodes import Entropic as Entropic
+    from curvflow.schemas.nodes import Factors as Factors
+    from curvflow.schemas.nodes import Figure as Figure
     from curvflow.schemas.nodes import Graph as Graph
+    from curvflow.schemas.nodes import Hold as Hold
+    from curvflow.schemas.nodes import Landscape as Landscape
+    from curvflow.schemas.nodes import Localized as Localized
+    from curvflow.schemas.nodes import Matrix as Matrix
+    from curvflow.schemas.nodes import Moments as Moments
     from curvflow.schemas.nodes import Numbers as Numbers
     from curvflow.schemas.nodes import Outcome as Outcome
+    from curvflow.schemas.nodes import Preconditioned as Preconditioned
+    from curvflow.schemas.nodes import Ritz as Ritz
+    from curvflow.schemas.nodes import Spectrum as Spectrum
+    from curvflow.schemas.nodes import Table as Table
+    from curvflow.schemas.nodes import Trajectory as Trajectory
     from curvflow.schemas.nodes import Weights as Weights
     from curvflow.schemas.options import RunOptions as RunOptions
     from curvflow.schemas.params import Params as Params
     from curvflow.tasks.library.operators import SymmetricOperator as SymmetricOperator
     from curvflow.tasks.llc.arviz import to_arviz as to_arviz
-    from curvflow.tasks.llc.library import llc as llc
-    from curvflow.tasks.llc.library import wbic as wbic
     from curvflow.tasks.stage import stage as stage
 
 __version__ = "0.2.0"
@@ -64,8 +84,8 @@ _HOMES = {
     "from_matrix": "curvflow.flows.library",
     "from_graph": "curvflow.flows.library",
     "SymmetricOperator": "curvflow.tasks.library.operators",
-    "llc": "curvflow.tasks.llc.library",
-    "wbic": "curvflow.tasks.llc.library",
+    "llc": "curvflow.flows.library_llc",
+    "wbic": "curvflow.flows.library_llc",
     # a training loop of one's own
     "Monitor": "curvflow.flows.monitor.monitor",
     "read_monitor": "curvflow.flows.monitor.monitor",
@@ -74,13 +94,34 @@ _HOMES = {
     "to_arviz": "curvflow.tasks.llc.arviz",
     # kinds of one's own
     "stage": "curvflow.tasks.stage",
-    "Data": "curvflow.schemas.nodes",
-    "Weights": "curvflow.schemas.nodes",
-    "Graph": "curvflow.schemas.nodes",
-    "Numbers": "curvflow.schemas.nodes",
-    "Outcome": "curvflow.schemas.nodes",
     "Params": "curvflow.schemas.params",
     "Variable": "curvflow.schemas.kind",
+    "Outcome": "curvflow.schemas.nodes",
+    # what such kinds take and return: edges between stages
+    "Data": "curvflow.schemas.nodes",
+    "Weights": "curvflow.schemas.nodes",
+    "Preconditioned": "curvflow.schemas.nodes",
+    "Trajectory": "curvflow.schemas.nodes",
+    "Matrix": "curvflow.schemas.nodes",
+    "Graph": "curvflow.schemas.nodes",
+    "Eigenvectors": "curvflow.schemas.nodes",
+    "Eigenvalues": "curvflow.schemas.nodes",
+    "Spectrum": "curvflow.schemas.nodes",
+    "Ritz": "curvflow.schemas.nodes",
+    "Factors": "curvflow.schemas.nodes",
+    "Moments": "curvflow.schemas.nodes",
+    "Entropic": "curvflow.schemas.nodes",
+    "Distribution": "curvflow.schemas.nodes",
+    "Density": "curvflow.schemas.nodes",
+    "Landscape": "curvflow.schemas.nodes",
+    "Draws": "curvflow.schemas.nodes",
+    "DrawnLosses": "curvflow.schemas.nodes",
+    "Localized": "curvflow.schemas.nodes",
+    "Hold": "curvflow.schemas.nodes",
+    "Table": "curvflow.schemas.nodes",
+    "Distances": "curvflow.schemas.nodes",
+    "Figure": "curvflow.schemas.nodes",
+    "Numbers": "curvflow.schemas.nodes",
     # errors
     "CurvflowError": "curvflow.errors",
 }

@@ -1,5 +1,7 @@
 """The library without a study: the bits of a study, dense twins, and refusals."""
 
+from typing import get_type_hints
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,10 @@ from torch import nn
 
 import curvflow
 from curvflow.errors import InputError
+from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
+from curvflow.schemas.kinds.probes.logdet import LogdetParams
+from curvflow.schemas.kinds.probes.spectrum import SpectrumParams
+from curvflow.tasks.library import arguments
 from curvflow.tasks.numerics.operators.matrices import KernelMatrix
 
 
@@ -520,3 +526,21 @@ def test_what_is_wrong_is_named(call, message, small):
     with pytest.raises(InputError, match=message) as caught:
         call(curvflow.ggn(*small))
     assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("settings", "params"),
+    [
+        (arguments.SpectrumSettings, SpectrumParams),
+        (arguments.FitSettings, LogdetParams),
+        (arguments.LogdetSettings, LogdetParams),
+        (arguments.FactorsSettings, FactorsParams),
+    ],
+)
+def test_hints_of_settings_are_the_types_of_the_parameters(settings, params):
+    hints = get_type_hints(settings)
+    fields = {name: params.model_fields[name].annotation for name in hints}
+    if "layers" in hints:  # of which a list is taken too
+        del hints["layers"], fields["layers"]
+        assert set(settings.__annotations__) == set(params.model_fields)
+    assert hints == fields

@@ -1,11 +1,13 @@
 """A store keeps the library's results by content, and refuses what it cannot know."""
 
 import copy
+import dataclasses
 import importlib
 from collections import OrderedDict
 
 import numpy as np
 import pytest
+import scipy
 import torch
 from torch import nn
 from torch.distributions.transforms import AffineTransform
@@ -39,6 +41,10 @@ class Net(nn.Module):
 
 def loss(outputs, targets):
     return (outputs - targets).abs().pow(3).mean()
+
+
+def called(module, batch):
+    return module(batch[0])
 """
 
 
@@ -61,7 +67,7 @@ def computed(monkeypatch):
             kinds.append(asked.kind.name)
             return asked.compute()
 
-        return probe(self, type(asked)(asked.kind, asked.params, compute))
+        return probe(self, dataclasses.replace(asked, compute=compute))
 
     monkeypatch.setattr(library_store.StoreMemory, "__call__", counted)
     return kinds
@@ -156,6 +162,81 @@ def test_a_matrix_is_known_by_its_entries(tmp_path, computed):
     for matrix in (A, A.numpy(), A + 1e-12 * torch.eye(5)):
         curvflow.from_matrix(matrix, store=tmp_path / "store").trace(4)
     assert computed == ["probe.trace"] * 2
+
+
+def test_a_graph_is_known_by_its_rows_and_its_matrix_by_name(tmp_path, computed):
+    path = torch.diag(torch.ones(3), 1) + torch.diag(torch.ones(3), -1)
+
+    def trace(adjacency, *settings, **named):
+        L = curvflow.from_graph(adjacency, *settings, store=tmp_path, **named)
+        return L.trace(4).value
+
+    assert trace(path.numpy()) == trace(scipy.sparse.coo_array(path.numpy()))
+    assert len(computed) == 1
+    trace(path.numpy(), "laplacian")
+    trace(2 * path.numpy(), "laplacian")
+    for r in (1.5, 2.5):
+        trace(path.numpy(), "bethe_hessian", r=r)
+    assert len(computed) == 5
+
+
+CHAINS = {
+    "calibrate": "none",
+    "sampling_method": "sgld",
+    "lr": 1e-3,
+    "localization": 1.0,
+    "num_burnin_steps": 0,
+    "num_chains": 2,
+    "num_draws": 8,
+    "num_steps_bw_draws": 1,
+}
+
+
+def chains(tmp_path, nets, function=curvflow.llc, **changes):
+    net, loss, data = made(nets).values()
+    called = {"loss": loss, "store": tmp_path / "store", **CHAINS, **changes}
+    with torch.no_grad():
+        net.inner.bias[0] += called.pop("moved", 0)
+    return function(net, data=data, **called)
+
+
+def test_equal_chains_are_read_and_not_drawn(tmp_path, nets, computed):
+    first, again = (chains(tmp_path, nets) for _ in range(2))
+    assert computed == ["probe.llc"]
+    assert again.to_xarray().identical(first.to_xarray())
+    assert repr(again) == repr(first)
+    assert again.to_xarray().identical(chains(tmp_path, nets, store=None).to_xarray())
+
+
+def test_what_changes_chains_changes_their_key(tmp_path, nets, computed):
+    given = made(nets)
+    factors = curvflow.kronecker(given["module"], "mse", given["data"])
+    for changes in (
+        {},
+        {"moved": 1e-9},
+        {"seed": 1},
+        {"loss": "mse"},
+        {"dtype": "float32"},
+        {"layers": ["inner.*"]},
+        {"forward": nets.called},
+        {"loss": "mse", "preconditioner": factors},
+    ):
+        before = len(computed)
+        chains(tmp_path, nets, **changes)
+        assert len(computed) == before + 1, changes
+
+
+def test_a_criterion_and_a_coefficient_share_their_draws(tmp_path, nets, computed):
+    criterion = chains(tmp_path, nets, curvflow.wbic)
+    fit = chains(tmp_path, nets)
+    assert computed == ["probe.llc"]
+    assert criterion.llc.to_xarray().identical(fit.to_xarray())
+
+
+def test_chains_of_what_cannot_be_known_are_refused(tmp_path, nets):
+    with pytest.raises(InputError, match=r"<lambda>.* as forward"):
+        chains(tmp_path, nets, forward=lambda module, batch: module(batch[0]))
+    assert not (tmp_path / "store").exists()
 
 
 def test_a_damaged_result_is_computed_again(tmp_path, nets, computed):

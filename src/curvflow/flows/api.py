@@ -81,6 +81,15 @@ def run(
     Raises:
         RequestError: the study asks for something that cannot be done.
         StoreError: results cannot be written.
+
+    Examples:
+        >>> import curvflow
+        >>> matrix = {"use": "data.random_matrix", "size": 3}
+        >>> trace = {"use": "probe.trace", "matrix": "matrix", "num_probes": 4}
+        >>> study = curvflow.Study(stages={"matrix": matrix, "trace": trace})
+        >>> results = curvflow.run(study, store="memory:")
+        >>> results.run.counts["executed"]
+        {'matrix': 1, 'trace': 1}
     """
     # The first write makes the store, so that what is refused leaves none behind.
     opened = _opened(study, store, profile, overrides, max_nodes)
@@ -190,6 +199,15 @@ def open(
 
     Raises:
         RequestError: the study cannot be read, or has no such run.
+
+    Examples:
+        >>> import curvflow
+        >>> matrix = {"use": "data.random_matrix", "size": 3}
+        >>> trace = {"use": "probe.trace", "matrix": "matrix", "num_probes": 4}
+        >>> study = curvflow.Study(stages={"matrix": matrix, "trace": trace})
+        >>> _ = curvflow.run(study, store="kept")
+        >>> curvflow.open(study, store="kept")
+        <Results of study: matrix, trace>
     """
     opened = _opened(study, store, profile, overrides, max_nodes)
     return results_of(opened, run)

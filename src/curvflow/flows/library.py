@@ -14,9 +14,14 @@ from typing import Any, Literal, Unpack
 from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
 from curvflow.schemas.kinds.shared.operators import GraphOperatorName
 from curvflow.tasks.library import matrices
-from curvflow.tasks.library.arguments import checked
+from curvflow.tasks.library.arguments import FactorsSettings, checked
 from curvflow.tasks.library.kronecker import KroneckerFactors, kronecker_factors
-from curvflow.tasks.library.operators import Module, SymmetricOperator, of_curvature
+from curvflow.tasks.library.operators import (
+    Dtype,
+    Module,
+    SymmetricOperator,
+    of_curvature,
+)
 from curvflow.tasks.numerics.derivatives import modules
 from curvflow.tasks.numerics.derivatives.differentiation_modes import Order, Trial
 from curvflow.tasks.numerics.derivatives.subjects import Loss, Settings
@@ -52,7 +57,8 @@ def hessian(
             takes an order that is soon prepared.
         tell: called with the trial that `auto` has made.
         store: path or address of a store that keeps results by the content of weights,
-            data, code and parameters, and returns them; None keeps none.
+            data, code and parameters, and returns them; None keeps none. Needs zarr and
+            ruamel.yaml.
         **settings: see `Settings`.
 
     Returns:
@@ -153,7 +159,7 @@ def fisher(
 
 
 def kronecker(
-    module: Module, loss: Loss | str, data: Any, **factors: Any
+    module: Module, loss: Loss | str, data: Any, **factors: Unpack[FactorsSettings]
 ) -> KroneckerFactors:
     """Return the curvature of a module by blocks of its layers.
 
@@ -162,8 +168,7 @@ def kronecker(
             layers, convolutions or embeddings have an exact block.
         loss: as for `hessian`, of outputs (N, C).
         data: batches (inputs, targets) of tensors, as for `hessian`.
-        **factors: parameters of `probe.factors`, such as `fisher_type`, `structure` and
-            `layers`; see docs/kronecker.md.
+        **factors: see `FactorsSettings`, and docs/kronecker.md for what they mean.
 
     Returns:
         The factors: products, damped solves, determinants, and an operator that can be
@@ -221,7 +226,7 @@ def gradient_covariance(
 
 
 def from_matrix(
-    matrix: Any, *, dtype: Any = None, store: str | Path | None = None
+    matrix: Any, *, dtype: Dtype | None = None, store: str | Path | None = None
 ) -> SymmetricOperator:
     """Return a symmetric matrix, or a map known by its products, as an operator.
 
@@ -264,7 +269,8 @@ def from_graph(
     *,
     isolated: Literal["zero", "one", "drop"] = "zero",
     r: float | Literal["auto"] = "auto",
-    dtype: Any = None,
+    dtype: Dtype | None = None,
+    store: str | Path | None = None,
 ) -> SymmetricOperator:
     """Return a matrix of an undirected graph as an operator.
 
@@ -280,6 +286,7 @@ def from_graph(
             these nodes out.
         r: of the Bethe Hessian; auto takes the root of <d^2> / <d> - 1.
         dtype: of the products; None takes float64.
+        store: as for `hessian`.
 
     Returns:
         The operator.
@@ -298,7 +305,15 @@ def from_graph(
         >>> L.eigenvalues(k=2).value.round(9).tolist()
         [1.5, 1.5]
     """
-    return matrices.from_graph(adjacency, operator, isolated=isolated, r=r, dtype=dtype)
+    made = matrices.from_graph(adjacency, operator, isolated=isolated, r=r, dtype=dtype)
+    if store is None:
+        return made
+    # Here, for zarr and others are needed only where a store is given.
+    from curvflow.flows.library_store import matrix_memory
+
+    rows = matrices.graph_rows(adjacency)
+    settings = {"operator": operator, "isolated": isolated, "r": r}
+    return made.remembered(matrix_memory(store, rows, **settings))
 
 
 def _stored(
@@ -328,4 +343,5 @@ __all__ = [
     "ggn",
     "gradient_covariance",
     "hessian",
+    "kronecker",
 ]

@@ -45,11 +45,11 @@ HOOKS = (
 
 @dataclass(frozen=True)
 class StoreMemory:
-    """Runs probes of one operator, or reads what they returned before.
+    """Runs probes of one operator or module, or reads what they returned before.
 
     Attributes:
         store: holds the results.
-        digest: of the operator's content when it was made.
+        digest: of its content when it was taken.
         content: returns the digest of the content as it is now.
     """
 
@@ -74,8 +74,9 @@ class StoreMemory:
                 self.store.retire([key], "its payload could not be read")
         if self.content() != self.digest:
             raise InputError(
-                "store cannot be combined with an operator whose module, loss or data "
-                "have changed since it was made. Make it again."
+                "store cannot be combined with a module, a loss or data that have "
+                "changed since they were taken, as the data of a loader that shuffles "
+                "do. Make the operator again, or take a fixed order."
             )
         began = perf_counter()
         arrays = {name: np.asarray(array) for name, array in probe.compute().items()}
@@ -105,13 +106,13 @@ def memory(
     settings: Mapping[str, Any],
     data: Any,
 ) -> StoreMemory:
-    """Return the memory of an operator of a module.
+    """Return the memory of a module, or of an operator of it.
 
     Args:
         store: path or address of the store, which is made if there is none.
-        name: which matrix.
+        name: which matrix, or `llc`.
         called: the module and the loss.
-        settings: what else the operator was made with.
+        settings: what else it is taken with.
         data: its batches.
 
     Returns:
@@ -135,12 +136,15 @@ def memory(
     return StoreMemory(open_store(store, create=True), digest, content)
 
 
-def matrix_memory(store: str | Path, arrays: Mapping[str, Array] | None) -> StoreMemory:
-    """Return the memory of a matrix.
+def matrix_memory(
+    store: str | Path, arrays: Mapping[str, Array] | None, **settings: str | float
+) -> StoreMemory:
+    """Return the memory of a matrix, or of a matrix of a graph.
 
     Args:
         store: path or address of the store.
-        arrays: its entries; None if only products are known.
+        arrays: its entries, or the rows of the graph; None if only products are known.
+        **settings: of the matrix of a graph.
 
     Returns:
         The memory.
@@ -155,7 +159,8 @@ def matrix_memory(store: str | Path, arrays: Mapping[str, Array] | None) -> Stor
         )
 
     def content() -> str:
-        return sha256({name: array_digest(array) for name, array in arrays.items()})
+        digests = {name: array_digest(array) for name, array in arrays.items()}
+        return sha256(digests | settings)
 
     return StoreMemory(open_store(store, create=True), content(), content)
 

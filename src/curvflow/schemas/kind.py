@@ -36,6 +36,11 @@ class Variable:
             on: a text, `converged` or what is wrong, or a flag of this one's shape.
         rests_on: the variable of the same node that says how a condition of this one is
             known: a text, `assumed` where nothing shows that it holds.
+
+    Examples:
+        >>> import curvflow
+        >>> curvflow.Variable("radius", "of the hull", units="parameter").tabular
+        True
     """
 
     name: str

@@ -26,6 +26,11 @@ class Outcome:
         arrays: one array per declared variable; may lack some if it diverged.
         status: divergence is a result with a reason, not an error.
         reason: why it diverged, in words, with the step.
+
+    Examples:
+        >>> import curvflow
+        >>> curvflow.Outcome({}, "diverged", "loss is infinite at step 3").status
+        'diverged'
     """
 
     arrays: Mapping[str, Array]

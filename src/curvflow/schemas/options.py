@@ -62,7 +62,13 @@ class Cluster(BaseModel):
 
 
 class RunOptions(BaseModel):
-    """Options of a run: device, threads, memory, workers; recorded with the run."""
+    """Options of a run: device, threads, memory, workers; recorded with the run.
+
+    Examples:
+        >>> import curvflow
+        >>> curvflow.RunOptions(num_threads=2).device
+        'auto'
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -69,6 +69,13 @@ class Params(BaseModel):
     Attributes:
         names_code_in: the field that names a function or class, `module:name`, of the
             user's own; empty if none does.
+
+    Examples:
+        >>> import curvflow
+        >>> class Radius(curvflow.Params):
+        ...     scale: float = 1.0
+        >>> Radius(scale=2.0)
+        Radius(scale=2.0)
     """
 
     names_code_in: ClassVar[str] = ""

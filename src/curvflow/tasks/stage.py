@@ -50,6 +50,15 @@ def stage(
     Raises:
         RequestError: an argument is not annotated with an edge or a `Params` model, or
             another kind has the name.
+
+    Examples:
+        >>> import curvflow, numpy as np
+        >>> radius = curvflow.Variable("radius", "of the weights", units="parameter")
+        >>> @curvflow.stage("probe.radius", version=1, outputs=[radius])
+        ... def radius_of(weights: curvflow.Weights):
+        ...     return {"radius": np.linalg.norm(weights["weights"])}
+        >>> radius_of.kind.inputs.keys()
+        dict_keys(['weights'])
     """
 
     def register(function: F) -> F:

@@ -8,8 +8,7 @@ import numpy as np
 from pydantic import Field
 
 import curvflow
-from curvflow.schemas.nodes import Density, Ritz
-from curvflow.tasks.numerics.estimators.traces import random_vectors
+from curvflow.tasks.numerics import random_vectors
 
 LAWS = ("erdos_renyi", "watts_strogatz", "barabasi_albert")
 
@@ -102,7 +101,9 @@ class Fit(curvflow.Params):
         curvflow.Variable("peak_error", "mass of the density there, less it"),
     ],
 )
-def fit(density: Density, spectrum: Ritz, params: Fit) -> dict[str, float]:
+def fit(
+    density: curvflow.Density, spectrum: curvflow.Ritz, params: Fit
+) -> dict[str, float]:
     """Compare the support, the shape, the ripples and the centre with the truth."""
     values = np.sort(spectrum["ritz_values"][np.isfinite(spectrum["ritz_values"])])
     low, high = np.quantile(values, [params.tail, 1 - params.tail])
@@ -180,7 +181,7 @@ def resolved(counted: curvflow.Numbers, params: Plain) -> dict[str, float]:
         curvflow.Variable("minimum", "where the density is least, below its median"),
     ],
 )
-def algorithm_5(density: Density, params: Plain) -> dict[str, float]:
+def algorithm_5(density: curvflow.Density, params: Plain) -> dict[str, float]:
     """Count clusters by the deepest minimum, whether or not there is a gap."""
     grid, curve = density["grid"], density["density"]
     cumulative = np.append(0, np.cumsum(np.diff(grid) * (curve[1:] + curve[:-1]) / 2))

@@ -4,7 +4,6 @@ import numpy as np
 from pydantic import Field
 
 import curvflow
-from curvflow.schemas.nodes import Moments
 
 
 class Semicircle(curvflow.Params):
@@ -17,7 +16,7 @@ class Semicircle(curvflow.Params):
 @curvflow.stage(
     "probe.semicircle",
     version=1,
-    returns=Moments,
+    returns=curvflow.Moments,
     outputs=[
         curvflow.Variable("moments", "means of T_k over the support", ("order",)),
         curvflow.Variable("moments_covariance", "none", ("order", "order_2")),

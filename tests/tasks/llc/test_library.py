@@ -1,11 +1,12 @@
 """Coefficients of modules without a study: one code with the probe."""
 
-import doctest
 import inspect
 import itertools
+import math
 import subprocess
 import sys
 import textwrap
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import curvflow
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.sampling import LlcParams
-from curvflow.tasks.llc import library
+from curvflow.tasks.llc.library import ChainOptions, LlcOptions
 from curvflow.tasks.llc.modules import mlp_of, module_targets
 from curvflow.tasks.numerics.sampling.module_losses import ModuleLosses
 
@@ -188,6 +189,18 @@ def test_the_result_is_what_the_draws_say(labelled):
     np.testing.assert_allclose(tree["posterior"]["llc"].mean(), fit.llc_mean)
     assert tree["constant_data"].attrs["reason"] == fit.reason
     assert repr(fit).startswith(f"LlcResult({fit.llc_mean:.4g} ± ")
+    assert (fit.value, fit.sem) == (float(fit), fit.llc_sem)
+    assert fit.work == float(again["gradient_equivalents"])
+
+
+def test_the_criterion_is_that_of_the_draws(labelled):
+    criterion = curvflow.wbic(mlp(4, 3, 3), "cross_entropy", labelled, **GIVEN)
+    fit = curvflow.llc(mlp(4, 3, 3), "cross_entropy", labelled, **GIVEN)
+    count = len(labelled[1])
+    assert criterion.value == float(criterion)
+    assert criterion.value == pytest.approx(count * fit.loss_trace.mean())
+    assert criterion.sem == pytest.approx(fit.sem * math.log(count))
+    assert criterion.work == fit.work
 
 
 @pytest.mark.parametrize("kind", [Wrapped, Branching])
@@ -374,7 +387,7 @@ def test_the_criterion_has_its_temperature(labelled):
 def test_parameters_are_those_of_the_probe():
     signature = inspect.signature(curvflow.llc).parameters
     fields = LlcParams.model_fields
-    of_the_module = {"net", "loss", "data", "forward", "allow"}
+    of_the_module = {"net", "loss", "data", "forward", "allow", "store"}
     inputs = {"preconditioner"}  # of the probe, a stage that it takes
     assert set(fields) == set(signature) - of_the_module - inputs
     assert signature["dtype"].default is None
@@ -382,10 +395,13 @@ def test_parameters_are_those_of_the_probe():
         assert signature[name].default == fields[name].default, name
 
 
-def test_examples_run():
-    found = doctest.testmod(library)
-    assert found.attempted > 8
-    assert not found.failed
+def test_options_have_the_types_of_the_arguments():
+    hints = get_type_hints(curvflow.llc)
+    arguments = {"net", "loss", "data", "store", "return"}
+    options = {name: hints[name] for name in hints.keys() - arguments}
+    assert get_type_hints(LlcOptions) == options
+    del options["nbeta"]
+    assert get_type_hints(ChainOptions) == options
 
 
 @pytest.mark.processes

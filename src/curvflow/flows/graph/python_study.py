@@ -22,19 +22,33 @@ REQUIRED = ("study", "stages")
 class Study:
     """A study as it is written, with the keys of a study file.
 
-        study = curvflow.Study(
-            axes={"seed": 3},
-            stages={"data": {"use": "data.xor"}, ...},
-        )
-        results = curvflow.run(study)
-        study.save("study.yaml")
-
     It is checked at once, with each of its profiles. It has no folder of its own: it is
     run in the current one, with results in `.curvflow`, tables and figures in
     `results/`, and the files that it names looked for there.
 
     Two studies are equal if they say the same in the same order, for the order of axes
     is that of dimensions.
+
+    Examples:
+        >>> import curvflow
+        >>> model = {"kind": "mlp", "hidden": [4]}
+        >>> study = curvflow.Study(
+        ...     study="moons",
+        ...     axes={"seed": 3},
+        ...     stages={
+        ...         "data": {"use": "data.two_moons"},
+        ...         "fit": {
+        ...             "use": "train",
+        ...             "data": "data",
+        ...             "model": model,
+        ...             "rule": {"rule": "sgd", "lr": 0.1},
+        ...             "seed": "${seed}",
+        ...             "epochs": 2,
+        ...         },
+        ...     },
+        ... )
+        >>> study  # to be run by `curvflow.run(study)`
+        <Study moons: axes seed; stages data, fit>
     """
 
     def __init__(
@@ -76,6 +90,10 @@ class Study:
 
         Raises:
             StudyError: as of a study file.
+
+        Examples:
+            >>> curvflow.Study.from_yaml(study.to_yaml()) == study
+            True
         """
         study = cls.__new__(cls)
         study._take(read_document(text, NAME))
@@ -126,13 +144,22 @@ class Study:
 
         Raises:
             StudyError: the study asks for something that cannot be done.
+
+        Examples:
+            >>> study.connected(overrides=["stages.fit.epochs=1"]).stages["fit"].dims
+            ('seed',)
         """
         texts = repr(self._written.root.plain()), *overrides
         with importing(is_likely=may_import(*texts)):
             return connected(self._written, profile, overrides)
 
     def to_yaml(self) -> str:
-        """Return the text of a study file that says the same."""
+        """Return the text of a study file that says the same.
+
+        Examples:
+            >>> print(study.to_yaml().splitlines()[0])
+            study: moons
+        """
         return to_yaml(self._data())
 
     def save(self, path: str | Path) -> None:
@@ -144,6 +171,12 @@ class Study:
 
         Raises:
             StoreError: the file cannot be written.
+
+        Examples:
+            >>> import pathlib
+            >>> study.save("moons.yaml")
+            >>> pathlib.Path("moons.yaml").read_text() == study.to_yaml()
+            True
         """
         replace_file(Path(path), self.to_yaml().encode())
 

@@ -53,6 +53,13 @@ class Monitor:
     Attributes:
         every: steps from one measurement to the next.
         num_steps: steps of the loop so far.
+
+    Examples:
+        >>> import curvflow, torch
+        >>> net = torch.nn.Linear(1, 1, bias=False).double()
+        >>> x = torch.tensor([[1.0], [2.0]]).double()
+        >>> settings = {"every": 2, "budget": None, "probes": ["sharpness"]}
+        >>> monitor = curvflow.Monitor(net, "sse", (x, x), **settings)
     """
 
     def __init__(
@@ -180,6 +187,10 @@ class Monitor:
 
         Returns:
             Whether there was a measurement.
+
+        Examples:
+            >>> monitor.step(step=1), monitor.step(step=2)  # the second is due
+            (False, True)
         """
         if self._began is None:
             self._began = perf_counter()
@@ -211,6 +222,10 @@ class Monitor:
 
         Raises:
             StoreError: the store cannot be written.
+
+        Examples:
+            >>> round(monitor.measure()["sharpness"], 6)  # 2 x^2, its mean
+            5.0
         """
         synchronize(self._probes.module)
         began, loop = perf_counter(), self._loop_seconds()
@@ -240,6 +255,9 @@ class Monitor:
 
         Raises:
             StoreError: the store cannot be written.
+
+        Examples:
+            >>> monitor.wait()  # for nothing, if no coefficient is estimated
         """
         self._take_answers(wait=True)
 
@@ -248,6 +266,11 @@ class Monitor:
 
         Returns:
             Dimensions step, layer and llc_step; coefficients as far as they are there.
+
+        Examples:
+            >>> _ = monitor.measure()
+            >>> monitor.to_xarray()["sharpness"].dims
+            ('step',)
         """
         self._take_answers()
         return dataset_of(self._arrays())
@@ -262,6 +285,12 @@ class Monitor:
         Raises:
             RequestError: the suffix is another, or a library for it is missing.
             StoreError: the file cannot be written.
+
+        Examples:
+            >>> _ = monitor.measure()
+            >>> monitor.save("monitor.npz")
+            >>> curvflow.read_monitor("monitor.npz").equals(monitor.to_xarray())
+            True
         """
         path = Path(path).expanduser()
         self._take_answers()
@@ -283,6 +312,10 @@ class Monitor:
 
         Returns:
             What `load_state_dict` takes; `torch.load` reads it with `weights_only`.
+
+        Examples:
+            >>> monitor.state_dict()["step"] == monitor.num_steps
+            True
         """
         return {
             "identity": json.dumps(self._identity),
@@ -307,6 +340,12 @@ class Monitor:
 
         Raises:
             InputError: it is that of a monitor of other settings.
+
+        Examples:
+            >>> later = curvflow.Monitor(net, "sse", (x, x), **settings)
+            >>> later.load_state_dict(monitor.state_dict())
+            >>> later.num_steps == monitor.num_steps
+            True
         """
         files.check_identity({IDENTITY: np.array(state["identity"])}, self._identity)
         self._records = Records("step", state["rows"])
@@ -328,6 +367,9 @@ class Monitor:
 
         Raises:
             RequestError: Lightning is not installed.
+
+        Examples:
+            >>> trainer = Trainer(callbacks=[monitor.lightning()])  # doctest: +SKIP
         """
         return lightning_callback(self)
 
@@ -339,6 +381,9 @@ class Monitor:
 
         Raises:
             RequestError: transformers is not installed.
+
+        Examples:
+            >>> trainer = Trainer(model, callbacks=[monitor.hf()])  # doctest: +SKIP
         """
         return hf_callback(self)
 

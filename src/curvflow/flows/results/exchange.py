@@ -120,6 +120,10 @@ def read_devinterp(path: str | Path) -> Dataset:
     Raises:
         RequestError: this is no completed store of devinterp 2, or fewer than 8 steps
             follow the burn-in.
+
+    Examples:
+        >>> draws = curvflow.read_devinterp("samples.zarr")  # doctest: +SKIP
+        >>> float(draws["llc_mean"])  # doctest: +SKIP
     """
     # Loaded here because the import of the package is to be cheap.
     from curvflow.stores.labelled.foreign_draws import read_samples

@@ -37,6 +37,20 @@ class Results(Mapping[str, "Dataset"]):
         files: tables and figures that the run wrote out.
         revived: per stage the number of results that the run computed again after
             collection, their digests being equal; 0 if that was asked for in vain.
+
+    Examples:
+        >>> import curvflow
+        >>> stages = {
+        ...     "matrix": {"use": "data.random_matrix", "size": "${n}"},
+        ...     "trace": {"use": "probe.trace", "matrix": "matrix", "num_probes": 4},
+        ...     "lines": {"use": "figure.lines", "of": "trace", "x": "n", "y": "trace"},
+        ... }
+        >>> study = curvflow.Study(axes={"n": [2, 3]}, stages=stages)
+        >>> results = curvflow.run(study, store="memory:")
+        >>> results
+        <Results of run 1 of study: matrix, trace, lines>
+        >>> results["trace"]["trace"].dims
+        ('n',)
     """
 
     def __init__(
@@ -130,6 +144,10 @@ class Results(Mapping[str, "Dataset"]):
 
         Raises:
             UnknownNameError: the study has no such stage.
+
+        Examples:
+            >>> results.view("trace").points
+            [(2,), (3,)]
         """
         if stage not in self._views:
             hint = nearest(stage, self._views)
@@ -151,6 +169,10 @@ class Results(Mapping[str, "Dataset"]):
 
         Raises:
             UnknownNameError: no stage has the axis, or none has a label.
+
+        Examples:
+            >>> results.sel(n=3)["trace"].sizes
+            Frozen({'probe': 4, 'layer': 1})
         """
         selected, single = copy(self), set(self._single)
         for dim, asked in labels.items():
@@ -180,6 +202,12 @@ class Results(Mapping[str, "Dataset"]):
             UnknownNameError: there is no such stage or variable.
             CorruptPayloadError: a result cannot be read.
             RemovedPayloadError: collection has removed a result meanwhile.
+
+        Examples:
+            >>> results.to_dataframe("trace", ["num_matvecs"])
+               n status  num_matvecs
+            0  2     ok            4
+            1  3     ok            4
         """
         from curvflow.stores.labelled.datasets import frame  # see `__getitem__`
 
@@ -210,6 +238,10 @@ class Results(Mapping[str, "Dataset"]):
             UnknownNameError: there is no such stage, dimension, label or variable.
             CorruptPayloadError: a result cannot be read.
             RemovedPayloadError: collection has removed a result meanwhile.
+
+        Examples:
+            >>> results.records("trace", where={"n": "3"}, variables=["num_matvecs"])
+            [{'n': 3, 'status': 'ok', 'num_matvecs': 4}]
         """
         view = self.view(stage).where(where or {})
         self.check_variables(stage, variables)
@@ -225,6 +257,9 @@ class Results(Mapping[str, "Dataset"]):
 
         Raises:
             UnknownNameError: the stage has no such variable.
+
+        Examples:
+            >>> results.check_variables("trace", ["trace", "trace_sem"])
         """
         known = [variable.name for variable in _variables(self.view(stage))]
         for name in variables or ():
@@ -247,6 +282,10 @@ class Results(Mapping[str, "Dataset"]):
                 figures at these, or no result there.
             RemovedPayloadError: collection has removed it.
             StoreError: it cannot be read.
+
+        Examples:
+            >>> results.figure("lines").caption
+            'Single values.'
         """
         texts = {dim: str(label) for dim, label in labels.items()}
         return read_picture(self.view(stage).where(texts), self._store)
@@ -263,6 +302,10 @@ class Results(Mapping[str, "Dataset"]):
 
         Raises:
             UnknownNameError: there is no such stage.
+
+        Examples:
+            >>> results.verdicts("trace")  # a trace is not judged
+            Counter()
         """
         return verdicts(self.view(stage), self._store)
 
@@ -277,6 +320,10 @@ class Results(Mapping[str, "Dataset"]):
 
         Raises:
             UnknownNameError: there is no such stage.
+
+        Examples:
+            >>> results.made_of("lines")  # of nothing that is judged
+            []
         """
         return made_of(self.view(stage), self._views.values(), self._store)
 
@@ -291,6 +338,10 @@ class Results(Mapping[str, "Dataset"]):
 
         Raises:
             UnknownNameError: there is no such stage.
+
+        Examples:
+            >>> results.made_without("lines")  # complete
+            []
         """
         return made_without(self.view(stage))
 

@@ -49,6 +49,11 @@ class Answer:
         reason: why; needed to accept.
         verify: share of the results concerned, above 0 and at most 1, that is computed
             again and compared before they are accepted; None for none.
+
+    Examples:
+        >>> import curvflow
+        >>> curvflow.Answer(accept=["probe.trace"], reason="a refactor").rerun
+        ()
     """
 
     accept: Collection[str] = ()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, TypedDict, TypeVar
 
 import numpy as np
 from pydantic import ValidationError
 
 from curvflow.errors import InputError
+from curvflow.schemas.kinds.probes.kronecker.factors import FisherType
 from curvflow.schemas.params import Params
 
 P = TypeVar("P", bound=Params)
@@ -17,6 +18,52 @@ P = TypeVar("P", bound=Params)
 # Openings of pydantic's messages, in front of what is expected.
 _BOUND = re.compile("^Input should be (?=greater|less)")
 _FORM = re.compile("^(Input should be|Tuple should have) ")
+
+
+class SpectrumSettings(TypedDict, total=False):
+    """Further parameters of `probe.spectrum`; `curvflow kinds` explains them."""
+
+    reorthogonalize: Literal["full", "none"]
+    zero_width: float
+    degenerate_nodes: int
+
+
+class FitSettings(TypedDict, total=False):
+    """Further parameters of `probe.logdet` of Ritz data."""
+
+    floor: float | None
+    num_moments: int | None
+    basis: Literal["chebyshev", "legendre", "power"]
+    prior: Literal["auto", "flat", "log", "arcsine"]
+
+
+class LogdetSettings(FitSettings, total=False):
+    """Further parameters of `probe.logdet` of an operator."""
+
+    distribution: Literal["rademacher", "gaussian"]
+    rel_error: float | None
+    reorthogonalize: Literal["full", "none"]
+    rank: int
+    num_blocks: int
+    known_moments: bool
+    compare: bool
+
+
+class FactorsSettings(TypedDict, total=False):
+    """Parameters of `probe.factors`."""
+
+    curvature: Literal["ggn", "hessian"]
+    fisher_type: FisherType
+    psd: Literal["refuse", "clip", "abs", "fisher"]
+    structure: Literal["kron", "ekfac", "kfoc", "block", "diag"]
+    kfac_approx: Literal["expand", "reduce"]
+    separate_weight_and_bias: bool
+    mc_samples: int
+    distribution: Literal["rademacher", "gaussian"]
+    other: Literal["block", "diag", "refuse"]
+    layers: Sequence[str] | None
+    seed: int
+    dtype: Literal["float32", "float64"]
 
 
 def checked(model: type[P], **fields: Any) -> P:

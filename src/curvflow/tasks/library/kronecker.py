@@ -47,6 +47,14 @@ class KroneckerFactors:
         operator: the same as an operator that can be measured, (D, D).
         blocks: eigenvectors and eigenvalues of each block.
         spreads: relative standard errors of the factors, by the names of blocks.
+
+    Examples:
+        >>> import curvflow, torch
+        >>> net = torch.nn.Linear(2, 1, bias=False).double()
+        >>> x = torch.eye(2).double()
+        >>> K = curvflow.kronecker(net, "sse", (x, x[:, :1]))
+        >>> K.sizes
+        {'weight': 2}
     """
 
     operator: SymmetricOperator
@@ -86,6 +94,10 @@ class KroneckerFactors:
 
         Raises:
             InputError: the damping is negative.
+
+        Examples:
+            >>> K.solve(torch.ones(2).double(), damping=1.0).round(decimals=6)
+            tensor([0.5000, 0.5000], dtype=torch.float64)
         """
         return self.blocks.solve(vectors.unsqueeze(0), damping, pi=pi).squeeze(0)
 
@@ -94,6 +106,10 @@ class KroneckerFactors:
 
         Args:
             damping: added to every eigenvalue, at least 0.
+
+        Examples:
+            >>> round(K.logdet(damping=1.0), 6)  # 2 ln 2
+            1.386294
         """
         return float(self.blocks.logdet(damping))
 

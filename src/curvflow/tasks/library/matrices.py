@@ -102,8 +102,7 @@ def from_graph(
             do not fit the operator.
     """
     checked(OperatorParams, operator=operator, isolated=isolated, r=r)
-    rows = sparse_rows(adjacency)
-    rows.eliminate_zeros()
+    rows = _edges(adjacency)
     weights = torch.as_tensor(rows.data)
     if (weights < 0).any():
         raise InputError(
@@ -121,6 +120,26 @@ def from_graph(
         graph, operator, isolated=isolated, r=None if r == "auto" else r
     )
     return SymmetricOperator(as_batched(made), {GRAPH: made.shape[0]}, name=operator)
+
+
+def graph_rows(adjacency: Any) -> dict[str, Array]:
+    """Return the compressed rows of an adjacency, by which a graph is known.
+
+    Args:
+        adjacency: as for `from_graph`.
+    """
+    rows = _edges(adjacency)
+    return {
+        "indptr": rows.indptr.astype(np.int64),
+        "indices": rows.indices.astype(np.int64),
+        "weights": rows.data.astype(np.float64),
+    }
+
+
+def _edges(adjacency: Any) -> Any:
+    rows = sparse_rows(adjacency)
+    rows.eliminate_zeros()
+    return rows
 
 
 def _is_scipy(matrix: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 import torch
@@ -30,8 +30,14 @@ from curvflow.schemas.kinds.shared.operators import (
     OperatorParams,
 )
 from curvflow.schemas.nodes import Array, Matrix, Member
+from curvflow.schemas.params import Params
 from curvflow.tasks.curvature.operators import MATRIX, OperatorNode
-from curvflow.tasks.library.arguments import checked, precisions
+from curvflow.tasks.library.arguments import (
+    LogdetSettings,
+    SpectrumSettings,
+    checked,
+    precisions,
+)
 from curvflow.tasks.library.preconditioners import Preconditioner, factors_beside
 from curvflow.tasks.library.results import (
     SOLUTION,
@@ -61,8 +67,9 @@ from curvflow.tasks.probes.squared_norm import squared_norm
 from curvflow.tasks.probes.trace import trace
 from curvflow.tasks.registry import Machine, TileFunction
 
-# What is probed, as callers outside the tasks name it.
+# What is probed and in which precision, as callers outside the tasks name them.
 Module = nn.Module
+Dtype = torch.dtype
 
 Law = Literal["rademacher", "gaussian"]
 Compute = Callable[[], Mapping[str, Array]]
@@ -76,11 +83,11 @@ class Probe:
         kind: its declaration.
         params: its parameters.
         compute: makes the variables of its result.
-        given: digests of what is given beside the operator, by the names of inputs.
+        given: digests of further inputs, by their names.
     """
 
     kind: Kind
-    params: OperatorParams
+    params: Params
     compute: Compute
     given: Mapping[str, str] = field(default_factory=dict)
 
@@ -89,7 +96,8 @@ class Probe:
 Memory = Callable[[Probe], Mapping[str, Array]]
 
 
-def _at_once(probe: Probe) -> Mapping[str, Array]:
+def at_once(probe: Probe) -> Mapping[str, Array]:
+    """Run a probe, without a memory."""
     return probe.compute()
 
 
@@ -106,6 +114,12 @@ class SymmetricOperator(Curvature):
         sizes: entries of each parameter by name, in the order of the dimension D.
         name: which matrix, as `operator:` of a study names it; `hessian` if unknown.
         entries: the same operator as a matrix that is data, if it is one.
+
+    Examples:
+        >>> import curvflow, torch
+        >>> H = curvflow.from_matrix(torch.tensor([[2.0, 1.0], [1.0, 2.0]]))
+        >>> (2 * H - H) @ torch.ones(2)
+        tensor([3., 3.])
     """
 
     def __init__(
@@ -115,7 +129,7 @@ class SymmetricOperator(Curvature):
         *,
         name: AnyOperatorName = "hessian",
         entries: Matrix | None = None,
-        memory: Memory = _at_once,
+        memory: Memory = at_once,
     ) -> None:
         """Take the products and what is known of them.
 
@@ -143,7 +157,7 @@ class SymmetricOperator(Curvature):
             batched: of one model, (1, D, D).
         """
         other = super().like(batched)
-        other.name, other.entries, other._memory = "hessian", None, _at_once
+        other.name, other.entries, other._memory = "hessian", None, at_once
         return other
 
     def remembered(self, memory: Memory) -> Self:
@@ -391,7 +405,7 @@ class SymmetricOperator(Curvature):
         *,
         distribution: Law = "rademacher",
         seed: int = 0,
-        **settings: Any,
+        **settings: Unpack[SpectrumSettings],
     ) -> Spectrum:
         """Run Lanczos from random vectors, as `probe.spectrum` does.
 
@@ -400,7 +414,7 @@ class SymmetricOperator(Curvature):
             num_steps: products per run.
             distribution: law of the entries of the first vectors.
             seed: of the first vectors.
-            **settings: further parameters of `probe.spectrum`.
+            **settings: further parameters, see `SpectrumSettings`.
 
         Returns:
             Ritz values, weights and residuals, and what follows without a product.
@@ -527,7 +541,7 @@ class SymmetricOperator(Curvature):
         num_steps: int = 100,
         preconditioner: Preconditioner | str | None = None,
         seed: int = 0,
-        **settings: Any,
+        **settings: Unpack[LogdetSettings],
     ) -> LogDet:
         """Estimate log det(A + damping I), as `probe.logdet` does.
 
@@ -541,7 +555,7 @@ class SymmetricOperator(Curvature):
             preconditioner: factors of the same module by `curvflow.kronecker`, whose
                 determinant is exact; or auto, cholesky or nystrom.
             seed: of the first vectors.
-            **settings: further parameters of `probe.logdet`, such as `floor` or `rank`.
+            **settings: further parameters, see `LogdetSettings`.
 
         Returns:
             The estimate with its standard error, draws and flags.
@@ -556,20 +570,19 @@ class SymmetricOperator(Curvature):
             >>> H.logdet(method="slq", num_runs=8)  # ln 24
             LogDet(3.1781 ± 0.52, 32 products)
         """
-        by_name = isinstance(preconditioner, str)
-        if by_name:
-            settings["preconditioner"] = preconditioner
-        given: Any = None if by_name else preconditioner
+        is_name = isinstance(preconditioner, str)
+        by_name = {"preconditioner": preconditioner} if is_name else {}
         arrays = self._measured(
             LOGDET,
             logdet,
-            given,
+            None if isinstance(preconditioner, str) else preconditioner,
             method=method,
             damping=damping,
             num_runs=num_runs,
             num_steps=num_steps,
             seed=seed,
             **settings,
+            **by_name,
         )
         return LogDet.of(arrays)
 

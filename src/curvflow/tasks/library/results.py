@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, Unpack
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from curvflow.schemas.kinds.probes.moments import MomentsParams
 from curvflow.schemas.kinds.shared.operators import UNITS, judged
 from curvflow.schemas.nodes import Array, Member, Ritz
 from curvflow.tasks.curvature.ritz_data import functional_arrays
-from curvflow.tasks.library.arguments import checked, precisions
+from curvflow.tasks.library.arguments import FitSettings, checked, precisions
 from curvflow.tasks.numerics.estimators.traces import Estimate
 from curvflow.tasks.numerics.krylov.densities import density, kernel_width
 from curvflow.tasks.numerics.krylov.functionals import Bernstein, bounded
@@ -80,7 +80,14 @@ class Result:
         return float(self.value)
 
     def to_xarray(self) -> xr.Dataset:
-        """Return all that was measured, with dimensions, units and descriptions."""
+        """Return all that was measured, with dimensions, units and descriptions.
+
+        Examples:
+            >>> import curvflow, torch
+            >>> trace = curvflow.from_matrix(torch.eye(2)).trace(4)
+            >>> float(trace.to_xarray()["trace"])
+            2.0
+        """
         import xarray as xr
 
         present = [v for v in self.declared if v.name in self.variables]
@@ -427,6 +434,11 @@ class Spectrum(Result):
     """Ritz data of Lanczos runs from random vectors, and all that follows from them.
 
     The value is the Ritz values of each run, (runs, steps). No method takes a product.
+
+    Examples:
+        >>> import curvflow, torch
+        >>> H = curvflow.from_matrix(torch.diag(torch.arange(6.0).double()))
+        >>> runs = H.spectrum(num_runs=8)
     """
 
     value: Array
@@ -471,6 +483,10 @@ class Spectrum(Result):
 
         Returns:
             The eigenvalues; a repeated one occurs once.
+
+        Examples:
+            >>> runs.eigenvalues(k=2)
+            Eigenvalues([5, 4], 2 of 2 converged, 0 products)
         """
         params = checked(EigenvaluesParams, k=k, which=which, tol=tol, method="lanczos")
         return Eigenvalues.of(self._read(eigenvalues, params))
@@ -491,6 +507,10 @@ class Spectrum(Result):
 
         Returns:
             The moments with their covariance over the runs.
+
+        Examples:
+            >>> runs.moments(1)
+            Moments([1, 2.5] ± [0, 0.35], 0 products)
         """
         params = checked(
             MomentsParams, num_moments=num_moments, basis=basis, support=support
@@ -508,6 +528,10 @@ class Spectrum(Result):
 
         Returns:
             The dimension at each of them.
+
+        Examples:
+            >>> runs.effective_dimension(1.0)
+            EffectiveDimension(3.55 ± 0.35, 0 products)
         """
         params = checked(
             EffectiveDimensionParams, prior_precision=precisions(prior_precision)
@@ -520,7 +544,7 @@ class Spectrum(Result):
         *,
         damping: float = 0.0,
         method: Literal["slq", "chebyshev", "meme"] = "slq",
-        **settings: Any,
+        **settings: Unpack[FitSettings],
     ) -> LogDet:
         """Estimate log det(A + damping I).
 
@@ -528,10 +552,14 @@ class Spectrum(Result):
             damping: added to every eigenvalue first.
             method: slq, quadrature; chebyshev, interpolation; meme, density of largest
                 entropy.
-            **settings: further parameters of `probe.logdet`.
+            **settings: further parameters, see `FitSettings`.
 
         Returns:
             The estimate.
+
+        Examples:
+            >>> runs.logdet(damping=1.0)  # ln 6!
+            LogDet(6.5793 ± 0.74, 0 products)
         """
         params = checked(LogdetParams, damping=damping, method=method, **settings)
         return LogDet.of(self._read(logdet, params))
@@ -559,6 +587,10 @@ class Spectrum(Result):
         Raises:
             InputError: both widths are given, one is not positive, or the grid holds
                 no points or points that are not finite.
+
+        Examples:
+            >>> runs.density(torch.tensor([2.5]), sigma=1.0)
+            Density([0.16637] ± [0.028], 0 products)
         """
         if kappa is not None and sigma is not None:
             raise InputError(
@@ -599,6 +631,10 @@ class Spectrum(Result):
         Raises:
             InputError: what f returns has another shape, or is not finite at a Ritz
                 value.
+
+        Examples:
+            >>> runs.functional(torch.square)
+            Functional(55 ± 11, 0 products)
         """
         ritz = self._ritz()
         _check_finite(_elementwise(f)(ritz.values), ritz.values)
@@ -630,6 +666,10 @@ class Spectrum(Result):
 
         Raises:
             InputError: the lower end is not below the upper one or equal to it.
+
+        Examples:
+            >>> runs.mass(low=0.5)  # five of six
+            Mass(0.83333 ± 0, 0 products)
         """
         if not low <= high:
             raise InputError(

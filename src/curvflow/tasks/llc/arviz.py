@@ -27,6 +27,16 @@ def to_arviz(draws: xr.Dataset) -> xr.DataTree:
 
     Raises:
         RequestError: the dataset has no draws.
+
+    Examples:
+        >>> import curvflow, torch
+        >>> net = torch.nn.Linear(1, 1, bias=False).double()
+        >>> x = torch.tensor([[1.0], [2.0], [3.0]]).double()
+        >>> chains = {"num_draws": 8, "num_burnin_steps": 1, "num_steps_bw_draws": 1}
+        >>> fit = curvflow.llc(net, "mse", (x, x), **chains)
+        >>> tree = curvflow.to_arviz(fit.to_xarray())
+        >>> tree["posterior"]["llc"].dims
+        ('chain', 'draw')
     """
     if not {"chain", "draw"} <= set(draws.get("loss_trace", xr.DataArray()).dims):
         kind = draws.attrs.get("kind", "a dataset without loss_trace")

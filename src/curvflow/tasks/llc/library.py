@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import torch
 import xarray as xr
-from torch import Tensor, nn
+from torch import Tensor
 
-from curvflow.errors import InputError
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds.probes.learning_coefficients import llc as llc_kind
 from curvflow.schemas.kinds.probes.learning_coefficients import wbic as wbic_kind
@@ -18,6 +17,7 @@ from curvflow.schemas.kinds.shared.sampling import LlcParams, Method
 from curvflow.schemas.nodes import Array, Factors
 from curvflow.tasks.curvature.stored_factors import PRECONDITIONER, given_factors
 from curvflow.tasks.library.arguments import checked
+from curvflow.tasks.library.operators import Memory, Module, Probe, at_once
 from curvflow.tasks.library.preconditioners import Preconditioner, factors_beside
 from curvflow.tasks.llc.arviz import to_arviz
 from curvflow.tasks.llc.draws import wbic_arrays
@@ -33,6 +33,8 @@ from curvflow.tasks.numerics.sampling.coefficient import (
     variables,
 )
 from curvflow.tasks.registry import Machine
+
+Forward = Callable[[Module, Batch], Tensor]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -51,6 +53,15 @@ class LlcResult:
         loss_trace: mean loss at the draws, (C, K).
         draws: weights of the draws, (C, K, D), with `keep_draws`; else None.
         variables: everything that `probe.llc` returns, by name.
+
+    Examples:
+        >>> import curvflow, torch
+        >>> net = torch.nn.Linear(1, 1, bias=False).double()
+        >>> x = torch.tensor([[1.0], [2.0], [3.0]]).double()
+        >>> few = {"num_draws": 8, "num_burnin_steps": 1, "num_steps_bw_draws": 1}
+        >>> fit = curvflow.llc(net, "mse", (x, x), num_chains=2, **few)
+        >>> fit.value == float(fit) == fit.llc_mean
+        True
     """
 
     llc_mean: float
@@ -65,6 +76,19 @@ class LlcResult:
     draws: Array | None
     variables: Mapping[str, Array]
 
+    @property
+    def value(self) -> float:
+        """The estimate, `llc_mean`."""
+        return self.llc_mean
+
+    @property
+    def sem(self) -> float:
+        """Its standard error, `llc_sem`."""
+        return self.llc_sem
+
+    def __float__(self) -> float:
+        return self.value
+
     def __repr__(self) -> str:
         shown = f"{self.llc_mean:.4g} ± {self.llc_sem:.2g}, {self.verdict}"
         return f"LlcResult({shown}, {self.work:.0f} gradients)"
@@ -74,11 +98,20 @@ class LlcResult:
 
         Returns:
             Dimensions chain, draw and trial.
+
+        Examples:
+            >>> dict(fit.to_xarray()["loss_trace"].sizes)
+            {'chain': 2, 'draw': 8}
         """
         return _dataset(llc_kind.KIND, self.variables)
 
     def to_arviz(self) -> xr.DataTree:
-        """Return the draws as arviz takes them, see `curvflow.to_arviz`."""
+        """Return the draws as arviz takes them, see `curvflow.to_arviz`.
+
+        Examples:
+            >>> list(fit.to_arviz())
+            ['posterior', 'sample_stats', 'constant_data']
+        """
         return to_arviz(self.to_xarray())
 
 
@@ -94,6 +127,15 @@ class WbicResult:
         penalty: wbic - training_loss, the coefficient times ln n.
         llc: the coefficient by the same draws, with the verdict on them.
         variables: everything that `probe.wbic` returns, by name.
+
+    Examples:
+        >>> import curvflow, torch
+        >>> net = torch.nn.Linear(1, 1, bias=False).double()
+        >>> x = torch.tensor([[1.0], [2.0], [3.0]]).double()
+        >>> few = {"num_draws": 8, "num_burnin_steps": 1, "num_steps_bw_draws": 1}
+        >>> criterion = curvflow.wbic(net, "mse", (x, x), num_chains=2, **few)
+        >>> criterion.work == criterion.llc.work
+        True
     """
 
     wbic: float
@@ -103,6 +145,24 @@ class WbicResult:
     penalty: float
     llc: LlcResult
     variables: Mapping[str, Array]
+
+    @property
+    def value(self) -> float:
+        """The criterion, `wbic`."""
+        return self.wbic
+
+    @property
+    def sem(self) -> float:
+        """Its standard error, `wbic_sem`."""
+        return self.wbic_sem
+
+    @property
+    def work(self) -> float:
+        """Gradients over all data that calibration and chains took."""
+        return self.llc.work
+
+    def __float__(self) -> float:
+        return self.value
 
     def __repr__(self) -> str:
         return f"WbicResult({self.wbic:.4g} ± {self.wbic_sem:.2g}, {self.verdict})"
@@ -122,179 +182,124 @@ class WbicResult:
 
         Returns:
             Dimension chain.
+
+        Examples:
+            >>> float(criterion.to_xarray()["wbic"]) == criterion.value
+            True
         """
         return _dataset(wbic_kind.KIND, self.variables)
 
 
-def llc(
-    net: nn.Module,
+class ChainOptions(TypedDict, total=False):
+    """Options of `curvflow.wbic`: those of `curvflow.llc`, which has them one by one.
+
+    They are its parameters, except `nbeta`.
+    """
+
+    calibrate: Literal["auto", "none"]
+    sampling_method: Method | None
+    lr: float | None
+    localization: float | None
+    batch_size: int | None
+    num_chains: int
+    num_draws: int
+    num_burnin_steps: int | None
+    num_steps_bw_draws: int
+    at_draws: Literal["full", "control_variate", "batch"]
+    layers: Sequence[str] | None
+    friction: float
+    decay: float
+    damping: float
+    max_hold: float
+    keep_draws: bool
+    preconditioner: Preconditioner | None
+    seed: int
+    dtype: Literal["float32", "float64"] | None
+    forward: Forward | None
+    allow: Collection[Cause]
+
+
+class LlcOptions(ChainOptions, total=False):
+    """Options of `curvflow.llc`, which has them one by one.
+
+    Attributes:
+        nbeta: inverse temperature.
+    """
+
+    nbeta: float | Literal["auto", "devinterp"]
+
+
+def coefficient(
+    module: Module,
     loss: Loss | str,
     data: Any,
     *,
-    nbeta: float | Literal["auto", "devinterp"] = "auto",
-    calibrate: Literal["auto", "none"] = "auto",
-    sampling_method: Method | None = None,
-    lr: float | None = None,
-    localization: float | None = None,
-    batch_size: int | None = None,
-    num_chains: int = 4,
-    num_draws: int = 500,
-    num_burnin_steps: int | None = None,
-    num_steps_bw_draws: int = 20,
-    at_draws: Literal["full", "control_variate", "batch"] = "full",
-    layers: Sequence[str] | None = None,
-    friction: float = 0.1,
-    decay: float = 0.99,
-    damping: float = 0.1,
-    max_hold: float = 0.1,
-    keep_draws: bool = False,
-    preconditioner: Preconditioner | None = None,
-    seed: int = 0,
-    dtype: Literal["float32", "float64"] | None = None,
-    forward: Callable[[nn.Module, Batch], Tensor] | None = None,
-    allow: Collection[Cause] = (),
+    memory: Memory = at_once,
+    **options: Unpack[LlcOptions],
 ) -> LlcResult:
-    """Estimate the local learning coefficient about the weights of a module.
-
-    Chains draw from p(w) ~ exp(-nbeta L(w) - localization / 2 |w - w*|^2), L the mean
-    loss over all samples, and the coefficient is nbeta (E L - L(w*)). It is the
-    computation of `probe.llc`: equal seeds give equal bits about dense networks.
+    """Estimate a local learning coefficient, or return the one that was kept.
 
     Args:
-        net: the module at the weights w*, in eval mode if it has dropout or batch norm.
-        loss: of outputs and targets, the mean over a batch or of each sample; or
-            `cross_entropy`, `mse`, `sse`, `bce` or `poisson`.
-        data: a batch (inputs, targets) or a dictionary, a list of batches, or a loader;
-            all samples are held in memory.
-        nbeta: inverse temperature; `auto` is n / ln n of n samples, `devinterp` is
-            b / ln b of the batch size.
-        calibrate: `auto` chooses what is None among the sampler, lr, localization,
-            batch_size and num_burnin_steps from the measured curvature; `none` requires
-            them.
-        sampling_method: `multiscale_mala`, `mala`, `sgld`, `rmsprop_sgld`, `adam_sgld`,
-            `sghmc` or `sgnht`.
-        lr: step, epsilon: drift lr / 2, noise of variance lr.
-        localization: gamma, the strength of the quadratic well about w*.
-        batch_size: samples per step; None for all, or as calibrated.
-        num_chains: chains, each with its random stream.
-        num_draws: draws of each chain.
-        num_burnin_steps: steps before the first draw.
-        num_steps_bw_draws: steps from draw to draw.
-        at_draws: the loss at a draw: `full`, `control_variate` or `batch`.
-        layers: names or patterns of the parameters that move; None moves all that
-            require a gradient.
-        friction: of sghmc and sgnht.
-        decay: of rmsprop_sgld and adam_sgld.
-        damping: of the same.
-        max_hold: share of the coefficient that the localization may take; calibration
-            lowers it, and above that the verdict is `held`.
-        keep_draws: whether the weights of draws are kept.
-        preconditioner: factors of the same module and data by `curvflow.kronecker`, in
-            whose metric mala and sgld may move, see docs/llc.md.
-        seed: of all that is drawn.
-        dtype: precision; None for that of the module.
-        forward: from the module and a batch to outputs; by default the module of the
-            inputs.
-        allow: causes of refusal to let through, see docs/operators.md.
+        module: as for `curvflow.llc`, as are all but the memory.
+        loss: of outputs and targets.
+        data: batches.
+        memory: runs the probe, or returns what it returned before.
+        **options: see `LlcOptions`.
 
     Returns:
         The estimate with its verdict.
 
     Raises:
-        InputError: a parameter, the module, the loss or the data cannot be taken; the
-            cause is named.
-
-    Reference:
-        Lau et al. (2023), arXiv:2308.12108, equation 20.
-
-    Examples:
-        >>> import torch, curvflow
-        >>> net = torch.nn.Linear(2, 1, bias=False).double()
-        >>> inputs = torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 1.0]]).double()
-        >>> data = inputs, net(inputs).detach()
-        >>> fit = curvflow.llc(net, "mse", data, nbeta=1000.0, num_draws=200)
-        >>> fit.verdict
-        'converged'
-        >>> abs(fit.llc_mean - 2 / 2) < 5 * fit.llc_sem  # regular: half the parameters
-        True
+        InputError: a parameter, the module, the loss or the data cannot be taken.
     """
-    params = _params(locals())
-    targets = module_targets(
-        net,
-        loss,
-        data,
-        layers=params.layers,
-        seed=params.seed,
-        dtype=None if dtype is None else getattr(torch, dtype),
-        settings=Settings(forward=forward, allow=allow, seed=seed),
-    )
-    beside = factors_beside(llc_kind.KIND, params, preconditioner)
-    targets = replace(targets, factors=_factors(beside, targets))
-    (estimate,) = estimate_coefficients(targets, [options_of(params)])
-    return _result(variables(estimate))
+    params = _params(options)
+    beside = factors_beside(llc_kind.KIND, params, options.get("preconditioner"))
+
+    def compute() -> Mapping[str, Array]:
+        dtype = options.get("dtype")
+        targets = module_targets(
+            module,
+            loss,
+            data,
+            layers=params.layers,
+            seed=params.seed,
+            dtype=None if dtype is None else getattr(torch, dtype),
+            settings=Settings(
+                forward=options.get("forward"),
+                allow=options.get("allow", ()),
+                seed=params.seed,
+            ),
+        )
+        targets = replace(targets, factors=_factors(beside, targets))
+        (estimate,) = estimate_coefficients(targets, [options_of(params)])
+        return variables(estimate)
+
+    digests = {name: node.digest for name, (node,) in beside.items()}
+    return _result(memory(Probe(llc_kind.KIND, params, compute, digests)))
 
 
-def _factors(
-    beside: Mapping[str, Sequence[Factors]], targets: ChainTargets
-) -> BlockOperator | None:
-    if not beside:
-        return None
-    size, machine = targets.num_free, Machine(str(targets.weights.device))
-    return given_factors(beside[PRECONDITIONER], machine, size)
+# Options that are no parameters of the probe.
+_OF_THE_MODULE = ("preconditioner", "forward", "allow")
 
 
-def _params(arguments: Mapping[str, Any]) -> LlcParams:
-    """Return the parameters of `probe.llc` among the arguments of `llc`.
-
-    Each is the argument of its name; an omitted precision is the default.
-    """
-    given = {
-        name: arguments[name] for name in LlcParams.model_fields if name in arguments
-    }
-    if given["dtype"] is None:
-        del given["dtype"]
-    if given["layers"] is not None:
-        given["layers"] = tuple(given["layers"])
-    return checked(LlcParams, **given)
+def _params(options: LlcOptions) -> LlcParams:
+    """Return the parameters of the probe; an omitted precision is the default."""
+    given = {k: v for k, v in options.items() if k not in _OF_THE_MODULE}
+    if given.get("dtype") is None:
+        given.pop("dtype", None)
+    layers = options.get("layers")
+    return checked(LlcParams, **given | {"layers": layers and tuple(layers)})
 
 
-def wbic(net: nn.Module, loss: Loss | str, data: Any, **options: Any) -> WbicResult:
-    """Estimate Watanabe's WBIC about the weights of a module.
-
-    It is n E L at nbeta = n / ln n, with the prior N(w*, 1 / localization).
+def criterion(fit: LlcResult) -> WbicResult:
+    """Return the criterion that draws at nbeta = n / ln n make.
 
     Args:
-        net: as for `llc`.
-        loss: as for `llc`; minus a log likelihood, for the criterion to be in nats.
-        data: as for `llc`.
-        **options: those of `llc`, except `nbeta`.
+        fit: of these draws.
 
     Returns:
-        The criterion, and the coefficient by the same draws.
-
-    Raises:
-        InputError: as for `llc`; or `nbeta` is given.
-
-    Reference:
-        Watanabe (2013), JMLR 14, 867: definition of WBIC and theorem 4.
-
-    Examples:
-        >>> import torch, curvflow
-        >>> net = torch.nn.Linear(1, 1, bias=False).double()
-        >>> inputs = torch.linspace(-1, 1, 50).double()[:, None]
-        >>> data = inputs, net(inputs).detach()
-        >>> criterion = curvflow.wbic(net, "sse", data, num_draws=200)
-        >>> criterion.training_loss
-        0.0
-        >>> criterion.penalty == criterion.wbic
-        True
+        The criterion, without a further gradient.
     """
-    if "nbeta" in options:
-        raise InputError(
-            "nbeta cannot be combined with wbic, which is defined at n / ln n. Remove "
-            "it, or take llc."
-        )
-    fit = llc(net, loss, data, **options)
     variables = wbic_arrays(fit.variables)
     return WbicResult(
         wbic=float(variables["wbic"]),
@@ -305,6 +310,15 @@ def wbic(net: nn.Module, loss: Loss | str, data: Any, **options: Any) -> WbicRes
         llc=fit,
         variables=variables,
     )
+
+
+def _factors(
+    beside: Mapping[str, Sequence[Factors]], targets: ChainTargets
+) -> BlockOperator | None:
+    if not beside:
+        return None
+    size, machine = targets.num_free, Machine(str(targets.weights.device))
+    return given_factors(beside[PRECONDITIONER], machine, size)
 
 
 def _dataset(kind: Kind, variables: Mapping[str, Array]) -> xr.Dataset:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from curvflow.errors import InputError
-from curvflow.tasks.llc.library import llc
+from curvflow.tasks.llc import library
 from curvflow.tasks.numerics.derivatives.batches import Batch
 from curvflow.tasks.numerics.derivatives.subjects import Loss
 
@@ -75,7 +75,9 @@ def coefficient(request: CoefficientRequest) -> dict[str, Any]:
     """
     arguments = request.arguments
     try:
-        fit = llc(request.module, request.loss, request.batches, **arguments)
+        fit = library.coefficient(
+            request.module, request.loss, request.batches, **arguments
+        )
     except (InputError, torch.OutOfMemoryError) as error:
         return nothing(str(error).splitlines()[0])
     return {

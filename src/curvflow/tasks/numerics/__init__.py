@@ -56,7 +56,12 @@ from curvflow.tasks.numerics.estimators.squared_norms import (
     batch_squared_norms,
     squared_norms,
 )
-from curvflow.tasks.numerics.estimators.traces import Estimate, estimate
+from curvflow.tasks.numerics.estimators.traces import (
+    Estimate,
+    estimate,
+    random_vectors,
+)
+from curvflow.tasks.numerics.graphs.structure import components
 from curvflow.tasks.numerics.krylov.densities import density
 from curvflow.tasks.numerics.krylov.eigenpairs import Ritz
 from curvflow.tasks.numerics.krylov.functionals import (
@@ -76,6 +81,7 @@ from curvflow.tasks.numerics.krylov.power_iteration import block_power
 from curvflow.tasks.numerics.krylov.quadrature import functional
 from curvflow.tasks.numerics.krylov.restarted_lanczos import restarted_lanczos
 from curvflow.tasks.numerics.operators.adapters import from_scipy
+from curvflow.tasks.numerics.operators.algebra import added, scaled, shifted
 from curvflow.tasks.numerics.operators.base import (
     BatchedDense,
     BatchedOperator,
@@ -105,6 +111,7 @@ __all__ = [
     "RitzData",
     "Solution",
     "TraceDraws",
+    "added",
     "as_batched",
     "balanced",
     "batch_diagonals",
@@ -112,6 +119,7 @@ __all__ = [
     "batch_traces",
     "block_power",
     "bounded",
+    "components",
     "conjugate_gradients",
     "curvature_variances",
     "damped_solve",
@@ -142,9 +150,12 @@ __all__ = [
     "path_norm",
     "piloted_traces",
     "positive_interval",
+    "random_vectors",
     "residual",
     "restarted_lanczos",
     "sample_losses",
+    "scaled",
+    "shifted",
     "squared_norms",
     "stream",
     "student_interval",

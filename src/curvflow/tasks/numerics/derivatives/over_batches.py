@@ -274,6 +274,14 @@ class Curvature(Single):
 
         Raises:
             InputError: no parameter has such a name.
+
+        Examples:
+            >>> import curvflow, torch
+            >>> net = torch.nn.Linear(2, 1).double()
+            >>> x = torch.eye(2).double()
+            >>> H = curvflow.hessian(net, "sse", (x, x[:, :1]))
+            >>> H.shape, H.block("bias").shape
+            ((3, 3), (1, 1))
         """
         chosen = [
             number

@@ -76,6 +76,11 @@ def random_vectors(
 
     Returns:
         Columns (M, D, S), on the CPU.
+
+    Examples:
+        >>> signs = random_vectors([0], 4, range(2), "rademacher")
+        >>> signs.shape, signs.abs().unique().tolist()
+        (torch.Size([1, 4, 2]), [1.0])
     """
     drawn = {seed: _draw(seed, size, rows, distribution, dtype) for seed in set(seeds)}
     if len(drawn) == 1:

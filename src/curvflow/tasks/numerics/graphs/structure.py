@@ -21,6 +21,11 @@ def components(indptr: Array, indices: Array) -> Array:
     Args:
         indptr: where each row begins, (D + 1,).
         indices: neighbours, (E,), an edge in the rows of both its ends.
+
+    Examples:
+        >>> import numpy as np
+        >>> components(np.array([0, 1, 2, 2]), np.array([1, 0])).tolist()
+        [0, 0, 1]
     """
     from scipy.sparse import csgraph
 

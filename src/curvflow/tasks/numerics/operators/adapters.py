@@ -123,13 +123,33 @@ class Single:
 
         Args:
             shift: c, such as a damping.
+
+        Examples:
+            >>> import curvflow, torch
+            >>> H = curvflow.from_matrix(torch.eye(2))
+            >>> H.shifted(0.5) @ torch.ones(2)
+            tensor([1.5000, 1.5000])
         """
         return self.like(shifted(self.batched, shift))
 
     def adjoint(self) -> Self:
-        """Return the operator itself: it is symmetric."""
+        """Return the operator itself: it is symmetric.
+
+        Examples:
+            >>> import curvflow, torch
+            >>> H = curvflow.from_matrix(torch.eye(2))
+            >>> H.adjoint() is H
+            True
+        """
         return self
 
     def to_scipy(self) -> LinearOperator:
-        """Return the same map for SciPy's solvers."""
+        """Return the same map for SciPy's solvers.
+
+        Examples:
+            >>> import curvflow, numpy, torch
+            >>> H = curvflow.from_matrix(torch.eye(2).double())
+            >>> H.to_scipy() @ numpy.ones(2)
+            array([1., 1.])
+        """
         return scipy_operator(self)

@@ -98,6 +98,12 @@ def scaled(operator: BatchedOperator, factor: Factor) -> BatchedSum:
     Args:
         operator: A.
         factor: c, a number, or one for each model, (M,).
+
+    Examples:
+        >>> from curvflow.tasks.numerics import BatchedDense
+        >>> A = BatchedDense(torch.ones(2, 1, 1))
+        >>> (scaled(A, torch.tensor([2.0, 3.0])) @ torch.ones(2, 1, 1)).flatten()
+        tensor([2., 3.])
     """
     return BatchedSum([(factor, operator)])
 
@@ -108,12 +114,28 @@ def shifted(operator: BatchedOperator, shift: Factor) -> BatchedSum:
     Args:
         operator: A.
         shift: c, a number, or one for each model, (M,).
+
+    Examples:
+        >>> from curvflow.tasks.numerics import BatchedDense
+        >>> A = BatchedDense(torch.ones(2, 1, 1))
+        >>> (shifted(A, 0.5) @ torch.ones(2, 1, 1)).flatten()
+        tensor([1.5000, 1.5000])
     """
     return BatchedSum([(1.0, operator)], shift)
 
 
 def added(*operators: BatchedOperator) -> BatchedSum:
-    """Return the sum of operators of one shape."""
+    """Return the sum of operators of one shape.
+
+    Args:
+        operators: of the same models.
+
+    Examples:
+        >>> from curvflow.tasks.numerics import BatchedDense
+        >>> A = BatchedDense(torch.ones(2, 1, 1))
+        >>> (added(A, A) @ torch.ones(2, 1, 1)).flatten()
+        tensor([2., 2.])
+    """
     return BatchedSum([(1.0, operator) for operator in operators])
 
 
