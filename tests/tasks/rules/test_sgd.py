@@ -3,9 +3,11 @@
 from functools import partial
 
 import pytest
+import torch
 from pydantic import ValidationError
 from torch.optim import SGD
 
+from curvflow.tasks.training.step_context import Hyper
 from tests.tasks.rules.checks import assert_steps_equal, rule
 
 # For the tests that hold for all rules.
@@ -41,3 +43,12 @@ def test_looking_ahead_needs_a_velocity():
         ValidationError, match=r"expected momentum above 0 with nesterov, got 0\.0"
     ):
         rule(rule="sgd", lr=0.1, nesterov=True)
+
+
+def test_weight_decay_is_known_to_be_zero_only_where_it_is_of_all_models():
+    plain, decaying = rule(rule="sgd", lr=0.1), rule(rule="sgd", lr=0.1, weight_decay=1)
+    weights = torch.ones(2, 3)
+    scale = torch.zeros(2, 1)
+    assert Hyper([plain, plain], weights).scaled(scale).is_zero("weight_decay")
+    assert not Hyper([plain, decaying], weights).is_zero("weight_decay")
+    assert not Hyper([plain, plain], weights).scaled(scale).is_zero("lr")

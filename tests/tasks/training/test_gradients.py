@@ -1,17 +1,28 @@
 """The gradient of the batch loss, and the product of its Hessian with the weights."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
 from curvflow.tasks.networks.problems import load_samples, pose
 from curvflow.tasks.numerics import dense_hessian, stream
 from curvflow.tasks.training.gradients import Gradients, Noise, gradients
-from tests.tasks.toys import TANH_NET, as_data, blobs, waves
+from tests.tasks.toys import (
+    TANH_NET,
+    as_data,
+    blobs,
+    make_transformer,
+    train_all,
+    train_member,
+    waves,
+)
 
 RELU = {"kind": "mlp", "hidden": [5, 4], "bias": False}
 DEPTH = 3
@@ -102,11 +113,20 @@ def test_products_are_chosen_by_the_numbers_of_all_models(models):
     assert torch.equal(result.product_of(models), all_M[models])
 
 
+MADE = ["tied", "half_frozen_norm", "frozen", "random", "ageing", "transformer"]
+
+
+def labelled_tokens():
+    ids = np.random.default_rng(0).integers(0, 7, (6, 6))
+    return as_data(dataset(ids[:, :-1], ids[:, 1:]), "tokens")
+
+
 @pytest.mark.parametrize(
-    "made", ["tied", "half_frozen_norm", "frozen", "random", "ageing", "transformer"]
+    ("made", "data"),
+    [*((made, blobs(num_test=0)) for made in MADE), ("embedding", labelled_tokens())],
+    ids=[*MADE, "embedding"],
 )
-def test_a_module_alone_has_the_bits_of_a_vector_of_its_parameters(made):
-    data = blobs(num_test=0)
+def test_a_module_alone_has_the_bits_of_a_vector_of_its_parameters(made, data):
     factory = {"factory": f"tests.tasks.toys:make_{made}", "kwargs": {}}
     problem = pose(parse_model(factory), "auto", data)
     samples = load_samples(problem, [data], "", "cpu", torch.float32)
@@ -122,3 +142,54 @@ def test_a_module_alone_has_the_bits_of_a_vector_of_its_parameters(made):
     for name in ("losses", "gradient", "statistics"):
         assert torch.equal(getattr(by_tensor, name), getattr(by_vector, name)), name
     assert by_tensor.gradient.abs().max() > 0
+
+
+class Calls(TorchDispatchMode):
+    """Counts of torch's functions, but for those that return views alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.counts = Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if not func.is_view and func.namespace == "aten":
+            self.counts[func._schema.name.removeprefix("aten::")] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def calls_of_a_step(train):
+    """Return the calls of one step, from epochs of three and of six."""
+    counts = []
+    for size in (10, 5):
+        with Calls() as calls:
+            train(size)
+        counts.append(calls.counts)
+    few, many = counts
+    many.subtract(few)
+    return Counter({name: count / 3 for name, count in many.items() if count})
+
+
+def test_a_step_of_a_module_alone_computes_what_a_plain_loop_does_but_for_its_sums():
+    model = {"factory": "tests.tasks.toys:make_transformer", "kwargs": {}}
+    rule = {"rule": "sgd", "lr": 0.1}
+    module, data = make_transformer().double(), blobs()
+    x, y = torch.as_tensor(data["inputs"]), torch.as_tensor(data["targets"]).long()
+    updates = torch.optim.SGD(module.parameters(), lr=0.1)
+
+    def stage(size):
+        node = train_member(data, model=model, rule=rule, epochs=1, batch_size=size)
+        train_all([node])
+
+    def loop(size):
+        for rows in torch.randperm(len(x)).split(size):
+            updates.zero_grad()
+            functional.cross_entropy(module(x[rows]), y[rows]).backward()
+            updates.step()
+
+    stage(10)  # the first has a trial
+    here, there = calls_of_a_step(stage), calls_of_a_step(loop)
+    # The update and the start of the derivative are other functions.
+    assert there - here == {"add_": len(list(module.parameters())), "ones_like": 1}
+    # The loss, its derivative, the sum of an epoch's losses; the gradient, the update.
+    more = {"mean": 1, "new_ones": 1, "div": 1, "mul": 1, "add": 1}
+    assert here - there == {**more, "cat": 1, "addcmul": 1}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import accumulate
 from typing import Literal
 
 import torch
@@ -82,6 +83,16 @@ class Layout:
         """Number of entries of all tensors."""
         return sum(self.sizes)
 
+    @cached_property
+    def _places(self) -> list[tuple[tuple[int, ...], tuple[int, ...], int]]:
+        """Shape, strides and first entry of each tensor in a vector."""
+        strides = [
+            tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+            for shape in self.shapes
+        ]
+        firsts = accumulate(self.sizes, initial=0)
+        return list(zip(self.shapes, strides, firsts, strict=False))
+
     def only(self, names: Collection[str]) -> Layout:
         """Return the layout of the tensors of these names."""
         pairs = zip(self.names, self.shapes, strict=True)
@@ -118,6 +129,15 @@ class Layout:
         return [
             piece.reshape(-1, *shape)
             for piece, shape in zip(pieces, self.shapes, strict=True)
+        ]
+
+    def views(self, weights_D: Tensor) -> list[Tensor]:
+        """Return the tensors of one vector (D,), each by one view of it."""
+        weights_D = weights_D.contiguous()
+        start = weights_D.storage_offset()
+        return [
+            weights_D.as_strided(shape, strides, start + first)
+            for shape, strides, first in self._places
         ]
 
     def named(self, weights_MD: Tensor) -> dict[str, Tensor]:

@@ -37,7 +37,9 @@ def step(
         form of torch.optim.SGD: v is replaced by g + momentum v.
     """
     # addcmul makes no temporaries: a step on the CPU is bound by memory.
-    direction_MD = torch.addcmul(gradient_MD, hyper["weight_decay"], weights_MD)
+    direction_MD = gradient_MD
+    if not hyper.is_zero("weight_decay"):
+        direction_MD = torch.addcmul(gradient_MD, hyper["weight_decay"], weights_MD)
     if state is not None:
         state = torch.addcmul(direction_MD, hyper["momentum"], state)
         ahead_MD = torch.addcmul(direction_MD, hyper["momentum"], state)

@@ -15,6 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from curvflow.errors import InputError
 from curvflow.tasks.networks.problems import Problem, Samples, read
+from curvflow.tasks.numerics.derivatives.batches import fused_label_losses
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.training.cache_blocks import apply_in_blocks, rows_at_once
 
@@ -434,11 +435,7 @@ def _one_model(
     """
     network, weights_1D = problem.network, weights_1D.detach()
     layout = network.layout
-    pieces = torch.split(weights_1D[0], layout.sizes)
-    leaves = [
-        piece.view(shape).requires_grad_()
-        for piece, shape in zip(pieces, layout.shapes, strict=True)
-    ]
+    leaves = [view.requires_grad_() for view in layout.views(weights_1D[0])]
     outputs_1NC, after_1S = network.training_outputs(
         weights_1D,
         statistics_1S,
@@ -446,8 +443,33 @@ def _one_model(
         draw,
         dict(zip(layout.names, leaves, strict=True)),
     )
-    losses_1N = problem.criterion.of_samples(outputs_1NC, samples.targets)
-    losses_1 = problem.reduced(losses_1N)
-    slopes = torch.autograd.grad(losses_1.sum(), leaves, materialize_grads=True)
-    gradient_1D = torch.cat([slope.flatten() for slope in slopes]).unsqueeze(0)
+    losses_1, slopes = _slopes(problem, outputs_1NC, samples.targets, leaves)
+    gradient_1D = torch.cat(
+        [
+            (torch.zeros_like(leaf) if slope is None else slope).flatten()
+            for slope, leaf in zip(slopes, leaves, strict=True)
+        ]
+    ).unsqueeze(0)
     return losses_1.detach(), gradient_1D, after_1S
+
+
+def _slopes(
+    problem: Problem, outputs_1NC: Tensor, targets: Tensor, leaves: Sequence[Tensor]
+) -> tuple[Tensor, Sequence[Tensor | None]]:
+    """Return the loss (1,) and its derivative by each leaf, None of what is not used.
+
+    To let torch put in zeros takes as long as a layer, for it looks at each leaf.
+    """
+    if problem.loss != "cross_entropy" or targets.shape != outputs_1NC.shape[:-1]:
+        losses_1 = problem.reduced(problem.criterion.of_samples(outputs_1NC, targets))
+        return losses_1, torch.autograd.grad(losses_1, leaves, allow_unused=True)
+    terms = fused_label_losses(outputs_1NC, targets)
+    losses_1N, along = terms.detach(), terms.new_ones(()) / terms.shape[1]
+    if terms.ndim > 2:
+        losses_1N = losses_1N.flatten(2).mean(2)
+        along = along / terms[0, 0].numel()
+    # The means are not derived, as their derivatives are known to the bit.
+    slopes = torch.autograd.grad(
+        terms, leaves, along.expand(terms.shape), allow_unused=True
+    )
+    return problem.reduced(losses_1N), slopes

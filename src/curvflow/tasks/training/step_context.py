@@ -40,6 +40,8 @@ class Hyper(Mapping[str, Tensor]):
         self._rules = rules
         values = [rule.hyper() for rule in rules]
         self._values = {n: like.new_tensor([[v[n]] for v in values]) for n in values[0]}
+        # Known here, so that no step waits for the device to learn it.
+        self._zeros = {n for n in values[0] if not any(v[n] for v in values)}
         self._within = {
             name: Hyper([getattr(rule, name) for rule in rules], like)
             for name, value in self.rule.choices().items()
@@ -57,6 +59,10 @@ class Hyper(Mapping[str, Tensor]):
     def __len__(self) -> int:
         """Return the number of hyper-parameters."""
         return len(self._values)
+
+    def is_zero(self, name: str) -> bool:
+        """Return whether a hyper-parameter is 0 of all models, before it is scaled."""
+        return name in self._zeros
 
     def scaled(self, scale_M1: Tensor) -> Hyper:
         """Return the hyper-parameters with every `lr` multiplied, within rules too."""
