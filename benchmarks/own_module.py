@@ -1,6 +1,6 @@
 """Training and Hessian products of a user's transformer, against a plain loop.
 
-    python -m benchmarks.own_module [--turns N] [--siblings | --operators]
+    python -m benchmarks.own_module [--turns N] [--siblings | --floor | --operators]
 
 One decoder with two blocks of `nn.MultiheadAttention`, on windows of 16 tokens. The
 loop is PyTorch by hand, in the same precision: `loss.backward()` and `torch.optim.SGD`,
@@ -10,7 +10,10 @@ multiplies, in the order that a study takes and in a faster one. CPU seconds of 
 thread, of everything that a stage does, each the least of several turns, in turns;
 products must agree. With `--siblings` ten such networks, of ten seeds, are trained and
 multiplied as one tile, and one by one, and so are ten of the kind `transformer` of the
-same sizes. With `--operators` the training of ten modules of width 16 is taken apart by
+same sizes. With `--floor` what a tile of ten modules cannot go below: the products of
+matrices, activations, norms and attention of a training's steps, for all ten at once in
+torch's own kernels, without a graph, an update or a record, against all of training one
+by one. With `--operators` the training of ten modules of width 16 is taken apart by
 PyTorch's profiler, which itself slows it: time within each operator, one by one and as
 one tile.
 """
@@ -266,6 +269,67 @@ def by_operator(width: int, dtype: str) -> Iterator[tuple[str, float, float]]:
         yield name, alone.get(name, 0), tile.get(name, 0)
 
 
+def arithmetic(width: int, kind: torch.dtype) -> Callable[[], None]:
+    """Return the arithmetic of one step of ten modules, both ways, and nothing else."""
+    aten = torch.ops.aten
+
+    def drawn_of(*shape: int) -> Tensor:
+        return torch.randn(shape, dtype=kind)
+
+    rows = BATCH * TOKENS
+    sizes = 2 * [(1, 3), (1, 1), (1, 4), (4, 1)]
+    dense = [(a * width, b * width) for a, b in sizes] + [(width, VOCABULARY)]
+    products = []
+    for before, after in dense:
+        x, g = (drawn_of(SIBLINGS, rows, size) for size in (before, after))
+        w = drawn_of(SIBLINGS, before, after)
+        products += [(x, w), (g, w.mT), (x.mT, g)]
+    hidden, narrow = (drawn_of(SIBLINGS * rows, n * width) for n in (4, 1))
+    gain, shift = drawn_of(width), drawn_of(width)
+    heads = [drawn_of(SIBLINGS * BATCH, 2, TOKENS, width // 2) for _ in range(4)]
+    fused = "_scaled_dot_product_flash_attention_for_cpu"
+    attend, attend_back = getattr(aten, fused), getattr(aten, f"{fused}_backward")
+
+    def step() -> None:
+        for pair in products:
+            torch.bmm(*pair)
+        for _ in range(2):
+            functional.gelu(hidden)
+            aten.gelu_backward(hidden, hidden)
+            found, logs = attend(*heads[:3], 0.0, is_causal=True)
+            attend_back(heads[3], *heads[:3], found, logs, 0.0, True)
+        for _ in range(5):
+            _, mean, scale = torch.native_layer_norm(
+                narrow, (width,), gain, shift, 1e-5
+            )
+            aten.native_layer_norm_backward(
+                narrow, narrow, (width,), mean, scale, gain, shift, [True] * 3
+            )
+
+    return step
+
+
+def bounded(width: int, dtype: str, turns: int) -> tuple[float, float]:
+    """Return what ten trainings take one by one, and the arithmetic of ten at once."""
+    data, task = drawn(), find("train").compute
+    nodes = [
+        Member(node.params.model_copy(update={"seed": seed}), node.inputs)
+        for seed, node in enumerate([member(data, width, dtype)] * SIBLINGS)
+    ]
+    step = arithmetic(width, getattr(torch, dtype))
+
+    def apart() -> None:
+        for node in nodes:
+            task([node], Machine())
+
+    def floor() -> None:
+        for _ in range(EPOCHS * SAMPLES // BATCH):
+            step()
+
+    taken = least({"apart": apart, "floor": floor}, turns)
+    return taken["apart"], taken["floor"]
+
+
 def last(fit: Outcome) -> Weights:
     """Return the last weights of a training as a node."""
     arrays = {"weights": fit.arrays["weights"][-1], "network": fit.arrays["network"]}
@@ -277,6 +341,19 @@ def print_operators() -> None:
     print("| operator | one by one | one tile |\n|---|---|---|")
     for what, apart, tile in by_operator(WIDTHS[0], "float32"):
         print(f"| `{what}` | {apart:.3f} s | {tile:.3f} s |", flush=True)
+
+
+def print_floor(turns: int) -> None:
+    """Print what no tile of ten modules goes below."""
+    print("| width | precision | one by one | arithmetic of ten at once | ratio |")
+    print("|---|---|---|---|---|")
+    for width in WIDTHS:
+        apart, floor = bounded(width, "float32", turns)
+        print(
+            f"| {width} | float32 | {apart:.3g} s | {floor:.3g} s | "
+            f"{apart / floor:.1f} x |",
+            flush=True,
+        )
 
 
 def print_siblings(turns: int) -> None:
@@ -297,12 +374,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--siblings", action="store_true")
+    parser.add_argument("--floor", action="store_true")
     parser.add_argument("--operators", action="store_true")
     given = parser.parse_args()
     turns = given.turns
     torch.set_num_threads(1)
     if given.operators:
         print_operators()
+        return
+    if given.floor:
+        print_floor(turns)
         return
     if given.siblings:
         print_siblings(turns)
