@@ -133,7 +133,7 @@ def test_a_killed_process_leaves_a_store_to_go_on_with(whole, tmp_path):
         ({"forward": called}, r"calls \[\] there and \['forward'\] here"),
         ({"llc": FEW | {"num_draws": 9}}, "llc.num_draws 10 there and 9 here"),
         # A text that reads like one that is not there.
-        ({"llc": FEW | {"mask": "none"}}, "llc.mask nothing there and none here"),
+        ({"llc": FEW | {"max_hold": 0.2}}, "llc.max_hold nothing there and 0.2 here"),
         ({"llc_at": [], "llc": {}}, "llc.calibrate none there and nothing here"),
     ],
 )

@@ -448,6 +448,7 @@ def test_finite_numbers_are_sent_wherever_they_are_wanted():
         ({"num_batches": 0}, "num_batches: expected 1 or more"),
         ({"llc_at": [0]}, "llc_at: expected steps"),
         ({"llc": {"num_draws": 9}}, "llc: expected steps"),
+        ({"llc_at": [1], "llc": {"num_drawz": 9}}, "llc: expected .* got num_drawz"),
         ({"probes": ["sharpnes"]}, "probes: expected some of .* Did you mean"),
         ({"probes": {"trace": {"num_probes": 1}}}, "probes.trace.num_probes: expected"),
         ({"probes": {"trace": {"steps": 1}}}, "probes.trace.steps: expected one of"),

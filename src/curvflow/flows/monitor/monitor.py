@@ -23,6 +23,7 @@ from curvflow.flows.monitor.integrations import (
 )
 from curvflow.schemas.kinds.monitor.read import IDENTITY
 from curvflow.schemas.nodes import Array
+from curvflow.tasks.llc.library import LlcOptions
 from curvflow.tasks.monitor.coefficients import as_tensors
 from curvflow.tasks.monitor.datasets import dataset_of
 from curvflow.tasks.monitor.settings import SETTINGS
@@ -575,6 +576,11 @@ def _check(
         )
     if llc_in not in ("loop", "process"):
         raise InputError(f"llc_in: expected loop or process, got {llc_in}.")
+    if unknown := sorted(set(llc or ()) - set(LlcOptions.__annotations__)):
+        raise InputError(
+            f"llc: expected arguments of curvflow.llc, got {', '.join(unknown)}. "
+            "Rename or remove them."
+        )
     if llc and not llc_at:
         raise InputError(
             "llc: expected steps to estimate the coefficient at, got none. Name them "

@@ -83,7 +83,7 @@ class Probe:
         kind: its declaration.
         params: its parameters.
         compute: makes the variables of its result.
-        given: digests of further inputs, by their names.
+        given: digests of the further inputs, by their names.
     """
 
     kind: Kind
