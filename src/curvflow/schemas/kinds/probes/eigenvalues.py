@@ -93,11 +93,16 @@ def _not_lobpcg(params: Any, name: str, _: Any) -> Iterator[ParamProblem]:
         yield ("method",), message, "Take lobpcg, or remove preconditioner."
 
 
+def most_wanted(params: EigenvaluesParams, eigenvalues: Array) -> Array:
+    """Return the eigenvalues that are wanted of all (D,), the most wanted first."""
+    size = {"LM": -np.abs(eigenvalues), "LA": -eigenvalues, "SA": eigenvalues}
+    return eigenvalues[np.argsort(size[params.which])][: params.k]
+
+
 def _truth(
     params: EigenvaluesParams, eigenvalues: Array, _: Mapping[str, Array]
 ) -> dict[str, Array]:
-    size = {"LM": -np.abs(eigenvalues), "LA": -eigenvalues, "SA": eigenvalues}
-    return {"eigenvalues": eigenvalues[np.argsort(size[params.which])][: params.k]}
+    return {"eigenvalues": most_wanted(params, eigenvalues)}
 
 
 KIND = Kind(
