@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks.posteriors import posterior
 
 LONG, EXACT = 1000, "_exact"  # steps, more than there are dimensions
+PLANTED = "planted"  # a second graph, of clusters, with stages named after it
 # The sorts of cases, each with the share of those up to it.
 SORTS = {"networks": 0.3, "matrices": 0.75, "graphs": 0.85, "posteriors": 1.0}
 CORNERS = 4  # samples of data.xor
@@ -323,22 +324,57 @@ def entries(draw: np.random.Generator) -> dict[str, Any]:
     }
 
 
-def clusters(draw: np.random.Generator) -> dict[str, Any]:
-    """Draw counts of the clusters of a graph, by each method that states an error."""
+def clusters(draw: np.random.Generator, seed: int) -> dict[str, Any]:
+    """Draw a graph of planted clusters, and counts of these by each method.
+
+    Args:
+        draw: random numbers.
+        seed: of the graph and of the vectors.
+
+    Returns:
+        Whole stages by name, all of PLANTED.
+    """
+    group = {
+        "model": "erdos_renyi",
+        "count": int(draw.integers(2, 9)),
+        "size": int(draw.integers(12, 30)),
+        "p": float(draw.uniform(0.2, 0.7)),
+    }
+    of = {"graph": PLANTED, "operator": "normalized_laplacian"}
+    runs = {
+        "num_runs": int(draw.integers(3, 20)),
+        "num_steps": int(draw.integers(8, 50)),
+    }
+    orders = {"num_moments": int(draw.integers(20, 80)), "support": [0.0, 2.0]}
     least = {"least_gap": float(10 ** draw.uniform(-2, -0.7))}
-    taken = {"ritz": "spectrum", **least}
+    counts = {
+        "slq": {"ritz": f"{PLANTED}_spectrum"},
+        "smoothed_lanczos": {"ritz": f"{PLANTED}_spectrum"},
+        "maxent": {"density": f"{PLANTED}_density"},
+    }
     return {
-        "groups": {"use": "probe.cluster_count", **taken},
-        "smoothed": {
-            "use": "probe.cluster_count",
-            "method": "smoothed_lanczos",
-            **taken,
+        PLANTED: {
+            "use": "data.random_graph",
+            "model": "planted_clusters",
+            "clusters": [group],
+            "links": int(draw.integers(20)),
+            "seed": seed,
         },
-        "groups_by_density": {
-            "use": "probe.cluster_count",
-            "method": "maxent",
-            "density": "maxent",
-            **least,
+        f"{PLANTED}{EXACT}": {"use": "probe.dense", **of},
+        f"{PLANTED}_spectrum": {"use": "probe.spectrum", **of, **runs, "seed": seed},
+        f"{PLANTED}_moments": {"use": "probe.moments", **of, **orders, "seed": seed},
+        f"{PLANTED}_density": {
+            "use": "probe.maxent",
+            "moments": f"{PLANTED}_moments",
+        },
+        **{
+            f"{PLANTED}_{method}": {
+                "use": "probe.cluster_count",
+                "method": method,
+                **least,
+                **taken,
+            }
+            for method, taken in counts.items()
         },
     }
 
@@ -393,8 +429,6 @@ def study(case: int) -> tuple[dict[str, Any], np.ndarray | None]:
         of = {"graph": "graph", "operator": operator}
         least = -10.0 if operator == "adjacency" else 0.0
         drawn = probes(draw, 30, least, operator=None) | functionals(draw, operator)
-        if operator == "normalized_laplacian":
-            drawn |= clusters(draw)
     else:
         values, of = spectrum(draw), {"matrix": "matrix"}
         stages["matrix"] = {
@@ -409,6 +443,8 @@ def study(case: int) -> tuple[dict[str, Any], np.ndarray | None]:
         stages["exact"] = {"use": "probe.dense", **of}
     for name, stage in drawn.items():
         stages[name] = {**stage, **taken(stage, of, seed)}
+    if sort == "graphs":
+        stages |= clusters(draw, seed)
     return {"study": f"truth-{case}", "stages": stages}, values
 
 
@@ -423,7 +459,7 @@ def taken(stage: dict[str, Any], of: dict[str, str], seed: int) -> dict[str, str
     use = stage["use"]
     if use in OF_DRAWS:
         return {"draws": "chains"}
-    if {"moments", "ritz", "density"} & set(stage):
+    if "moments" in stage or "ritz" in stage:
         return {}
     if use == "probe.factors":
         return {"weights": "fit"}

@@ -64,7 +64,8 @@ def _fraction(name: str, of: str) -> tuple[Variable, ...]:
 def nearest(eigenvalues: Array, values: Array) -> Array:
     """Return the eigenvalue (D,) that is nearest to each value; any, to NaN."""
     apart = np.abs(np.asarray(values)[..., None] - eigenvalues)
-    return eigenvalues[apart.argmin(-1)]
+    found: Array = eigenvalues[apart.argmin(-1)]
+    return found
 
 
 def _truth(

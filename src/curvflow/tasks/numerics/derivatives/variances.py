@@ -293,12 +293,12 @@ def gradient_variance(
         distances_Mn = torch.cat(
             [(gradients(r) - mean_MD[:, None]).square().sum(2) for r in passes()], dim=1
         )
-        spread_M = _spread_of_distances(distances_Mn)
+        spread_M = spread_of_distances(distances_Mn)
         sem_M = (share * spread_M).sqrt()
     return GradientVariance(layer_ML.cpu(), sem_M.cpu(), squared_M.cpu(), drawn_M.cpu())
 
 
-def _spread_of_distances(distances_Mn: Tensor) -> Tensor:
+def spread_of_distances(distances_Mn: Tensor) -> Tensor:
     """Return n times the variance of a sample variance, (M,), from squared distances.
 
     Distances from the mean of their own samples are alike: those of two are equal. So

@@ -138,7 +138,7 @@ def _truth(
     _: ClusterCountParams, eigenvalues: Array, result: Mapping[str, Array]
 ) -> dict[str, Array]:
     """Return the eigenvalues below the point in the gap, which may be none."""
-    return {"count": np.count_nonzero(eigenvalues < result["gap_at"])}
+    return {"count": np.array((eigenvalues < result["gap_at"]).sum())}
 
 
 # What densities and eigenvalues do not tell, as they have no rule.
