@@ -167,7 +167,7 @@ class _Pairs:
         self._triples += vectors * (vectors - 1) * (vectors - 2)
 
     def powers(self, means_MK: Tensor) -> tuple[Tensor, Tensor]:
-        """Return means of (v.Bw)^2 and (v.Bw)(w.Bu)(u.Bv), B = p_k(A) - mean.
+        """Return means of (v.Bw)^2 and (v.Bw)(w.Bx)(x.Bv), B = p_k(A) - mean.
 
         They are NaN without a pair, or a triple.
         """
