@@ -103,6 +103,18 @@ KIND = Kind(
             units=UNITS,
         ),
         Variable("squared_mean_sem", "standard error", units=UNITS),
+        Variable(
+            "squared_mean_low",
+            "lower end of an interval of 95 %",
+            units=UNITS,
+            optional=True,
+        ),
+        Variable(
+            "squared_mean_high",
+            "upper end of an interval of 95 %",
+            units=UNITS,
+            optional=True,
+        ),
         Variable("num_draws", "vectors averaged", dtype="int64"),
         Variable(
             "num_matvecs",
