@@ -246,14 +246,14 @@ def main() -> None:
     for name, basis in product(OUTLYING, ("power", "chebyshev")):
         for vectors in (5, 10, 30):
             pairs = [moments_covered(name, basis, law, vectors) for law in LAWS]
-            plain, stated = (min(held) for held in zip(*pairs, strict=True))
-            row = (name, basis, str(vectors), f"{plain:.1%}", f"{stated:.1%}")
-            print(f"| {' | '.join(row)} |")
+            plain, stated = (min(both) for both in zip(*pairs, strict=True))
+            held = f"{plain:.1%} | {stated:.1%}"
+            print(f"| {name} | {basis} | {vectors} | {held} |")
     print("\n| gradients, of 100 | law | spread alone | as stated |")
     print("|---|---|---|---|")
     for law, count in product(("Gaussian", "long-tailed"), FEW):
-        plain, stated = variances_covered(law, count)
-        print(f"| {count} | {law} | {plain:.1%} | {stated:.1%} |")
+        spread, corrected = variances_covered(law, count)
+        print(f"| {count} | {law} | {spread:.1%} | {corrected:.1%} |")
 
 
 if __name__ == "__main__":

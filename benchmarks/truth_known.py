@@ -108,9 +108,7 @@ class Known:
         probe = self._probe("hessian")
         problem = problem_of(probe)
         weights = torch.as_tensor(probe.one("weights")["weights"])
-        samples = load_samples(
-            problem, [probe.one("data")], "", torch.device("cpu"), weights.dtype
-        )
+        samples = load_samples(problem, [probe.one("data")], "", "cpu", weights.dtype)
 
         def losses(weights_W: torch.Tensor) -> torch.Tensor:
             return problem.losses(weights_W[None], samples.inputs, samples.targets)[0]

@@ -176,9 +176,8 @@ class _Pairs:
         mu = means_MK
         squares_MK = (gg - 2 * mu * gp + mu.square() * pp).clamp_min(0)
         cubes_MK = ggg - 3 * mu * ggp + 3 * mu.square() * gpp - mu**3 * ppp
-        return squares_MK / (self.count or torch.nan), cubes_MK / (
-            self._triples or torch.nan
-        )
+        pairs, triples = self.count or torch.nan, self._triples or torch.nan
+        return squares_MK / pairs, cubes_MK / triples
 
 
 def _unit_vectors(
@@ -267,7 +266,9 @@ def ritz_moments(
         low, high = support_2.tolist()
         x_SK = (2 * x_SK - (low + high)) / (high - low)
     p_SK, next_SK = torch.ones_like(x_SK), x_SK
-    orders, spreads, cubes = [], [], []
+    orders: list[Tensor] = []
+    spreads: list[Tensor] = []
+    cubes: list[Tensor] = []
     for _ in range(num_moments + 1):
         orders.append((weights_SK * p_SK).sum(1))
         away_SK = p_SK - orders[-1].mean()
