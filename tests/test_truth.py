@@ -236,6 +236,16 @@ def test_truths_of_checkpoints_are_the_wanted_eigenvalues_of_each():
     np.testing.assert_allclose(found["eigenvalues"], [[-3, 2], [4, 1]])
 
 
+def test_of_two_eigenvalues_of_one_magnitude_either_is_the_truth():
+    values, given = np.array([-2.0, 1.0, 2.0]), {"k": 1, "method": "lanczos"}
+    for value in (-2.0, 2.0):
+        result = {"eigenvalues": np.array([value])}
+        assert truths_of("eigenvalues", values, result, **given)["eigenvalues"] == value
+    low = {"eigenvalues": np.array([2.0])}
+    found = truths_of("eigenvalues", values, low, which="SA", **given)
+    assert found["eigenvalues"] == -2
+
+
 def test_truths_of_factors_are_those_of_the_matrices_written_out():
     numbers = np.array([[0, -1, -1], [-1, 1, 1], [-1, 1, 1]])
     K = np.diag([2.0, 3.0, 4.0])
