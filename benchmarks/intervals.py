@@ -7,10 +7,13 @@ method. First the root mean square error of the trace at an equal number of prod
 Then how many of 400 intervals of each method hold the trace, 95 % stated, by the spread
 of its draws alone and as stated here, and how wide these are beside those: the least,
 the mean and the most of cases of four spectra, signs and Gaussian vectors, and numbers
-of them. Last the mass of few eigenvalues of
+of them. Then the mass of few eigenvalues of
 65, by exact weights of 20 Gaussian vectors, in 4,000 repetitions: intervals of the mean
-plus and minus Student's t times its error, and those of `probe.spectrum`. Prints tables
-in Markdown; all numbers are drawn by fixed seeds.
+plus and minus Student's t times its error, and those of `probe.spectrum`. Then moments
+of the orders 1 to 6 by 5 to 30 vectors, of spectra with and without outliers: the least
+covered order of Student's intervals, and of those stated. Last the variance of all of
+100 gradients by that of few: with the spread of distances as it is, and as stated.
+Prints tables in Markdown; all numbers are drawn by fixed seeds.
 """
 
 from __future__ import annotations
@@ -22,7 +25,20 @@ import torch
 from scipy.special import stdtrit
 from torch import Tensor
 
-from curvflow.tasks.numerics import BatchedDense, estimate, stream
+from curvflow.tasks.numerics import (
+    BatchedDense,
+    estimate,
+    positive_interval,
+    stream,
+    student_interval,
+)
+from curvflow.tasks.numerics.derivatives.variances import spread_of_distances
+from curvflow.tasks.numerics.estimators.moments import (
+    MomentDraws,
+    moment_draws,
+    moment_intervals,
+    ritz_moments,
+)
 from curvflow.tasks.numerics.estimators.sketched_traces import METHODS, Probed
 from curvflow.tasks.numerics.krylov.ritz_spectra import Mass
 
@@ -40,6 +56,17 @@ VECTORS = {"hutchinson": 24, "hutch++": 16, "xtrace": 12}
 LAWS = ("rademacher", "gaussian")
 COUNTS = {"hutchinson": (4, 8, 16), "hutch++": (8, 16), "xtrace": (8, 12, 16)}
 DIMENSIONS, RUNS, DRAWINGS = 65, 20, 4000
+ORDERS = 6
+# Eigenvalues whose moments are taken, with a support.
+OUTLYING = {
+    "0 to 1, and 40": (torch.cat([torch.linspace(0, 1, 59), torch.tensor([40.0])])),
+    "0 to 1, and 9, 12, 40": torch.cat(
+        [torch.linspace(0, 1, 57), torch.tensor([9.0, 12.0, 40.0])]
+    ),
+    "1e-6 to 1": 10 ** torch.linspace(-6, 0, 60),
+    "even, 0.5 to 1.5": torch.linspace(0.5, 1.5, 60),
+}
+GRADIENTS, FEW = 100, (2, 3, 4, 6, 10, 20, 50)
 
 
 def matrix(name: str) -> Tensor:
@@ -110,6 +137,79 @@ def masses(count: int) -> tuple[float, float]:
     return plain, stated
 
 
+def moments_covered(name: str, basis: str, law: str, vectors: int) -> tuple[float, ...]:
+    """Return the least share of an order that holds: of Student's, and as stated."""
+    values_D = OUTLYING[name].double()
+    support_2 = torch.stack([values_D.min(), values_D.max()]) + torch.tensor(
+        [-0.1, 0.1]
+    )
+    is_chebyshev, size = basis == "chebyshev", len(values_D)
+    generator = stream(0, "benchmarks.intervals")
+    drawn = torch.randn(size, size, generator=generator, dtype=torch.float64)
+    basis_DD = torch.linalg.qr(drawn).Q
+    matrix_DD = basis_DD @ torch.diag(values_D) @ basis_DD.T
+    found = moment_draws(
+        BatchedDense(matrix_DD.expand(REPETITIONS, -1, -1)),
+        range(REPETITIONS),
+        num_moments=ORDERS,
+        num_probes=vectors,
+        distribution=law,
+        block=16,
+        support_M2=support_2.expand(REPETITIONS, -1) if is_chebyshev else None,
+    )
+    truth_K = ritz_moments(
+        values_D[None],
+        torch.full((1, size), 1 / size).double(),
+        num_moments=ORDERS,
+        support_2=support_2 if is_chebyshev else None,
+    ).draws[0]
+    held = torch.zeros(2, ORDERS + 1)
+    for draws, spreads, cubes in zip(
+        found.draws, found.spreads, found.cubes, strict=True
+    ):
+        sem, *stated = moment_intervals(
+            MomentDraws(draws, spreads, found.freedom, cubes),
+            size=size,
+            basis=basis,
+            is_positive=True,
+        )
+        plain = student_interval(draws.mean(0), sem, vectors - 1)
+        for number, (low, high) in enumerate((plain, stated)):
+            held[number] += (low - 1e-9 <= truth_K) & (truth_K <= high + 1e-9)
+    return tuple((held[:, 1:] / REPETITIONS).amin(1).tolist())
+
+
+def variances_covered(law: str, count: int) -> tuple[float, float]:
+    """Return shares of intervals that hold the variance of all gradients.
+
+    Args:
+        law: of the gradients of 20 dimensions: Gaussian, or with lengths that spread.
+        count: gradients taken.
+
+    Returns:
+        By the spread of their distances, and as stated.
+    """
+    generator = stream(count, "benchmarks.intervals")
+    gradients_MND = torch.randn(
+        (REPETITIONS, GRADIENTS, 20), generator=generator
+    ).double() * (torch.arange(1, 21).double() ** -0.5)
+    if law == "long-tailed":
+        lengths = torch.randn((REPETITIONS, GRADIENTS, 1), generator=generator)
+        gradients_MND *= lengths.double().exp()
+    truth_M = gradients_MND.var(1).sum(1)
+    few_MnD = gradients_MND[:, :count]
+    distances_Mn = (few_MnD - few_MnD.mean(1, keepdim=True)).square().sum(2)
+    rest, variance_M = 1 / count - 1 / GRADIENTS, few_MnD.var(1).sum(1)
+    spreads = distances_Mn.var(1), spread_of_distances(distances_Mn)
+    held = []
+    for spread_M, degrees in zip(spreads, (count - 1, max(count - 2, 1)), strict=True):
+        sem_M = (rest * spread_M).sqrt()
+        low_M, high_M = positive_interval(variance_M, sem_M, degrees)
+        inside = (low_M <= truth_M) & (truth_M <= high_M)
+        held.append(inside.double().mean().item())
+    return held[0], held[1]
+
+
 def share(held: float, count: int) -> str:
     """Return a share in percent, with the standard error of a binomial share."""
     return f"{100 * held:.1f} ± {100 * math.sqrt(held * (1 - held) / count):.1f} %"
@@ -140,6 +240,20 @@ def main() -> None:
     for count in (1, 2, 4):
         plain, stated = (share(held, DRAWINGS) for held in masses(count))
         print(f"| {count} | {plain} | {stated} |")
+
+    print("\n| moments of | basis | vectors | Student's | as stated |")
+    print("|---|---|---|---|---|")
+    for name, basis in product(OUTLYING, ("power", "chebyshev")):
+        for vectors in (5, 10, 30):
+            pairs = [moments_covered(name, basis, law, vectors) for law in LAWS]
+            plain, stated = (min(both) for both in zip(*pairs, strict=True))
+            held = f"{plain:.1%} | {stated:.1%}"
+            print(f"| {name} | {basis} | {vectors} | {held} |")
+    print("\n| gradients, of 100 | law | spread alone | as stated |")
+    print("|---|---|---|---|")
+    for law, count in product(("Gaussian", "long-tailed"), FEW):
+        spread, corrected = variances_covered(law, count)
+        print(f"| {count} | {law} | {spread:.1%} | {corrected:.1%} |")
 
 
 if __name__ == "__main__":

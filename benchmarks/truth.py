@@ -6,7 +6,9 @@
     python -m benchmarks.truth --only posteriors      # leave out the other cases
     python -m benchmarks.truth --case 1234            # one case again, with all numbers
 
-Cases are drawn by `truth_cases.py`. Each kind that declares `Kind.truth` takes part.
+Cases are drawn by `truth_cases.py`. Each kind that declares `Kind.truth` takes part;
+what is known of operators `truth_known.py` forms. Numbers that state an error and are
+not compared stand in `truth_left_out.py`, each with the reason.
 
 Prints per variable: numbers compared, how many of their 95 % intervals hold the truth,
 with a binomial interval of 95 %, median |z|, how many are flagged as converged, how
@@ -44,6 +46,8 @@ from scipy.stats import beta, t
 
 import curvflow
 from benchmarks.truth_cases import ALLOWED, EXACT, SORTS, cases, study
+from benchmarks.truth_known import Known
+from benchmarks.truth_left_out import LEFT_OUT, states_errors
 from curvflow import RunOptions
 from curvflow.flows.graph.open_study import open_study
 from curvflow.schemas.kind import Kind, error_of
@@ -116,18 +120,16 @@ def compared(
     rounding: float = 1e-12,
 ) -> Iterator[Compared]:
     """Yield the numbers of one variable; those without a finite error are left out."""
-    values, truths = np.atleast_1d(result[name]), np.atleast_1d(truth)
+    values, truths = np.ravel(result[name]), np.ravel(truth)
     error = error_of(kind, name)
     is_bound = not error
     if is_bound:
         error = next(v.name for v in kind.outputs if v.error_of == name)
-    errors = np.atleast_1d(result[error])
+    errors = np.ravel(result[error])
     if is_bound:
         lows, highs = values - errors, values + errors
     elif f"{name}_low" in result:
-        lows, highs = (
-            np.atleast_1d(result[f"{name}_{end}"]) for end in ("low", "high")
-        )
+        lows, highs = (np.ravel(result[f"{name}_{end}"]) for end in ("low", "high"))
     else:
         freedom = max(1, int(result.get("ess_bulk", MANY)))
         half = t.ppf(0.975, freedom) * errors
@@ -136,7 +138,7 @@ def compared(
     flag = declared.judged_by if declared else None
     flags: Iterable[Any] = [None] * len(values)
     if flag:
-        flags = np.atleast_1d(result[flag])
+        flags = np.ravel(result[flag])
         flags = flags == "converged" if flag == "verdict" else flags
     judged = zip_longest(flags, offs, fillvalue=math.nan)
     every = max(1, len(values) // POINTS)
@@ -188,13 +190,14 @@ def run(case: int) -> list[Compared]:
             values = results["exact"]["eigenvalues"].values.reshape(-1)
         if "known" in written["stages"] and not failed:
             return list(coefficient(case, results))
+        known_of = Known(written["stages"], results, values)
         for stage, params in written["stages"].items():
             kind = find_kind(params["use"])
             if kind.truth is None or stage in failed or stage.endswith(EXACT):
                 continue
             result = arrays_of(results, stage)
             model = parsed[stage].params({})
-            truths = kind.truth(model, np.sort(values), result)
+            truths = kind.truth(model, known_of.of(kind.truth_of, stage), result)
             exact = f"{stage}{EXACT}"
             known = stage in ALLOWED and exact not in failed
             for name, truth in truths.items():
@@ -305,13 +308,15 @@ def main() -> None:
         numbers += run(next(drawn))
         count += 1
     without = [
-        name
-        for name, kind in all_kinds().items()
-        if name.startswith("probe.") and kind.truth is None
+        f"{name}: {LEFT_OUT[name]}"
+        for name, kind in sorted(all_kinds().items())
+        if kind.truth is None and states_errors(kind) and name in LEFT_OUT
     ]
     print(f"seed {options.seed}, {count} studies, {len(numbers)} numbers\n")
     report(numbers)
-    print(f"\nwithout a declared truth: {', '.join(sorted(without))}")
+    print("\nwithout a declared truth:\n")
+    for line in without:
+        print(f"- {line}")
 
 
 if __name__ == "__main__":

@@ -18,8 +18,10 @@ import numpy as np
 from benchmarks.posteriors import posterior
 
 LONG, EXACT = 1000, "_exact"  # steps, more than there are dimensions
+PLANTED = "planted"  # a second graph, of clusters, with stages named after it
 # The sorts of cases, each with the share of those up to it.
 SORTS = {"networks": 0.3, "matrices": 0.75, "graphs": 0.85, "posteriors": 1.0}
+CORNERS = 4  # samples of data.xor
 OPERATORS = ("hessian", "ggn", "fisher_empirical", "gradient_covariance")
 SEPARABLE = OPERATORS[:3]  # means over samples
 # Stages whose flag is about a rule: how many standard errors of the vectors it may be
@@ -28,7 +30,19 @@ ALLOWED = {
     "dimension": (1.0, 0.01),
     "logdet": (2.0, 1e-9),
     "functionals": (1.0, 0.01),
+    "regular": (1.0, 0.01),
+    "energy": (1.0, 0.01),
 }
+# Kinds of a network that take no operator, or name their own.
+OF_LOSS = (
+    "probe.hessian_trace",
+    "probe.sharpness",
+    "probe.gradient_variance",
+    "probe.hessian_variance",
+    "probe.llc",
+)
+OF_DRAWS = ("probe.llc_regular", "probe.free_energy")
+STRUCTURES = ("kron", "ekfac", "kfoc", "block", "diag")
 # Functionals of graphs by operator: of any spectrum, and of one without its zeros.
 FUNCTIONALS: dict[str, tuple[list[str], list[str]]] = {
     "normalized_laplacian": (["heat_trace", "entropy"], ["kemeny_constant"]),
@@ -79,6 +93,7 @@ def network(draw: np.random.Generator) -> dict[str, Any]:
             "seed": int(draw.integers(1000)),
             "epochs": int(draw.integers(1, 40)),
             "keep_preconditioner": True,
+            "checkpoints": {"every": 13},
         },
     }
 
@@ -231,6 +246,139 @@ def eigenvalues(draw: np.random.Generator) -> dict[str, str]:
     return {"method": method, "which": str(draw.choice(ends[method]))}
 
 
+def beyond(draw: np.random.Generator, operator: str, samples: int) -> dict[str, Any]:
+    """Draw the parameters of kinds whose truth is of more than the eigenvalues.
+
+    Args:
+        draw: random numbers.
+        operator: which matrix of a network.
+        samples: of the network's data.
+
+    Returns:
+        Stages by name, without what they take.
+    """
+    law = {"distribution": str(draw.choice(["rademacher", "gaussian"]))}
+    batch = int(draw.integers(1, samples // 2 + 1))
+    batches = int(draw.integers(2, samples // batch + 1))
+    curvature = str(draw.choice(["hessian", "ggn"]))
+    structure = str(draw.choice(STRUCTURES))
+    stages: dict[str, Any] = {
+        "entries": entries(draw),
+        "noise": {
+            "use": "probe.gradient_variance",
+            "num_samples": int(draw.integers(2, samples)),
+        },
+        "bends": {
+            "use": "probe.hessian_variance",
+            "operator": curvature,
+            "batch_size": batch,
+            "num_batches": min(batches, 8),
+            "num_probes": int(draw.integers(8, 40)),
+            **law,
+        },
+        "tracked": {
+            "use": "probe.eigenvalue_tracking",
+            **eigenvalues(draw),
+            "k": int(draw.integers(1, 4)),
+            "tol": float(10 ** draw.uniform(-8, -1)),
+        },
+        "factors": {"use": "probe.factors", "structure": structure},
+        "far": {
+            "use": "probe.factor_error",
+            "operator": str(draw.choice(["ggn", "fisher_empirical", "hessian"])),
+            "num_probes": int(draw.integers(8, 40)),
+            "dampings": [float(10**e) for e in draw.uniform(-4, 0, 2)],
+            "num_runs": int(draw.integers(3, 10)),
+            "num_steps": int(draw.integers(4, 30)),
+        },
+    }
+    if operator in SEPARABLE:
+        apart = {"probes_per": "batch", "batch_size": int(draw.integers(1, 20)), **law}
+        stages["entries_apart"] = {
+            "use": "probe.diagonal",
+            "num_probes": int(draw.integers(16, 120)),
+            **apart,
+        }
+    if operator == "hessian":
+        stages |= {
+            "chains": {
+                "use": "probe.llc",
+                "num_draws": 10,
+                "num_chains": 2,
+                "num_steps_bw_draws": 1,
+            },
+            "regular": {"use": "probe.llc_regular", "ritz": "masses"},
+            f"regular{EXACT}": {"use": "probe.llc_regular", "ritz": f"masses{EXACT}"},
+            "energy": {"use": "probe.free_energy", "ritz": "masses"},
+            f"energy{EXACT}": {"use": "probe.free_energy", "ritz": f"masses{EXACT}"},
+        }
+    return stages
+
+
+def entries(draw: np.random.Generator) -> dict[str, Any]:
+    """Draw the parameters of a diagonal by vectors for all data."""
+    return {
+        "use": "probe.diagonal",
+        "num_probes": int(draw.integers(8, 40)),
+        "distribution": str(draw.choice(["rademacher", "gaussian"])),
+    }
+
+
+def clusters(draw: np.random.Generator, seed: int) -> dict[str, Any]:
+    """Draw a graph of planted clusters, and counts of these by each method.
+
+    Args:
+        draw: random numbers.
+        seed: of the graph and of the vectors.
+
+    Returns:
+        Whole stages by name, all of PLANTED.
+    """
+    group = {
+        "model": "erdos_renyi",
+        "count": int(draw.integers(2, 9)),
+        "size": int(draw.integers(12, 30)),
+        "p": float(draw.uniform(0.2, 0.7)),
+    }
+    of = {"graph": PLANTED, "operator": "normalized_laplacian"}
+    runs = {
+        "num_runs": int(draw.integers(3, 20)),
+        "num_steps": int(draw.integers(8, 50)),
+    }
+    orders = {"num_moments": int(draw.integers(20, 80)), "support": [0.0, 2.0]}
+    least = {"least_gap": float(10 ** draw.uniform(-2, -0.7))}
+    counts = {
+        "slq": {"ritz": f"{PLANTED}_spectrum"},
+        "smoothed_lanczos": {"ritz": f"{PLANTED}_spectrum"},
+        "maxent": {"density": f"{PLANTED}_density"},
+    }
+    return {
+        PLANTED: {
+            "use": "data.random_graph",
+            "model": "planted_clusters",
+            "clusters": [group],
+            "links": int(draw.integers(20)),
+            "seed": seed,
+        },
+        f"{PLANTED}{EXACT}": {"use": "probe.dense", **of},
+        f"{PLANTED}_spectrum": {"use": "probe.spectrum", **of, **runs, "seed": seed},
+        f"{PLANTED}_moments": {"use": "probe.moments", **of, **orders, "seed": seed},
+        f"{PLANTED}_density": {
+            "use": "probe.maxent",
+            "moments": f"{PLANTED}_moments",
+        },
+        **{
+            f"{PLANTED}_{method}": {
+                "use": "probe.cluster_count",
+                "method": method,
+                **least,
+                **taken,
+            }
+            for method, taken in counts.items()
+        },
+    }
+
+
 def exact_rule(stage: dict[str, Any]) -> dict[str, Any]:
     """Return a probe of the same vectors whose rules are exact."""
     steps = {**stage, "num_steps": LONG}
@@ -272,6 +420,9 @@ def study(case: int) -> tuple[dict[str, Any], np.ndarray | None]:
         operator = str(draw.choice(OPERATORS))
         stages, of = network(draw), {"weights": "fit", "operator": operator}
         drawn = probes(draw, 60, -0.3, operator=operator)
+        drawn |= beyond(draw, operator, stages["data"].get("num_train", CORNERS))
+        if operator == "hessian":
+            drawn[f"masses{EXACT}"] = exact_rule(drawn["masses"])
     elif sort == "graphs":
         operator = str(draw.choice(list(FUNCTIONALS)))
         stages["graph"] = {**graph(draw), "seed": seed}
@@ -287,10 +438,13 @@ def study(case: int) -> tuple[dict[str, Any], np.ndarray | None]:
             "seed": seed,
         }
         drawn = probes(draw, len(values), values.min(), operator=None)
+        drawn["entries"] = entries(draw)
     if values is None:
         stages["exact"] = {"use": "probe.dense", **of}
     for name, stage in drawn.items():
         stages[name] = {**stage, **taken(stage, of, seed)}
+    if sort == "graphs":
+        stages |= clusters(draw, seed)
     return {"study": f"truth-{case}", "stages": stages}, values
 
 
@@ -302,7 +456,15 @@ def taken(stage: dict[str, Any], of: dict[str, str], seed: int) -> dict[str, str
         of: the operator.
         seed: of the random vectors.
     """
+    use = stage["use"]
+    if use in OF_DRAWS:
+        return {"draws": "chains"}
     if "moments" in stage or "ritz" in stage:
         return {}
-    is_of_loss = stage["use"] in ("probe.hessian_trace", "probe.sharpness")
-    return {**({"weights": "fit"} if is_of_loss else of), "seed": seed}
+    if use == "probe.factors":
+        return {"weights": "fit"}
+    if use == "probe.factor_error":
+        return {"factors": "factors", "seed": seed}
+    if use == "probe.eigenvalue_tracking":
+        return {"trajectory": "fit", "operator": of["operator"], "seed": seed}
+    return {**({"weights": "fit"} if use in OF_LOSS else of), "seed": seed}

@@ -95,7 +95,15 @@ Axes = Mapping[str, Sequence[Label]]
 # Where a wrong value is written in a stage, what is wrong with it, and what to do.
 ParamProblem = tuple[tuple[str | int, ...], str, str]
 
-# From parameters, eigenvalues and result to the true values of variables.
+# What a truth is computed from: the eigenvalues of the operator, ascending, (D,); its
+# matrix, (D, D); that of each sample alone, (N, D, D); gradients of samples, (N, D);
+# eigenvalues at each checkpoint, (C, D); or, of factors, the matrix, the number of the
+# block that holds an entry, -1 outside all, and the matrix of the factors, (3, D, D).
+TruthOf = Literal[
+    "eigenvalues", "matrix", "samples", "gradients", "checkpoints", "factors"
+]
+
+# From parameters, what is known, and result to the true values of variables.
 Truth = Callable[[Any, Array, Mapping[str, Array]], Mapping[str, Array]]
 
 # In place of names of variables: the main ones of the kinds taken.
@@ -240,9 +248,10 @@ class Kind:
         carries: parameter paths, each with its subtree, whose code runs again wherever
             the result is taken as Weights: to measure a network is to compute it.
         continues: how it goes on from a stored result; None if it cannot.
-        truth: of a probe of an operator, from the parameters, the eigenvalues (D,) and
+        truth: of a probe of an operator, from the parameters, what is known, and
             the result to what its variables truly are; `make truth` compares them. A
             variable that it leaves out is not compared.
+        truth_of: what is known: the eigenvalues (D,), or another of `TruthOf`.
         known_samples: of a kind that returns Data, from the parameters and the form of
             the samples taken to that of those returned, as far as planning knows it.
         samples_in_files: the same of a kind that returns what files hold, from the
@@ -278,6 +287,7 @@ class Kind:
     carries: tuple[str, ...] = ()
     continues: Continues | None = None
     truth: Truth | None = None
+    truth_of: TruthOf = "eigenvalues"
     known_samples: Callable[[Any, Samples], Samples] | None = None
     samples_in_files: Callable[[Any, Files], Samples] | None = None
 

@@ -71,6 +71,24 @@ def test_some_samples_estimate_all_of_them_with_an_error_reported():
     assert (whole.arrays["gradient_variance_low"] == truth).all()
 
 
+@pytest.mark.parametrize("count", [2, 3, 6])
+def test_intervals_of_very_few_samples_hold_the_variance_of_all(count):
+    (whole,) = compute(KIND, probes(KIND, "tanh-ce", 1))
+    truth = whole.arrays["gradient_variance"]
+    (member,) = probes(KIND, "tanh-ce", 1, num_samples=count)
+    seeded = [
+        replace(member, params=member.params.model_copy(update={"seed": seed}))
+        for seed in range(200)
+    ]
+    held = [
+        outcome.arrays["gradient_variance_low"]
+        <= truth
+        <= outcome.arrays["gradient_variance_high"]
+        for outcome in compute(KIND, seeded)
+    ]
+    assert np.mean(held) > 0.92
+
+
 def test_results_do_not_depend_on_the_width_of_the_tile():
     reference = compute(KIND, probes(KIND, "relu-ce", 5))
     for result, expected in zip(

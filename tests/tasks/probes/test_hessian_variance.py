@@ -55,13 +55,17 @@ def test_intervals_of_few_vectors_hold_the_variance_of_all_samples():
         replace(probed, params=probed.params.model_copy(update={"seed": seed}))
         for seed in range(200)
     ]
-    skewed, student = [], []
+    squared = sample_hessians(probed).mean(0).square().sum().item()
+    skewed, student, means = [], [], []
     for outcome in compute(KIND, seeded):
         of = {name: float(outcome.arrays[f"{KIND[6:]}{name}"]) for name in ENDS}
         skewed.append(of["_low"] <= exact <= of["_high"])
         student.append(abs(of[""] - exact) <= 2.365 * of["_sem"])
+        low, high = (outcome.arrays[f"squared_mean_{end}"] for end in ("low", "high"))
+        means.append(low <= squared <= high)
     assert np.mean(student) < np.mean(skewed) < 1
     assert np.mean(skewed) > 0.88
+    assert np.mean(means) > 0.92
 
 
 def test_vectors_multiplied_together_are_those_one_by_one(monkeypatch):

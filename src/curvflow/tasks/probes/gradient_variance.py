@@ -122,7 +122,9 @@ def _outcomes(
 ) -> list[Outcome]:
     variance_M = result.layer_variance.sum(1)
     draws = used // params.batch_size if params.mode == "train" else used
-    low_M, high_M = positive_interval(variance_M, result.sem, draws - 1)
+    # One degree for the mean gradient, one for the mean of the distances from it.
+    freedom = max(draws - 2, 1)
+    low_M, high_M = positive_interval(variance_M, result.sem, freedom)
     measured = {
         "gradient_variance": variance_M,
         "gradient_variance_sem": result.sem,

@@ -29,7 +29,10 @@ from curvflow.tasks.numerics.derivatives.variances import (
     batches_per_pass,
     curvature_variances,
 )
-from curvflow.tasks.numerics.estimators.intervals import positive_interval
+from curvflow.tasks.numerics.estimators.intervals import (
+    positive_interval,
+    wider_interval,
+)
 from curvflow.tasks.numerics.estimators.traces import estimate
 from curvflow.tasks.numerics.operators.base import as_sample_mean
 from curvflow.tasks.registry import Machine, computes
@@ -98,6 +101,8 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     )
     spread, mean = estimate(draws.variance), estimate(draws.squared_mean)
     low_M, high_M = positive_interval(spread.mean, spread.sem, spread.count - 1)
+    # Skewed as squares are, and below zero where noise is taken off.
+    least_M, most_M = wider_interval(mean.mean, mean.sem, mean.count - 1)
     measured = {
         "hessian_variance": spread.mean,
         "hessian_variance_sem": spread.sem,
@@ -110,6 +115,8 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         ),
         "squared_mean": mean.mean,
         "squared_mean_sem": mean.sem,
+        "squared_mean_low": least_M,
+        "squared_mean_high": most_M,
     }
     shared = {
         "num_draws": np.array(spread.count, dtype=np.int64),

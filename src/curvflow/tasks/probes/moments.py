@@ -138,15 +138,15 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     return [
         _outcome(
             params,
-            MomentDraws(draws, spreads, drawn.freedom),
+            MomentDraws(draws, spreads, drawn.freedom, cubes),
             support_2,
             size=size,
             atoms=tile.atoms,
             products=products + int(steps),
             is_positive=is_semidefinite(members[0]),
         )
-        for draws, spreads, support_2, steps in zip(
-            drawn.draws, drawn.spreads, support_M2, steps_M, strict=True
+        for draws, spreads, cubes, support_2, steps in zip(
+            drawn.draws, drawn.spreads, drawn.cubes, support_M2, steps_M, strict=True
         )
     ]
 

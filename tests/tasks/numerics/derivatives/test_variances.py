@@ -263,3 +263,30 @@ def test_batches_without_replacement_follow_the_law(size):
     assert seen.item() == pytest.approx(law.item(), rel=1e-10, abs=1e-14)
     population = g_ND.var(0, correction=0).sum() * (N - size) / (size * (N - 1))
     assert law.item() == pytest.approx(population.item(), rel=1e-10, abs=1e-14)
+
+
+def test_errors_of_few_samples_are_those_of_repeated_draws():
+    """Of Gaussian gradients, whose variance of a variance is known."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randn(4000, 8, 1, generator=generator, dtype=torch.float64)
+
+    def losses(weights, inputs, targets):
+        return weights * inputs[..., 0]
+
+    for count in (2, 3, 4, 8):
+        found = gradient_variance(
+            losses,
+            torch.zeros(4000, 1).double(),
+            drawn[:, :count],
+            torch.zeros(4000, count),
+            sizes=[1],
+            num_samples=10**9,
+            fixed_MS=torch.zeros(4000, 0).double(),
+            samples_per_pass=3,
+        )
+        claimed = found.sem.square().mean().sqrt().item()
+        # Of two samples the error is a multiple of the variance, whose square is
+        # three times that of its mean.
+        known = (2 / (count - 1)) ** 0.5 * (3**0.5 if count == 2 else 1)
+        assert claimed == pytest.approx(known, rel=0.1)
+        assert (found.sem > 0).all()

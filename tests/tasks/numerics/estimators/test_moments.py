@@ -1,5 +1,7 @@
 """Moments of spectra from one recurrence."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -60,13 +62,18 @@ def repeated(support, count):
     return None if support is None else support.expand(count, -1)
 
 
-def exact(values, num_moments, support=None):
+def polynomials(values, num_moments, support=None):
+    """Return each polynomial at each eigenvalue, (K + 1, D)."""
     x = torch.as_tensor(values)
     if support is None:
-        return torch.stack([x.pow(k).mean() for k in range(num_moments + 1)])
+        return torch.stack([x.pow(k) for k in range(num_moments + 1)])
     low, high = support[0]
     angle = torch.acos((2 * x - low - high) / (high - low))
-    return torch.stack([torch.cos(k * angle).mean() for k in range(num_moments + 1)])
+    return torch.stack([torch.cos(k * angle) for k in range(num_moments + 1)])
+
+
+def exact(values, num_moments, support=None):
+    return polynomials(values, num_moments, support).mean(1)
 
 
 @pytest.mark.parametrize("support", [None, SUPPORT], ids=["power", "chebyshev"])
@@ -100,6 +107,12 @@ def test_every_order_is_that_of_the_polynomial_of_the_matrix(support, num_moment
     torch.testing.assert_close(draws, (p_KD @ v_DS.square()).T, rtol=1e-10, atol=1e-12)
 
 
+def each(found):
+    """Return the draws of each model."""
+    parts = zip(found.draws, found.spreads, found.cubes, strict=True)
+    return [MomentDraws(d, spread, found.freedom, cube) for d, spread, cube in parts]
+
+
 @pytest.mark.parametrize("support", [None, SUPPORT], ids=["power", "chebyshev"])
 def test_two_orders_cost_one_product(support):
     operator = Counting(with_spectrum(VALUES, 0)[None])
@@ -121,7 +134,7 @@ def test_ritz_data_of_half_as_many_steps_give_the_same_draws(support):
     direct = drawn(A_DD[None], [0], num_probes=4, support=support)[0]
     start = random_vectors([0], 12, range(4), "gaussian")
     result = lanczos(BatchedDense(A_DD[None]), start, num_steps=4)
-    of_ritz, spreads, _ = ritz_moments(
+    of_ritz, spreads, _, cubes = ritz_moments(
         result.values[0],
         result.weights[0],
         num_moments=7,
@@ -133,6 +146,12 @@ def test_ritz_data_of_half_as_many_steps_give_the_same_draws(support):
     expected = doubled if support is None else (doubled + 1) / 2
     expected = expected - direct.mean(0)[3].square()
     assert spreads[3].item() == pytest.approx(expected.item())
+    # The cube of order 2 is of order 6, too.
+    mean = direct.mean(0)
+    tripled = mean[6] if support is None else (mean[6] + 3 * mean[2]) / 4
+    second = mean[4] if support is None else (mean[4] + 1) / 2
+    expected = tripled - 3 * mean[2] * second + 2 * mean[2] ** 3
+    assert cubes[2].item() == pytest.approx(expected.item())
 
 
 def test_nodes_behind_a_breakdown_do_not_count():
@@ -187,13 +206,54 @@ def test_pairs_of_vectors_tell_how_each_order_spreads(support):
     assert (found.spreads >= 0).all()
 
 
+@pytest.mark.parametrize("support", [None, SUPPORT], ids=["power", "chebyshev"])
+def test_triples_of_vectors_tell_how_each_order_leans(support):
+    A_MDD = with_spectrum(VALUES, 0).expand(400, -1, -1)
+    found = found_of(
+        A_MDD,
+        range(400),
+        num_moments=3,
+        num_probes=16,
+        block=8,
+        support=repeated(support, 400),
+    )
+    p_KD = polynomials(VALUES, 3, support)
+    truth = (p_KD - p_KD.mean(1, keepdim=True)).pow(3).mean(1)
+    over = estimate(found.cubes.T)
+    spread = (p_KD - p_KD.mean(1, keepdim=True)).square().mean(1) ** 1.5
+    assert ((over.mean - truth).abs() < 5 * over.sem + 0.2 * spread + 1e-12).all()
+
+
+def test_outliers_are_covered_by_few_vectors_of_each_sort_of_orders():
+    values = torch.cat([torch.linspace(0, 1, 57).double(), torch.tensor([9, 12, 40.0])])
+    ends = torch.tensor([[-1.0, 42.0]])
+    for support, law in product([None, ends], ["rademacher", "gaussian"]):
+        found = found_of(
+            with_spectrum(values, 0).expand(300, -1, -1),
+            range(300),
+            num_moments=6,
+            num_probes=10,
+            block=16,
+            support=repeated(support, 300),
+            law=law,
+        )
+        basis, truth = (
+            ("power" if support is None else "chebyshev"),
+            exact(values, 6, support),
+        )
+        held = []
+        for of in each(found):
+            _, low, high = moment_intervals(of, size=60, basis=basis, is_positive=True)
+            held.append((low - 1e-9 <= truth) & (truth <= high + 1e-9))
+        assert torch.stack(held).double().mean(0)[1:].min() > 0.91
+
+
 def test_what_hardly_varies_has_a_small_error_and_none_of_zero():
     values = 5.0 + 1e-3 * VALUES
     A_MDD = with_spectrum(values, 0).expand(50, -1, -1)
     found = found_of(A_MDD, range(50), num_moments=1, num_probes=8, block=8)
     law = values.std()
-    for draws, spreads in zip(found.draws, found.spreads, strict=True):
-        of = MomentDraws(draws, spreads, found.freedom)
+    for of in each(found):
         sem, *_ = moment_intervals(of, size=12, basis="power", is_positive=True)
         assert 0.3 < sem[1].item() / (law * (2 / 14 / 8) ** 0.5) < 3
 
@@ -220,12 +280,9 @@ def test_intervals_of_random_spectra_cover(law, basis):
         )
         truth = exact(values, 7, support)
         slack = 1e-9 * truth.abs() + 1e-12
-        for draws, spreads in zip(found.draws, found.spreads, strict=True):
+        for of in each(found):
             _, low, high = moment_intervals(
-                MomentDraws(draws, spreads, found.freedom),
-                size=40,
-                basis=basis,
-                is_positive=is_positive,
+                of, size=40, basis=basis, is_positive=is_positive
             )
             inside = (low - slack <= truth) & (truth <= high + slack)
             held.append(inside[1:].double().mean())

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
+
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Kind, Variable
 from curvflow.schemas.kinds.shared.operators import UNITS
 from curvflow.schemas.kinds.shared.vectors import VectorsParams, vector_inputs
-from curvflow.schemas.nodes import Numbers
+from curvflow.schemas.nodes import Array, Numbers
 
 
 class DiagonalParams(VectorsParams):
@@ -15,6 +19,15 @@ class DiagonalParams(VectorsParams):
 
 def _entries(name: str, description: str) -> Variable:
     return Variable(name, description, ("parameter",), units=UNITS, bulk=True)
+
+
+def _truth(
+    _: DiagonalParams, matrix: Array, result: Mapping[str, Array]
+) -> dict[str, Array]:
+    diagonal, sizes = matrix.diagonal(), result["layer_size"]
+    starts = np.cumsum(sizes) - sizes
+    means = np.add.reduceat(diagonal, starts) / sizes
+    return {"diagonal": diagonal, "layer_diagonal_mean": means}
 
 
 KIND = Kind(
@@ -66,6 +79,8 @@ KIND = Kind(
     main=("relative_error",),
     inputs=vector_inputs(),
     varying=("seed",),
+    truth=_truth,
+    truth_of="matrix",
 )
 
 EXPLANATION = Explanation(

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 from pydantic import Field
 
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
-from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
+from curvflow.schemas.kinds.probes.eigenvalues import (
+    EigenvaluesParams,
+    most_wanted,
+)
 from curvflow.schemas.kinds.shared.operators import (
     OF_GRAPHS,
     UNITS,
     no_operator_of_weights,
 )
-from curvflow.schemas.nodes import Data, Numbers, Trajectory
+from curvflow.schemas.nodes import Array, Data, Numbers, Trajectory
 
 
 class EigenvalueTrackingParams(EigenvaluesParams):
@@ -38,6 +43,13 @@ def _by_rank(
         dtype=dtype,
         series=True,
     )
+
+
+def _truth(
+    params: EigenvalueTrackingParams, checkpoints: Array, _: Mapping[str, Array]
+) -> dict[str, Array]:
+    wanted = [most_wanted(params, eigenvalues) for eigenvalues in checkpoints]
+    return {"eigenvalues": np.stack(wanted)}
 
 
 KIND = Kind(
@@ -87,6 +99,8 @@ KIND = Kind(
         "data": Input(Data, follows="trajectory", by_rows=True),
     },
     varying=("seed",),
+    truth=_truth,
+    truth_of="checkpoints",
 )
 
 EXPLANATION = Explanation(

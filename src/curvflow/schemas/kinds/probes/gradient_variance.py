@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -11,7 +11,7 @@ from curvflow.schemas.checks.samples import num_training, too_few
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.shared.operators import NetworkModeParams
-from curvflow.schemas.nodes import Data, Numbers, Weights
+from curvflow.schemas.nodes import Array, Data, Numbers, Weights
 
 UNITS = "(loss / parameter)^2"
 
@@ -55,6 +55,14 @@ def _lacking_samples(params: Any, name: str, data: Any) -> Iterator[ParamProblem
         message = f"expected at most {half}, half of the samples used, with mode train,"
         hint = "Lower it: a variance needs two batches."
         yield ("batch_size",), f"{message} got {params.batch_size}", hint
+
+
+def _truth(
+    params: GradientVarianceParams, gradients: Array, _: Mapping[str, Array]
+) -> dict[str, Array]:
+    if params.mode == "train":  # gradients of samples that met are others
+        return {}
+    return {"gradient_variance": gradients.var(0, ddof=1).sum()}
 
 
 KIND = Kind(
@@ -113,6 +121,8 @@ KIND = Kind(
         "data": Input(Data, follows="weights", by_rows=True, lacking=_lacking_samples),
     },
     varying=("seed",),
+    truth=_truth,
+    truth_of="gradients",
 )
 
 EXPLANATION = Explanation(

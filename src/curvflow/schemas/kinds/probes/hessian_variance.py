@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Literal
 
@@ -11,7 +12,7 @@ from curvflow.schemas.checks.samples import too_few_for_batches
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.kinds.shared.operators import NetworkModeParams
-from curvflow.schemas.nodes import Data, Numbers, Weights
+from curvflow.schemas.nodes import Array, Data, Numbers, Weights
 
 UNITS = "(loss / parameter^2)^2"
 
@@ -45,6 +46,17 @@ class HessianVarianceParams(NetworkModeParams):
     dtype: Literal["float32", "float64"] = Field(
         "float64", description="precision of the products"
     )
+
+
+def _truth(
+    params: HessianVarianceParams, samples: Array, _: Mapping[str, Array]
+) -> dict[str, Array]:
+    if params.mode == "train":  # matrices of samples that met are others
+        return {}
+    return {
+        "hessian_variance": samples.var(0, ddof=1).sum(),
+        "squared_mean": (samples.mean(0) ** 2).sum(),
+    }
 
 
 KIND = Kind(
@@ -91,6 +103,18 @@ KIND = Kind(
             units=UNITS,
         ),
         Variable("squared_mean_sem", "standard error", units=UNITS),
+        Variable(
+            "squared_mean_low",
+            "lower end of an interval of 95 %",
+            units=UNITS,
+            optional=True,
+        ),
+        Variable(
+            "squared_mean_high",
+            "upper end of an interval of 95 %",
+            units=UNITS,
+            optional=True,
+        ),
         Variable("num_draws", "vectors averaged", dtype="int64"),
         Variable(
             "num_matvecs",
@@ -110,6 +134,8 @@ KIND = Kind(
         ),
     },
     varying=("seed",),
+    truth=_truth,
+    truth_of="samples",
 )
 
 EXPLANATION = Explanation(

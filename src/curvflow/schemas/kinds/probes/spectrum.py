@@ -61,11 +61,20 @@ def _fraction(name: str, of: str) -> tuple[Variable, ...]:
     )
 
 
+def nearest(eigenvalues: Array, values: Array) -> Array:
+    """Return the eigenvalue (D,) that is nearest to each value; any, to NaN."""
+    apart = np.abs(np.asarray(values)[..., None] - eigenvalues)
+    found: Array = eigenvalues[apart.argmin(-1)]
+    return found
+
+
 def _truth(
     _: SpectrumParams, eigenvalues: Array, result: Mapping[str, Array]
 ) -> dict[str, Array]:
     zero = result["zero_threshold"]
+    ritz = ("ritz_values", "largest", "smallest")  # an eigenvalue is near each
     return {
+        **{name: nearest(eigenvalues, result[name]) for name in ritz},
         "trace": eigenvalues.sum(),
         "zero_mass": (np.abs(eigenvalues) <= zero).mean(),
         "negative_mass": (eigenvalues < -zero).mean(),

@@ -293,8 +293,23 @@ def gradient_variance(
         distances_Mn = torch.cat(
             [(gradients(r) - mean_MD[:, None]).square().sum(2) for r in passes()], dim=1
         )
-        sem_M = (share * distances_Mn.var(dim=1)).sqrt()
+        spread_M = spread_of_distances(distances_Mn)
+        sem_M = (share * spread_M).sqrt()
     return GradientVariance(layer_ML.cpu(), sem_M.cpu(), squared_M.cpu(), drawn_M.cpu())
+
+
+def spread_of_distances(distances_Mn: Tensor) -> Tensor:
+    """Return n times the variance of a sample variance, (M,), from squared distances.
+
+    Distances from the mean of their own samples are alike: those of two are equal. So
+    their variance is too small, of Gaussian numbers by (n - 1)(n - 2) / n^2. Of two
+    samples it is taken to be that of Gaussian numbers, along one direction, which is
+    the most.
+    """
+    count = distances_Mn.shape[1]
+    if count == 2:
+        return 4 * distances_Mn.sum(1).square()
+    return distances_Mn.var(dim=1) * count**2 / ((count - 1) * (count - 2))
 
 
 def _between_draws(

@@ -14,8 +14,8 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.estimators.forms import Error, shrunk
 from curvflow.tasks.numerics.estimators.intervals import (
+    leaning_interval,
     positive_interval,
-    student_interval,
 )
 from curvflow.tasks.numerics.estimators.traces import estimate, random_vectors
 from curvflow.tasks.numerics.operators.base import (
@@ -57,11 +57,14 @@ class MomentDraws(NamedTuple):
             of vectors: with B = p_k(A) - mean, the mean of (v.Bw)^2 is that over D; NaN
             where they are not known.
         freedom: degrees of freedom of these, at most S.
+        cubes: means of (p_k - their mean)^3, (M, K + 1), by vectors three by three; NaN
+            where they are not known.
     """
 
     draws: Tensor
     spreads: Tensor
     freedom: int
+    cubes: Tensor
 
 
 def moment_draws(
@@ -92,7 +95,8 @@ def moment_draws(
             (M, 2); None for powers.
 
     Returns:
-        The draws, and the spreads that their pairs tell; NaN of blocks of one vector.
+        The draws, and what their pairs and triples tell; NaN of blocks of one vector,
+        or two.
 
     Raises:
         InputError: a product is not finite.
@@ -127,37 +131,53 @@ def moment_draws(
         pairs.add(forms_MKSS)
     draws_MSK = torch.cat(draws, dim=1)
     freedom = min(num_probes, pairs.count // 2)
-    return MomentDraws(draws_MSK, size * pairs.squares(draws_MSK.mean(1)), freedom)
+    squares_MK, cubes_MK = pairs.powers(draws_MSK.mean(1))
+    return MomentDraws(draws_MSK, size * squares_MK, freedom, size**2 * cubes_MK)
 
 
 class _Pairs:
-    """Sums over pairs of vectors, of which a mean can be taken off afterwards."""
+    """Sums over pairs and triples of vectors, of which a mean is taken off afterwards.
+
+    With P for v.w and G for v.p_k(A)w of vectors that differ, (S, S), these are the
+    traces of G G, G P, P P, and of G G G, G G P, G P P, P P P.
+    """
 
     def __init__(self) -> None:
-        self.count = 0
-        self._sums_3MK: Tensor | None = None
+        self.count, self._triples = 0, 0
+        self._sums_7MK: Tensor | None = None
 
     def add(self, forms_MKSS: Tensor) -> None:
         """Take v.p_k(A)w of all pairs in; the order 0 is v.w."""
-        plain_M1SS = forms_MKSS[:, :1]
-        terms = (forms_MKSS.square(), forms_MKSS * plain_M1SS, plain_M1SS.square())
-        sums = [
-            term.sum((2, 3)) - term.diagonal(dim1=2, dim2=3).sum(2) for term in terms
-        ]
-        square_MK, mixed_MK, plain_M1 = sums
-        sums_3MK = torch.stack([square_MK, mixed_MK, plain_M1.expand_as(square_MK)])
-        held = self._sums_3MK
-        self._sums_3MK = sums_3MK if held is None else held + sums_3MK
+        apart_MKSS = forms_MKSS - torch.diag_embed(forms_MKSS.diagonal(dim1=2, dim2=3))
+        plain_MKSS = apart_MKSS[:, :1].expand_as(apart_MKSS)
+        square_MKSS, mixed_MKSS = apart_MKSS @ apart_MKSS, apart_MKSS @ plain_MKSS
+        ones_MKSS = (plain_MKSS[:, :1] @ plain_MKSS[:, :1]).expand_as(apart_MKSS)
+        products = (
+            *((apart_MKSS, apart_MKSS), (apart_MKSS, plain_MKSS)),
+            *((plain_MKSS, plain_MKSS), (square_MKSS, apart_MKSS)),
+            *((square_MKSS, plain_MKSS), (mixed_MKSS, plain_MKSS)),
+            (ones_MKSS, plain_MKSS),
+        )
+        # The trace of a product of two, the second symmetric.
+        sums_7MK = torch.stack([(a * b).sum((2, 3)) for a, b in products])
+        held = self._sums_7MK
+        self._sums_7MK = sums_7MK if held is None else held + sums_7MK
         vectors = forms_MKSS.shape[2]
         self.count += vectors * (vectors - 1)
+        self._triples += vectors * (vectors - 1) * (vectors - 2)
 
-    def squares(self, means_MK: Tensor) -> Tensor:
-        """Return means of (v.(p_k(A) - mean)w)^2 over the pairs; NaN without one."""
-        assert self._sums_3MK is not None
-        square_MK, mixed_MK, plain_MK = self._sums_3MK
-        total_MK = square_MK - 2 * means_MK * mixed_MK + means_MK.square() * plain_MK
-        mean_MK: Tensor = total_MK.clamp_min(0) / (self.count or torch.nan)
-        return mean_MK
+    def powers(self, means_MK: Tensor) -> tuple[Tensor, Tensor]:
+        """Return means of (v.Bw)^2 and (v.Bw)(w.Bx)(x.Bv), B = p_k(A) - mean.
+
+        They are NaN without a pair, or a triple.
+        """
+        assert self._sums_7MK is not None
+        gg, gp, pp, ggg, ggp, gpp, ppp = self._sums_7MK
+        mu = means_MK
+        squares_MK = (gg - 2 * mu * gp + mu.square() * pp).clamp_min(0)
+        cubes_MK = ggg - 3 * mu * ggp + 3 * mu.square() * gpp - mu**3 * ppp
+        pairs, triples = self.count or torch.nan, self._triples or torch.nan
+        return squares_MK / pairs, cubes_MK / triples
 
 
 def _unit_vectors(
@@ -239,24 +259,28 @@ def ritz_moments(
         support_2: the interval of Chebyshev polynomials; None for powers.
 
     Returns:
-        The draws, (S, orders), and the spreads by the same rules, (orders,).
+        The draws, (S, orders), and the spreads and cubes by the same rules, (orders,).
     """
     x_SK = values_SK.double().where(weights_SK > 0, 0.0)
     if support_2 is not None:
         low, high = support_2.tolist()
         x_SK = (2 * x_SK - (low + high)) / (high - low)
     p_SK, next_SK = torch.ones_like(x_SK), x_SK
-    orders, spreads = [], []
+    orders: list[Tensor] = []
+    spreads: list[Tensor] = []
+    cubes: list[Tensor] = []
     for _ in range(num_moments + 1):
         orders.append((weights_SK * p_SK).sum(1))
         away_SK = p_SK - orders[-1].mean()
-        spread = (weights_SK * away_SK.square()).sum(1).mean()
-        # A rule of one node does not know how a polynomial varies.
-        spreads.append(spread if values_SK.shape[1] > 1 else spread * torch.nan)
+        for power, means in ((2, spreads), (3, cubes)):
+            mean = (weights_SK * away_SK**power).sum(1).mean()
+            # A rule of one node does not know how a polynomial varies.
+            means.append(mean if values_SK.shape[1] > 1 else mean * torch.nan)
         following = x_SK * next_SK * (1 if support_2 is None else 2)
         p_SK, next_SK = next_SK, following - (0 if support_2 is None else p_SK)
     draws_SO = torch.stack(orders, dim=1)
-    return MomentDraws(draws_SO, torch.stack(spreads), len(draws_SO))
+    known = torch.stack(spreads), len(draws_SO), torch.stack(cubes)
+    return MomentDraws(draws_SO, *known)
 
 
 def atom_moments(
@@ -285,11 +309,12 @@ def moment_intervals(
     """Return standard errors and intervals of 95 % of the means of moment draws.
 
     The variance of a draw is that of a form in p_k(A), which its square tells: the
-    moment of twice the order where there is one, else pairs of vectors. Powers that
-    cannot be negative are skewed.
+    moment of twice the order where there is one, else pairs of vectors. The third
+    moment is told by three times the order, else by triples.
 
     Args:
-        draws: draws of one model, (S, orders), of the orders 0, 1, ..., and spreads.
+        draws: draws of one model, (S, orders), of the orders 0, 1, ..., and what else
+            is known of them.
         size: D.
         basis: `power` or `chebyshev`.
         is_positive: whether no eigenvalue is negative.
@@ -297,25 +322,32 @@ def moment_intervals(
     Returns:
         Standard errors, lower and upper ends, of every order.
     """
-    runs, half_O = estimate(draws.draws.T), draws.spreads.clone()
-    number, is_chebyshev = torch.arange(len(runs.mean)), basis == "chebyshev"
-    doubled = runs.mean[::2]
+    runs, is_chebyshev = estimate(draws.draws.T), basis == "chebyshev"
+    half_O, cubes_O = draws.spreads.clone(), draws.cubes.clone()
+    number, means_O = torch.arange(len(runs.mean)), runs.mean
+    doubled, tripled = means_O[::2], means_O[::3]
     squares = (doubled + 1) / 2 if is_chebyshev else doubled
-    half_O[: len(squares)] = squares - runs.mean[: len(squares)].square()
+    half_O[: len(squares)] = squares - means_O[: len(squares)].square()
+    few = means_O[: len(tripled)]
+    cubes = (tripled + 3 * few) / 4 if is_chebyshev else tripled
+    cubes_O[: len(few)] = cubes - few * (3 * squares[: len(few)] - 2 * few.square())
     # What is left of equal numbers is rounding.
-    half_O = half_O.masked_fill(half_O <= ROUNDING * runs.mean.square(), torch.nan)
+    half_O = half_O.masked_fill(half_O <= ROUNDING * means_O.square(), torch.nan)
     half_O[0] = 0.0
     freedom_O = torch.full_like(half_O, draws.freedom)
     freedom_O[: len(squares)] = runs.count
     law = Error((2 * half_O / size / runs.count).sqrt(), freedom_O)
     error = shrunk(Error(runs.sem, runs.freedom), law, size=size)
-    low, high = student_interval(runs.mean, *error)
-    if is_chebyshev:
-        return error.sem, low, high
-    is_skewed = (number > 0) & ((number % 2 == 0) | is_positive)
-    skewed_low, skewed_high = positive_interval(runs.mean, *error)
-    low = torch.where(is_skewed, skewed_low, low)
-    return error.sem, low, torch.where(is_skewed, skewed_high, high)
+    # No sum of squares is more skewed than a single one.
+    lean_O = (cubes_O / half_O**1.5 / size**0.5).clamp(-1, 1)
+    skewness_O = lean_O * (8 / runs.count) ** 0.5
+    low, high = leaning_interval(means_O, *error, skewness_O)
+    if not is_chebyshev:
+        is_above = (number > 0) & ((number % 2 == 0) | is_positive)
+        low = torch.where(is_above, low.clamp_min(0), low)
+        _, far = positive_interval(means_O, *error)
+        high = torch.where(is_above, torch.maximum(high, far), high)
+    return error.sem, low, high
 
 
 def mean_covariance(draws_SO: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from curvflow.tasks.numerics.estimators.intervals import NORMAL
 from curvflow.tasks.numerics.krylov.functionals import Bounded
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.krylov.quadrature import (
@@ -125,6 +126,40 @@ def count_below(ritz: RitzData, x: float, *, atoms: Atoms = NO_ATOMS) -> Bounded
         torch.maximum(upper_1S, draws_1S),
     )
     return count.plus(float(atoms_below(atoms, at_1)))
+
+
+def count_interval(
+    count: Bounded, size: int, known: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Return an interval of 95 % for a count, by the law of its draws.
+
+    A random unit vector has in k of D dimensions a weight of mean k / D, and D times
+    that the variance 2 k (1 - k / D) D / (D + 2), that of Gaussian vectors, which signs
+    hardly exceed. So the numbers k are taken that the mean of the draws is within 1.96
+    of their own standard errors of, for draws that are low tell low errors.
+
+    Args:
+        count: draws and bounds, (M,).
+        size: D, without eigenvalues taken out.
+        known: how many of these the count holds.
+
+    Returns:
+        Lower and upper ends, (M,), of the bounds' means.
+
+    Reference:
+        Wilson (1927), doi:10.1080/01621459.1927.10502953, of shares.
+    """
+    spread = 2 * NORMAL**2 * size / (size + 2) / count.estimate.count
+    ends = []
+    for sign, bounds in ((-1, count.lower), (1, count.upper)):
+        mean_M = (bounds.mean(-1) - known).clamp(0, size)
+        middle_M, square = mean_M + spread / 2, 1 + spread / size
+        root_M = (middle_M.square() - square * mean_M.square()).clamp_min(0).sqrt()
+        end_M = known + (middle_M + sign * root_M) / square
+        # Draws without an error are of no vectors, or of nothing.
+        is_exact_M = count.estimate.sem == 0
+        ends.append(torch.where(is_exact_M, bounds.mean(-1), end_M))
+    return ends[0], ends[1]
 
 
 def is_clear(count: Bounded) -> bool:

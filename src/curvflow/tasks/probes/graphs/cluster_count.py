@@ -23,7 +23,9 @@ from curvflow.tasks.numerics.graphs.density_gaps import (
 from curvflow.tasks.numerics.graphs.gaps import (
     Gap,
     LowestEigenvalues,
+    atoms_below,
     count_below,
+    count_interval,
     is_clear,
     scan_bytes,
     spectral_gap,
@@ -103,6 +105,10 @@ def _of_member(member: Member) -> Outcome:
     count = functional_arrays("count", counted)
     count["converged"] = count["converged"] | (count["count_quadrature"] <= ENOUGH)
     depth = float((counted.upper - counted.lower).mean())
+    known = float(atoms_below(atoms, torch.tensor([_point(gap)]).double()))
+    least, most = (end.numpy() for end in count_interval(counted, ritz.size, known))
+    count["count_low"] = np.minimum(count["count_low"], least)
+    count["count_high"] = np.maximum(count["count_high"], most)
     if params.method != "bethe_hessian":  # each of these is an eigenvalue of zero
         for end in ("count_low", "count_high"):
             count[end] = np.maximum(count[end], num_components)

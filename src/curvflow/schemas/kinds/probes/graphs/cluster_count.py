@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.probes.densities.kpm import KpmParams
 from curvflow.schemas.kinds.shared.operators import judged
-from curvflow.schemas.nodes import Eigenvalues, Entropic, Graph, Numbers, Ritz
+from curvflow.schemas.nodes import (
+    Array,
+    Eigenvalues,
+    Entropic,
+    Graph,
+    Numbers,
+    Ritz,
+)
 from curvflow.schemas.params import Neutral, Params
 
 # The operator that a method takes Ritz data of; the others take something else.
@@ -126,6 +134,13 @@ def _other_end(params: Any, name: str, lowest: Any) -> Iterator[ParamProblem]:
     yield from _isolated_ones(params, name, lowest)
 
 
+def _truth(
+    _: ClusterCountParams, eigenvalues: Array, result: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Return the eigenvalues below the point in the gap, which may be none."""
+    return {"count": np.array((eigenvalues < result["gap_at"]).sum())}
+
+
 # What densities and eigenvalues do not tell, as they have no rule.
 OF_RULES = ("count_quadrature",)
 
@@ -180,6 +195,7 @@ KIND = Kind(
         ),
         "graph": Input(Graph, follows=("ritz", "eigenvalues"), optional=True),
     },
+    truth=_truth,
 )
 
 EXPLANATION = Explanation(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Shares, Variable
 from curvflow.schemas.kinds.shared.operators import UNITS
-from curvflow.schemas.nodes import Data, Factors, Numbers, Weights
+from curvflow.schemas.nodes import Array, Data, Factors, Numbers, Weights
 from curvflow.schemas.params import Params
 
 _BLOCK, _DAMPING = ("block",), ("damping",)
@@ -80,6 +81,48 @@ def _drawn(params: Any, name: str, taken: Any) -> Iterator[ParamProblem]:
     if taken.fisher_type != "type-2":
         message = f"expected '{name}' with fisher_type type-2, got {taken.fisher_type}"
         yield (), message, "Take factors of all roots."
+
+
+def _truth(
+    params: FactorErrorParams, factors: Array, result: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Return what the numbers truly are, but for the parts that `exact` tells."""
+    whole, numbers, kept = factors  # G, the numbers of its blocks, K
+    inside, eye, square = numbers >= 0, np.eye(len(whole)), (whole**2).sum()
+    own = [numbers.diagonal() == number for number in range(int(numbers.max()) + 1)]
+    blocks = [[matrix[at][:, at] for matrix in (whole, kept)] for at in own]
+    damped = [[matrix + d * eye for matrix in (whole, kept)] for d in params.dampings]
+    logdets = [[np.linalg.slogdet(matrix)[1] for matrix in both] for both in damped]
+    spectra = [np.linalg.eigvals(np.linalg.solve(k, g)).real for g, k in damped]
+    ends = {
+        name: np.array(
+            [
+                values[np.abs(values - end).argmin()]
+                for values, end in zip(spectra, result[name], strict=True)
+            ]
+        )
+        for name in ("least", "greatest")
+    }
+    return {
+        "rel_error": _apart(whole, kept),
+        "outside": (whole[~inside] ** 2).sum() / square,
+        "within": ((whole - kept)[inside] ** 2).sum() / square,
+        "cosine": _cosine(whole, kept),
+        "trace_error": np.trace(whole - kept),
+        "block_rel_error": np.array([_apart(*both) for both in blocks]),
+        "block_cosine": np.array([_cosine(*both) for both in blocks]),
+        "block_trace_error": np.array([np.trace(g - k) for g, k in blocks]),
+        "logdet_error": np.array([of_g - of_k for of_g, of_k in logdets]),
+        **ends,
+    }
+
+
+def _apart(whole: Array, kept: Array) -> Any:
+    return np.linalg.norm(whole - kept) / np.linalg.norm(whole)
+
+
+def _cosine(whole: Array, kept: Array) -> Any:
+    return (whole * kept).sum() / np.linalg.norm(whole) / np.linalg.norm(kept)
 
 
 KIND = Kind(
@@ -157,6 +200,8 @@ KIND = Kind(
         "data": Input(Data, follows="factors", by_rows=True),
     },
     varying=("seed",),
+    truth=_truth,
+    truth_of="factors",
 )
 
 EXPLANATION = Explanation(

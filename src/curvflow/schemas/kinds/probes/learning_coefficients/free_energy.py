@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from pydantic import Field
 
 from curvflow.schemas.explanations import Explanation
@@ -16,7 +18,7 @@ from curvflow.schemas.kinds.shared.operators import (
     no_hessian,
     not_localised,
 )
-from curvflow.schemas.nodes import Draws, Numbers, Ritz
+from curvflow.schemas.nodes import Array, Draws, Numbers, Ritz
 from curvflow.schemas.params import Params
 
 
@@ -33,6 +35,14 @@ class FreeEnergyParams(Params):
 
 def _nats(name: str, description: str, **more: Any) -> Variable:
     return Variable(name, description, units="nat", **more)
+
+
+def _truth(
+    _: FreeEnergyParams, eigenvalues: Array, result: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Return Laplace's approximation alone: the others are of the draws."""
+    above = result["num_samples"] * eigenvalues.clip(0) / result["prior_precision"]
+    return {"laplace": result["training_loss"] + np.log1p(above).sum() / 2}
 
 
 KIND = Kind(
@@ -83,6 +93,7 @@ KIND = Kind(
         "ritz": Input(Ritz, lacking=no_hessian, shares=SAME_LOSS),
     },
     vectorised=False,
+    truth=_truth,
 )
 
 EXPLANATION = Explanation(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
 from curvflow.schemas.kinds.shared.operators import (
@@ -12,7 +14,7 @@ from curvflow.schemas.kinds.shared.operators import (
     no_hessian,
     not_localised,
 )
-from curvflow.schemas.nodes import Draws, Numbers, Ritz
+from curvflow.schemas.nodes import Array, Draws, Numbers, Ritz
 from curvflow.schemas.params import Params
 
 
@@ -22,6 +24,14 @@ class LlcRegularParams(Params):
 
 def _judged(name: str, description: str) -> Variable:
     return Variable(name, description, judged_by="verdict")
+
+
+def _truth(
+    _: LlcRegularParams, eigenvalues: Array, result: Mapping[str, Array]
+) -> dict[str, Array]:
+    positive = eigenvalues.clip(0)
+    shares = positive / (positive + result["prior_precision"])
+    return {"llc_regular": shares.sum() / 2}
 
 
 KIND = Kind(
@@ -64,6 +74,7 @@ KIND = Kind(
         "ritz": Input(Ritz, lacking=no_hessian, shares=SAME_LOSS),
     },
     vectorised=False,
+    truth=_truth,
 )
 
 EXPLANATION = Explanation(
