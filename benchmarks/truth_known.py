@@ -20,7 +20,7 @@ from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Array, Data, Factors, Member, NodeData, Weights
 from curvflow.tasks.curvature.network_operators import problem_of
 from curvflow.tasks.curvature.operators import dense_matrices, tile_operator
-from curvflow.tasks.curvature.stored_blocks import block_operator
+from curvflow.tasks.curvature.stored_factors import block_operator
 from curvflow.tasks.networks.problems import load_samples
 from curvflow.tasks.registry import Machine
 
