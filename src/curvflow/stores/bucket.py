@@ -61,8 +61,8 @@ class Bucket:
             from obstore.store import S3Store
         except ImportError as error:
             raise RequestError(
-                f"{self.location}: this address needs the library obstore. "
-                "Run `pip install 'curvflow[s3]'`."
+                f"{self.location}: expected the library obstore, which this address "
+                "needs, got none. Run `pip install 'curvflow[s3]'`."
             ) from error
         endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
         self._call = obstore

@@ -107,7 +107,7 @@ def _check_same(opened: _Open, path: str, stamp: tuple[int, int]) -> None:
 def _changed(path: str) -> InputError:
     return InputError(
         f"expected the rows of {Path(path).name} to stay as they were, got a file that "
-        "has changed since. Run again"
+        "has changed since. Run again."
     )
 
 

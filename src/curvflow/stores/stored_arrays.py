@@ -62,7 +62,7 @@ def stored_arrays(name: str, path: Path, limit: int | None) -> dict[str, Array]:
         reason = " ".join(str(error).split())[:200]
         raise InputError(
             f"{name}: expected the arrays of {path.name} to be readable, got "
-            f"{type(error).__name__} ({reason})"
+            f"{type(error).__name__} ({reason}). Save it again."
         ) from error
 
 
@@ -84,7 +84,7 @@ def _array(
         raise InputError(
             f"expected chunks of no more than rows_above, {limit} bytes, got "
             f"{stored.rows_per_chunk} rows of {row} bytes in a chunk of '{key}' of "
-            f"{path.name}. Save it in chunks of fewer rows"
+            f"{path.name}. Save it in chunks of fewer rows."
         )
     rows = StoredRows(
         str(path), stamps, key, stored.shape, stored.dtype, stored.rows_per_chunk
@@ -131,7 +131,7 @@ class StoredRows:
         if _stamps(Path(self.path)) != self.stamps:
             raise InputError(
                 f"expected the arrays of {Path(self.path).name} to stay as they were, "
-                "got one that has changed since. Run again"
+                "got one that has changed since. Run again."
             )
         return rows
 
@@ -188,7 +188,7 @@ def _of_zarr(array: Any, path: Path) -> _Stored:
     if packed := [name for name in _PACKED if name in array.attrs]:
         raise InputError(
             f"expected numbers as they are in {path.name}, got '{array.basename}' with "
-            f"{' and '.join(packed)}. Save what xarray.open_zarr makes of it, unpacked"
+            f"{' and '.join(packed)}. Save what xarray.open_zarr makes of it, unpacked."
         )
     rows = (array.shards or array.chunks or (1,))[0]
     return _Stored(array.shape, array.dtype, rows, partial(_rows, array))
@@ -220,8 +220,8 @@ def _dataset(path: Path) -> xarray.Dataset:
         return xarray.open_dataset(path, cache=False)
     except ValueError as error:  # no backend takes it
         raise InputError(
-            f"expected a netCDF file, which of version 4 needs h5netcdf, got "
-            f"{path.name}. pip install 'curvflow[export]'"
+            "expected a netCDF file, which of version 4 needs h5netcdf, got "
+            f"{path.name}. Run pip install 'curvflow[export]'."
         ) from error
 
 

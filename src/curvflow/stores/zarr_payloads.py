@@ -142,7 +142,10 @@ class PlainArray:
         """Return the nodes of a chunk; they may be read alone."""
         data, checksum = chunk[:-CHECKSUM], chunk[-CHECKSUM:]
         if _checksum(data) != checksum:
-            raise ValueError("the checksum differs")
+            raise ValueError(
+                "expected the checksum that was written, got another. Compute the "
+                "results again."
+            )
         raw = ZSTD.decode(data)
         if self.dtype == STRING:
             return cast("Array", UTF8.decode(raw)).reshape(self.chunks)

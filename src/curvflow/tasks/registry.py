@@ -214,4 +214,7 @@ def find(kind: str) -> Implementation:
     try:
         return _implementations[kind]
     except KeyError:
-        raise UnknownNameError(f"{kind}: no function computes this kind") from None
+        raise UnknownNameError(
+            f"{kind}: expected a function that computes it, got none. Decorate one "
+            "with @computes, or install the package that has it."
+        ) from None

@@ -41,12 +41,12 @@ class FolderFiles(Mapping[str, Array]):
         except OSError as error:
             raise InputError(
                 f"{self.field}: expected the file {name} that was planned with, got "
-                f"none ({error.strerror})"
+                f"none ({error.strerror}). Bring it back, or run again."
             ) from error
         if hashlib.sha256(content).hexdigest() != expected:
             raise InputError(
                 f"{self.field}: expected the {name} that was planned with, got one "
-                "that has changed since. Run again"
+                "that has changed since. Run again."
             )
         return np.frombuffer(content, dtype=np.uint8)
 

@@ -526,7 +526,9 @@ def _check(
             "numbers."
         )
     if llc_in not in ("loop", "process"):
-        raise InputError(f"llc_in: expected loop or process, got {llc_in}.")
+        raise InputError(
+            f"llc_in: expected loop or process, got {llc_in}. Pass one of the two."
+        )
     if llc and not llc_at:
         raise InputError(
             "llc: expected steps to estimate the coefficient at, got none. Name them "

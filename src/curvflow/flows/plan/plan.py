@@ -221,8 +221,10 @@ def check_files(plan: Plan, sources: PlanSources) -> None:
             raise stage.error((), str(error)) from error
         except MemoryError as error:
             reason = "expected files that fit into memory, got larger ones"
-            hint = "Inputs of data.array above rows_above stay on disk, of .npy and "
-            hint += ".nc files and of zarr folders."
+            hint = (
+                "Set rows_above of data.array: inputs above it stay on disk, of .npy "
+                "and .nc files and of zarr folders."
+            )
             raise stage.error((), reason, hint) from error
         _check_rule(node, stages, samples_of)
         _check_layers(node, stages, samples_of)

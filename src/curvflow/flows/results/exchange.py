@@ -54,8 +54,8 @@ def export(
     """
     if path.suffix not in SUFFIXES:
         raise RequestError(
-            f"{path}: expected a name that ends in {', '.join(SUFFIXES)}, "
-            f"got '{path.suffix}'"
+            f"{path}: expected a name that ends in {', '.join(SUFFIXES)}, got "
+            f"'{path.suffix}'. Rename it."
         )
     if spreadsheet and path.suffix != ".csv":
         raise RequestError(

@@ -133,7 +133,9 @@ class Results(Mapping[str, "Dataset"]):
         """
         if stage not in self._views:
             hint = nearest(stage, self._views)
-            raise UnknownNameError(f"no stage '{stage}' in {self.study}. {hint}")
+            raise UnknownNameError(
+                f"{self.study}: expected one of its stages, got '{stage}'. {hint}"
+            )
         return self._views[stage]
 
     def sel(self, **labels: Label | Iterable[Label]) -> Results:
@@ -230,7 +232,9 @@ class Results(Mapping[str, "Dataset"]):
         for name in variables or ():
             if name not in known:
                 hint = nearest(name, known)
-                raise UnknownNameError(f"{stage}: no variable '{name}'. {hint}")
+                raise UnknownNameError(
+                    f"{stage}: expected one of its variables, got '{name}'. {hint}"
+                )
 
     def figure(self, stage: str, **labels: Label) -> Picture:
         """Return one figure, which a notebook shows as a picture.

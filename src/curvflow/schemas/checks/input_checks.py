@@ -66,9 +66,10 @@ def _check_wanted(stage: Stage) -> None:
         edge, given = declared.edge.__name__, stage.inputs.get(name, ())
         if is_wanted and not given:
             message = f"expected a stage that returns {edge}, got none"
-            raise stage.error((name,), message, "The parameters ask for it.")
+            hint = f"Add '{name}: ...', or change the parameters that need it."
+            raise stage.error((name,), message, hint)
         if given and not is_wanted:
-            message = f"expected no stage that returns {edge}, got '{given[0]}'"
+            message = f"{name} '{given[0]}' cannot be combined with these parameters"
             hint = "Remove it, or set the parameters that need it."
             raise stage.error((name,), message, hint)
 

@@ -122,5 +122,7 @@ def find_kind(name: str) -> Kind:
     """
     kind = known_kind(name)
     if kind is None:
-        raise UnknownNameError(f"no kind '{name}'. {nearest(name, all_kinds())}")
+        raise UnknownNameError(
+            f"expected a kind, got '{name}'. {nearest(name, all_kinds())}"
+        )
     return kind

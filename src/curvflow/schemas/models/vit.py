@@ -48,7 +48,7 @@ class Vit(Model):
         if self.hidden < 1:
             raise ValueError(
                 f"expected an mlp_ratio of at least one unit, {1 / self.width:.3g}, "
-                f"got {self.mlp_ratio}. Raise it"
+                f"got {self.mlp_ratio}. Raise it."
             )
         return self
 

@@ -55,12 +55,13 @@ def written_out(value: object) -> object:
     if variant not in list(variants):
         known = " or ".join(variants)
         raise ValueError(
-            f"expected variant {known} of {name}, got {short_yaml(variant)}"
+            f"expected variant {known} of {name}, got {short_yaml(variant)}. Take one "
+            "of them."
         )
     if "rule" in value:
         rule, preset = short_yaml(value["rule"]), short_yaml(name)
         raise ValueError(
-            f"rule {rule} cannot be combined with preset {preset}. Remove rule"
+            f"rule {rule} cannot be combined with preset {preset}. Remove rule."
         )
     fields = {
         key: item for key, item in value.items() if key not in ("preset", "variant")

@@ -46,7 +46,7 @@ class Around(Rule):
         for name in OF_TRAINING:
             if getattr(inner, name) is not None:
                 raise ValueError(
-                    f"{name} cannot be combined with inner. Move it to {outer} itself"
+                    f"{name} cannot be combined with inner. Move it to {outer} itself."
                 )
         return inner
 

@@ -147,9 +147,10 @@ def _axis(document: Document, name: str, item: SourceNode) -> Axis:
         numbers = tuple(range(item.value))
         return Axis(name, numbers, numbers, "count")
     what = "a list, a mapping of labels to values, or a count"
+    hint = "Write labels in brackets, such as [a, b]."
     if type(item.value) is int:
-        what = f"a count from 1 to {MAX_LABELS}"
-    raise document.error(path, f"expected {what}, got {short_yaml(item.value)}")
+        what, hint = f"a count from 1 to {MAX_LABELS}", "Write such a count."
+    raise document.error(path, f"expected {what}, got {short_yaml(item.value)}", hint)
 
 
 def _list_axis(document: Document, path: tuple[str, str], item: SourceNode) -> Axis:

@@ -66,7 +66,7 @@ class Document:
             return {}
         if not isinstance(item.value, dict):
             message = f"expected {what}, got {short_yaml(item.plain())}"
-            raise self.error(path, message)
+            raise self.error(path, message, "Write lines of the form 'key: value'.")
         return item.value
 
 

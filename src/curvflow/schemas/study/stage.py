@@ -67,7 +67,8 @@ def read_at(document: Document, path: Path) -> At:
                 raise document.error(steps[index], message, "Remove one of them.")
         return At("listed", epochs=epochs)
     what = "'final', 'all', an epoch, {every: n} or a list of epochs"
-    raise document.error(path, f"expected {what}, got {short_yaml(value)}")
+    message = f"expected {what}, got {short_yaml(value)}"
+    raise document.error(path, message, "Write one of them.")
 
 
 def _integer(document: Document, path: Path, least: int) -> int:
@@ -76,7 +77,7 @@ def _integer(document: Document, path: Path, least: int) -> int:
     if type(value) is int and value >= least:
         return value
     message = f"expected an integer of at least {least}, got {short_yaml(value)}"
-    raise document.error(path, message)
+    raise document.error(path, message, "Correct it.")
 
 
 _MAX_LISTED = 12

@@ -88,7 +88,10 @@ def drawn(
     if not stratified:
         return np.sort(order.numpy()[:count])
     if targets.ndim != 1:
-        raise InputError("stratified: expected labels, got values as targets")
+        raise InputError(
+            "stratified cannot be combined with values as targets. Remove it, or take "
+            "data with labels."
+        )
     labels, sizes = np.unique(targets, return_counts=True)
     shares = _shares(sizes, count)
     kept = [
@@ -176,7 +179,10 @@ def _refuse_values(arrays: Arrays, params: Modifications) -> None:
     }
     for name, is_asked in asked.items():
         if is_asked:
-            raise InputError(f"{name}: expected labels, got {got} as targets")
+            raise InputError(
+                f"{name} cannot be combined with {got} as targets. Remove it, or take "
+                "data with labels."
+            )
 
 
 def _chosen(arrays: Arrays, classes: Sequence[int], num_classes: int) -> Arrays:
@@ -184,7 +190,8 @@ def _chosen(arrays: Arrays, classes: Sequence[int], num_classes: int) -> Arrays:
     for label in classes:
         if label >= num_classes:
             raise InputError(
-                f"classes: expected labels below {num_classes}, got {label}"
+                f"classes: expected labels below {num_classes}, got {label}. Remove "
+                "that label."
             )
     for _, prefix in SETS:
         rows, labels = of_classes(arrays[f"{prefix}targets"], classes)

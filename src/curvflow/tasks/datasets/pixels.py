@@ -36,8 +36,9 @@ def cropped(images: Array, side: int) -> Array:
     """
     if images.ndim != 4 or min(images.shape[2:]) < side:
         raise InputError(
-            f"crop: expected images (channels, height, width) of at least {side}x"
-            f"{side} pixels, got inputs of shape {images.shape[1:]}"
+            "crop: expected images (channels, height, width) of at least "
+            f"{side}x{side} pixels, got inputs of shape {images.shape[1:]}. Lower "
+            "crop, or remove it."
         )
     top, left = ((size - side) // 2 for size in images.shape[2:])
     return images[:, :, top : top + side, left : left + side]

@@ -107,7 +107,7 @@ def from_graph(
     weights = torch.as_tensor(rows.data)
     if (weights < 0).any():
         raise InputError(
-            f"adjacency: expected no negative weights, got {float(weights.min()):g}. "
+            f"adjacency: expected weights of at least 0, got {float(weights.min()):g}. "
             "Take their magnitudes, or from_matrix for a matrix of your own."
         )
     graph = Adjacency.of(

@@ -294,7 +294,10 @@ class TrainingProbes:
         weights = [named[name].detach().flatten() for name in self.layers]
         weights_D = torch.cat(weights)
         if not torch.isfinite(weights_D).all():
-            raise InputError("expected finite parameters, got NaN or infinity.")
+            raise InputError(
+                "expected finite parameters, got NaN or infinity. Lower the learning "
+                "rate, or measure earlier."
+            )
         of = replace(self._subject, weights=weights_D)
         if any(
             isinstance(leaf, Tensor) and leaf.device != weights_D.device

@@ -419,14 +419,15 @@ def _function(spec: OwnLoss) -> Callable[[Tensor, Tensor], Tensor]:
             return loss
         raise InputError(
             f"loss: expected {spec.factory} to return a function of outputs and "
-            f"targets, got {type(made).__name__}"
+            f"targets, got {type(made).__name__}. Correct it."
         )
     if _can_be_called(function, None, None, **spec.kwargs):
         return partial(function, **spec.kwargs)
     raise InputError(
         f"loss: expected {spec.factory} to take outputs and targets, and the keyword "
         f"arguments {', '.join(spec.kwargs) or '(none)'}, got "
-        f"{spec.factory.partition(':')[2]}{inspect.signature(function)}"
+        f"{spec.factory.partition(':')[2]}{inspect.signature(function)}. Correct it, "
+        "or kwargs."
     )
 
 
@@ -493,7 +494,7 @@ def _refused(name: str, does: str) -> Iterator[None]:
     # User code raises whatever it likes.
     except Exception as error:
         said = f"{type(error).__name__}: {first_line(error)}"
-        text = f"expected {name} to {does}"
-        if place := place_of(error):
-            raise InputError(f"loss: {place}: {said}: {text}") from error
-        raise InputError(f"loss: {text}, got {said}") from error
+        where = f" ({place})" if (place := place_of(error)) else ""
+        raise InputError(
+            f"loss: expected {name} to {does}, got {said}{where}. Correct the function."
+        ) from error

@@ -351,7 +351,10 @@ def _posed_targets(loss: str, data: NodeData) -> Targets | None:
     criterion = network_loss(loss, has_labels=are_labels)
     loaded = criterion.loaded(data["targets"])
     if criterion.weighs_terms and not loaded[..., 1].any():
-        raise InputError("targets: expected labels that count, got none that does")
+        raise InputError(
+            "targets: expected labels that count, got none that does. Take data with "
+            "some."
+        )
     return Targets(are_labels, loaded.shape[1:])
 
 

@@ -77,10 +77,10 @@ class ScatterParams(FigureParams):
     def _normalised_as_asked(self) -> ScatterParams:
         if self.normalise == "none":
             for name in ("within", "lower_is_better"):
-                if value := getattr(self, name):
+                if getattr(self, name):
                     raise ValueError(
-                        f"expected normalise of max with {name}, got none and "
-                        f"{value}. Set normalise: max, or remove {name}."
+                        f"{name} cannot be combined with normalise none. Set "
+                        f"normalise: max, or remove {name}."
                     )
         for name in self.within or ():
             if name not in self.parts:
@@ -104,8 +104,8 @@ class ScatterParams(FigureParams):
             if self.normalise == "max" and STAGE not in (self.within or ()):
                 raise ValueError(
                     f"expected within to name 'stage' with {name} per stage, got "
-                    f"{', '.join(self.within or ()) or 'null'}. Different variables "
-                    "have no common largest."
+                    f"{', '.join(self.within or ()) or 'null'}. Add it there: "
+                    "different variables have no common largest."
                 )
         return self
 

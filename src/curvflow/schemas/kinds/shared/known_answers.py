@@ -45,9 +45,9 @@ def known(params: KnownAnswerParams) -> Known:
     model = params.model
     if not isinstance(model, Known) or not _is_known(model):
         raise ValueError(
-            "expected deep_linear, quadratic_well, normal_crossing, or an mlp with one "
-            "hidden layer, activation tanh and bias false, and without dropout and "
-            f"linear layers, got {_told(model)}"
+            "expected deep_linear, quadratic_well, normal_crossing, or an mlp with "
+            "one hidden layer, activation tanh and bias false, and without dropout "
+            f"and linear layers, got {_told(model)}. Take one of these models."
         )
     _refuse_unknown_rank(model, params.rank)
     return model
@@ -62,7 +62,7 @@ def _refuse_unknown_rank(model: Known, rank: int) -> None:
         if rank == units:
             return
         expected = f"rank 0 or {units} with {model.kind}, none of its units or all"
-    raise ValueError(f"expected {expected}, got {rank}")
+    raise ValueError(f"expected {expected}, got {rank}. Take such a rank.")
 
 
 def same_truth(model: Known) -> str:
@@ -89,7 +89,8 @@ def refuse_rank_above(width: int, rank: int) -> None:
     """
     if rank > width:
         raise ValueError(
-            f"expected a rank of at most {width}, the least width, got {rank}"
+            f"expected a rank of at most {width}, the least width, got {rank}. Lower "
+            "it, or widen the model."
         )
 
 

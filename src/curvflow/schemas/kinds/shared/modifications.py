@@ -70,7 +70,9 @@ class Modifications(Params):
         for label in classes or ():
             if label < 0 or (classes or ()).count(label) > 1:
                 what = f"{label} twice" if label >= 0 else f"{label}"
-                raise ValueError(f"expected distinct labels from 0 on, got {what}")
+                raise ValueError(
+                    f"expected distinct labels from 0 on, got {what}. Correct them."
+                )
         return classes
 
     @model_validator(mode="after")
@@ -80,8 +82,8 @@ class Modifications(Params):
             for name, none in kept:
                 if (value := getattr(self, name)) != none:
                     raise ValueError(
-                        f"expected {name} {none} with targets: inputs, which keep no "
-                        f"labels, got {value}. Remove {name}"
+                        f"{name} {value} cannot be combined with targets: inputs, "
+                        f"which keep no labels. Remove {name}."
                     )
         return self
 

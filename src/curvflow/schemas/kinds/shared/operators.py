@@ -77,7 +77,7 @@ class ModeParams(NetworkModeParams):
     def _batches_of_training(self) -> ModeParams:
         if self.mode == "eval" and self.train_batch_size is not None:
             raise ValueError(
-                "expected mode train with train_batch_size, got eval. Remove "
+                "train_batch_size cannot be combined with mode eval. Remove "
                 "train_batch_size, or set mode to train."
             )
         return self

@@ -72,7 +72,9 @@ def array_names(spec: InputArrays, names: tuple[str, ...]) -> dict[str, str]:
         InputError: the test set has other inputs.
     """
     if len(set(names)) < len(names):
-        raise InputError(f"inputs: expected each name once, got {', '.join(names)}")
+        raise InputError(
+            f"inputs: expected each name once, got {', '.join(names)}. Name each once."
+        )
     arrays = dict(spec) if isinstance(spec, Mapping) else {}
     if not isinstance(spec, str | Mapping) and len(spec) == len(names):
         arrays = dict(zip(names, spec, strict=True))
@@ -101,17 +103,22 @@ def pack(role: str, arrays: Mapping[str, Array]) -> tuple[Array, str]:
     for name, array in arrays.items():
         if not array.ndim:
             raise InputError(
-                f"{role}.{name}: expected a row for each sample, got a number"
+                f"{role}.{name}: expected a row for each sample, got a number. Give it "
+                "a first dimension over samples."
             )
     counts = {name: len(array) for name, array in arrays.items()}
     if len(set(counts.values())) != 1:
         listed = ", ".join(f"{count} of {name}" for name, count in counts.items())
-        raise InputError(f"{role}: expected as many rows in each, got {listed}")
+        raise InputError(
+            f"{role}: expected as many rows in each, got {listed}. Give each sample a "
+            "row in all of them."
+        )
     parts = []
     for name, array in arrays.items():
         if array.dtype.kind not in "fiub":
             raise InputError(
-                f"{role}.{name}: expected real numbers, got dtype {array.dtype}"
+                f"{role}.{name}: expected real numbers, got dtype {array.dtype}. "
+                "Convert it."
             )
         kind = "i" if array.dtype.kind == "u" else array.dtype.kind
         parts.append(InputPart(name, array.shape[1:], kind))

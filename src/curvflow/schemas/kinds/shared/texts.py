@@ -60,7 +60,10 @@ def text_of(content: Array, field: str) -> str:
             f"{error.start}. Write the file in UTF-8."
         ) from error
     if (at := text.find("\0")) >= 0:
-        raise InputError(f"{field}: expected text, got a null character at {at}")
+        raise InputError(
+            f"{field}: expected text, got a null character at {at}. Take a file of "
+            "plain text."
+        )
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -19,7 +19,7 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 def _some(values: T) -> T:
     if not values:
-        raise ValueError("expected one entry or more, got none")
+        raise ValueError("expected one entry or more, got none. Add one.")
     return values
 
 

@@ -142,7 +142,8 @@ def _check_directions(params: GraphParams, entries: Entries, matrix: Any) -> Non
     if entries.form == "both":
         raise InputError(
             f"path: expected each edge at both its nodes, got the one between {i} and "
-            f"{j} at one of them, or of another weight there"
+            f"{j} at one of them, or of another weight there. Set entries to what the "
+            "file lists."
         )
     raise InputError(
         f"directed: expected each edge in both directions, got the one between {i} and "

@@ -96,7 +96,10 @@ def _items(content: Array) -> int:
                 )
                 return int(reading(file)[0][0])
     except (zipfile.BadZipFile, StopIteration, IndexError, OSError) as error:
-        raise ValueError("expected an archive of the arrays of a graph") from error
+        raise ValueError(
+            "expected an archive of the arrays of a graph, got another file. Save it "
+            "by scipy.sparse.save_npz."
+        ) from error
 
 
 def _unpacked(content: Array) -> float:
@@ -107,5 +110,7 @@ def _unpacked(content: Array) -> float:
     try:
         text = zlib.decompressobj(wbits=31).decompress(raw)
     except zlib.error as error:
-        raise ValueError("expected a .gz file, got one that is broken") from error
+        raise ValueError(
+            "expected a .gz file, got one that is broken. Compress it again."
+        ) from error
     return len(content) * len(text) / len(raw)

@@ -59,7 +59,10 @@ def prior(name: str, support: Support, num_nodes: int) -> Prior:
     """
     low, high = support
     if not low < high:
-        raise InputError(f"support: expected low below high, got {low:g} and {high:g}.")
+        raise InputError(
+            f"support: expected low below high, got {low:g} and {high:g}. Swap them, "
+            "or move one."
+        )
     if name == "log" and low <= 0:
         raise InputError(
             f"support: expected an interval above zero for the prior log, got {low:g} "

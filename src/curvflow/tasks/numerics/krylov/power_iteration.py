@@ -107,7 +107,8 @@ def _rayleigh_ritz(
     small_MBB = basis_MDB.mT @ images_MDB
     if not torch.isfinite(small_MBB).all():
         raise InputError(
-            "weights: expected finite Hessian products, got NaN or infinity"
+            "weights: expected finite Hessian products, got NaN or infinity. Take "
+            "weights that have not diverged."
         )
     values_MB, turn_MBB = torch.linalg.eigh((small_MBB + small_MBB.mT) / 2)
     order = values_MB.abs().argsort(dim=1, descending=True, stable=True)
