@@ -252,8 +252,8 @@ def _label_noise(params: TrainParams, problem: Problem) -> LabelNoise | None:
         return None
     if not problem.has_labels:
         raise InputError(
-            "label_noise: expected labels, got values. Remove it, or take data with "
-            "labels."
+            "label_noise cannot be combined with values as targets. Remove it, or take "
+            "data with labels."
         )
     if problem.loss != "cross_entropy":
         raise InputError(

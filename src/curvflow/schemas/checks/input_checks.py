@@ -69,7 +69,9 @@ def _check_wanted(stage: Stage) -> None:
             hint = f"Add '{name}: ...', or change the parameters that need it."
             raise stage.error((name,), message, hint)
         if given and not is_wanted:
-            message = f"{name} '{given[0]}' cannot be combined with these parameters"
+            message = (
+                f"{name} '{given[0]}' cannot be combined with the other parameters"
+            )
             hint = "Remove it, or set the parameters that need it."
             raise stage.error((name,), message, hint)
 

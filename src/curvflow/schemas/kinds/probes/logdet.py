@@ -151,7 +151,7 @@ def _of_ritz(params: Any, name: str, ritz: Any) -> Iterator[ParamProblem]:
         hint = "Take slq, chebyshev or meme, or weights or a matrix."
         yield ("method",), message, hint
     if params.compare:
-        message = f"compare cannot be combined with the Ritz data '{name}'"
+        message = f"compare true cannot be combined with the Ritz data '{name}'"
         yield ("compare",), message, "Remove it, or take weights or a matrix."
 
 
