@@ -1,4 +1,4 @@
-"""Texts of errors as the source writes them: what each `raise` says, by its syntax tree.
+"""Texts of errors, read from the syntax tree of the code that raises them.
 
 A text is read with `{}` for what only a run knows. Names are looked up in the function
 and the module of the `raise`; a text that another function makes counts as `{}`.
@@ -48,7 +48,7 @@ def raises(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
             if parts:
                 known = known or module | _texts(_within(scope))
                 for text in sorted(_messages(parts, known)):
-                    yield node.lineno, error, text
+                    yield parts[0].lineno, error, text
 
 
 def has_a_form(text: str) -> bool:
@@ -126,32 +126,39 @@ def _messages(given: list[ast.expr], known: dict[str, list[ast.expr]]) -> set[st
 
 def _read(node: ast.expr, known: dict[str, list[ast.expr]], depth: int = 0) -> set[str]:
     """Return the texts that an expression may have, none if it is no text."""
+    if isinstance(node, ast.Constant | ast.Tuple | ast.List):
+        text = getattr(node, "value", None)
+        return {text} if isinstance(text, str) and text else set()
     match node:
-        case ast.Constant(value=str(text)):
-            return {text} if text else set()
         case ast.JoinedStr(values=values):
-            parts = [_read(value, known, depth) or {"{}"} for value in values]
-            return {"".join(chosen) for chosen in product(*parts)}
+            return _joined(values, known, depth)
         case ast.FormattedValue(value=ast.Name() | ast.IfExp() as value):
             return _read(value, known, depth) or {"{}"}
         case ast.BinOp(op=ast.Add(), left=left, right=right):
-            both = product(*(_read(n, known, depth) or {"{}"} for n in (left, right)))
-            return {"".join(chosen) for chosen in both}
+            return _joined([left, right], known, depth)
         case ast.IfExp(body=body, orelse=orelse):
-            return {
-                text
-                for part in (body, orelse)
-                for text in _read(part, known, depth) or {_empty(part)}
-            }
+            both = (
+                _read(part, known, depth) or {_empty(part)} for part in (body, orelse)
+            )
+            return set().union(*both)
         case ast.Name(id=name) if name in known and depth < 3:
-            earlier = [v for v in known[name] if v.lineno <= node.lineno]
-            latest = max(earlier or known[name], key=lambda value: value.lineno)
-            return _read(latest, known, depth + 1)
+            return _read(_latest(known[name], node.lineno), known, depth + 1)
         case ast.Call(func=ast.Attribute(value=ast.Name() as text, attr="format")):
             return {re.sub(r"{\w*}", "{}", t) for t in _read(text, known, depth)}
-        case ast.Tuple() | ast.List() | ast.Constant():
-            return set()
     return {"{}"}
+
+
+def _joined(
+    nodes: list[ast.expr], known: dict[str, list[ast.expr]], depth: int
+) -> set[str]:
+    parts = [_read(node, known, depth) or {"{}"} for node in nodes]
+    return {"".join(chosen) for chosen in product(*parts)}
+
+
+def _latest(values: list[ast.expr], line: int) -> ast.expr:
+    """Return what a name was last assigned before a line, by the order of lines."""
+    earlier = [value for value in values if value.lineno <= line]
+    return max(earlier or values, key=lambda value: value.lineno)
 
 
 def _empty(node: ast.expr) -> str:

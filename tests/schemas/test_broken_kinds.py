@@ -81,8 +81,8 @@ def test_the_example_of_the_design_is_in_order():
         (
             "{every: 50}",
             "50",
-            "study.yaml:16:18: stages.fit.checkpoints: expected a mapping, got 50. Write "
-            "such a value.",
+            "study.yaml:16:18: stages.fit.checkpoints: expected a mapping, got 50. "
+            "Write such a value.",
         ),
         (
             "    epochs: 500\n",

@@ -71,8 +71,8 @@ def loaded(line):
         ),
         (
             "probe.llc, weights: fit, max_observed: 3",
-            "max_observed 3 cannot be combined with keep_losses null. Give keep_losses, "
-            "or remove max_observed.",
+            "max_observed 3 cannot be combined with keep_losses null. Give "
+            "keep_losses, or remove max_observed.",
         ),
         (
             "probe.llc, weights: fitted, keep_losses: labels",

@@ -52,8 +52,8 @@ def test_what_is_optional_may_be_left_out(tmp_path):
         (
             ', directions: "${way}"',
             "study.yaml:11:3: stages.slices.trajectory: expected a stage that returns "
-            "Trajectory, got none. Add 'trajectory: ...', or change the parameters that "
-            "need it.",
+            "Trajectory, got none. Add 'trajectory: ...', or change the parameters "
+            "that need it.",
         ),
         (
             ", trajectory: fit",

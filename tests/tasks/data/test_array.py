@@ -142,7 +142,10 @@ def test_a_npy_file_has_no_groups():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"group": "a", "time": "b", "test_fraction": 0.1}, "group cannot be combined with time"),
+        (
+            {"group": "a", "time": "b", "test_fraction": 0.1},
+            "group cannot be combined with time",
+        ),
         ({"group": "a"}, "group cannot be combined with test_fraction 0"),
     ],
 )

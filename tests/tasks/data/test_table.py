@@ -455,7 +455,10 @@ def test_parquet_without_pyarrow_is_refused_while_planning(monkeypatch):
     ("params", "message"),
     [
         ({"group": "a", "time": "b"}, "group cannot be combined with time"),
-        ({"group": "a", "test_fraction": 0}, "group cannot be combined with test_fraction 0"),
+        (
+            {"group": "a", "test_fraction": 0},
+            "group cannot be combined with test_fraction 0",
+        ),
         ({"columns": ["y"]}, "target that is no input"),
         ({"columns": ["x", "x"]}, "got 'x' twice"),
         ({"delimiter": '"'}, "expected a delimiter"),

@@ -224,7 +224,7 @@ def test_a_single_batch_and_a_norm_of_one_sample_are_refused():
         ({}, "mode train.* cannot be combined with sampling_method null"),
         (
             {"sampling_method": "sgld"},
-            "mode train.* cannot be combined with sampling_method sgld. Take multiscale",
+            "mode train.* cannot be combined with sampling_method sgld. Take",
         ),
         (
             {"sampling_method": "mala", "keep_losses": "samples"},

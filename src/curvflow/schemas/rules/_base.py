@@ -342,8 +342,8 @@ class Rule(Params):
         return False
 
     @property
-    def tells(self) -> tuple[str, ...]:
-        """Names of the numbers that the rule records, of `RULES_TELL`."""
+    def records(self) -> tuple[str, ...]:
+        """Names of the numbers that the rule records, of `RULES_RECORD`."""
         return ()
 
     @property

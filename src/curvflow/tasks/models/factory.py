@@ -163,11 +163,10 @@ def _make(spec: FactoryModel, generator: torch.Generator) -> nn.Module:
             raise
         # User code raises whatever it likes.
         except Exception as error:
-            where = f" ({place})" if (place := place_of(error)) else ""
+            where = f"{place}: " if (place := place_of(error)) else ""
             raise InputError(
-                f"model: expected {spec.factory} to return a torch.nn.Module, got "
-                f"{type(error).__name__}: "
-                f"{first_line(error)}{where}. Correct it."
+                f"model: {where}expected {spec.factory} to return a torch.nn.Module, "
+                f"got {type(error).__name__}: {first_line(error)}. Correct it."
             ) from error
     if not isinstance(module, nn.Module) or not list(module.parameters()):
         raise InputError(

@@ -161,12 +161,12 @@ def _refused(name: str, does: str, layer: Callable[[], str] = str) -> Iterator[N
     # User code raises whatever it likes.
     except Exception as error:
         said = f"{type(error).__name__}: {first_line(error)}"
-        where = f" ({place})" if (place := place_of(error)) else ""
+        where = f"{place}: " if (place := place_of(error)) else ""
         remedy = "Correct the module."
         if named := layer():
             remedy = f"It is in {named}: replace that layer."
         raise InputError(
-            f"model: expected a module that {does}, got {name} with {said}{where}. "
+            f"model: {where}expected a module that {does}, got {name} with {said}. "
             f"{remedy}"
         ) from error
 

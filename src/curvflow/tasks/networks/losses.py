@@ -494,7 +494,7 @@ def _refused(name: str, does: str) -> Iterator[None]:
     # User code raises whatever it likes.
     except Exception as error:
         said = f"{type(error).__name__}: {first_line(error)}"
-        where = f" ({place})" if (place := place_of(error)) else ""
+        where = f"{place}: " if (place := place_of(error)) else ""
         raise InputError(
-            f"loss: expected {name} to {does}, got {said}{where}. Correct the function."
+            f"loss: {where}expected {name} to {does}, got {said}. Correct the function."
         ) from error

@@ -292,7 +292,7 @@ class Fit:
             result_MW,
             update_MD=self.weights - self._before_MD,
             rates=self.updates.rates(self._position(max(0, self.step - 1))),
-            logged=self.updates.told(),
+            logged=self.updates.recorded(),
             step_norm_M=None if self.step_norms is None else self.step_norms.mean(),
         )
 

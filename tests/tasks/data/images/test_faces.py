@@ -97,7 +97,7 @@ def test_a_slope_is_turned_and_stretched_as_the_draw_says(degrees, scale):
     ],
 )
 def test_what_the_photographs_do_not_have_is_refused(params, message):
-    with pytest.raises(ValueError, match="expected|cannot be combined") as caught:
+    with pytest.raises(ValueError, match=r"expected|cannot be combined") as caught:
         find_kind("data.faces").params.model_validate(params)
     assert message in str(caught.value)
 

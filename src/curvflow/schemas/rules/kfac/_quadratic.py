@@ -115,7 +115,7 @@ class QuadraticRule(Rule):
         return False
 
     @property
-    def tells(self) -> tuple[str, ...]:
+    def records(self) -> tuple[str, ...]:
         """The dampings, and how far the model is to be trusted."""
         return (
             "damping",

@@ -21,7 +21,7 @@ from curvflow.tasks.rules.shared.kfac_control import (
     is_due,
     move_along,
     rates_of,
-    recorded,
+    recorded_of,
     taken,
     zeta_of,
 )
@@ -149,6 +149,6 @@ def rates(state: State, hyper: Hyper) -> tuple[Tensor, Tensor]:
     return rates_of(state.control, hyper)
 
 
-def told(state: State, hyper: Hyper) -> dict[str, Tensor]:
+def recorded(state: State, hyper: Hyper) -> dict[str, Tensor]:
     """Return the numbers that are recorded as curves, (M, 1) each, by name."""
-    return recorded(state.control, hyper)
+    return recorded_of(state.control, hyper)

@@ -313,7 +313,7 @@ def rates_of(control: Control, hyper: Hyper) -> tuple[Tensor, Tensor]:
     return rate_M1.expand_as(control.rate), control.momentum
 
 
-def recorded(control: Control, hyper: Hyper) -> dict[str, Tensor]:
+def recorded_of(control: Control, hyper: Hyper) -> dict[str, Tensor]:
     """Return the numbers that are recorded as curves, (M, 1) each, by name."""
     return {
         "damping": control.damping,
