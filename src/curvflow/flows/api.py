@@ -79,7 +79,7 @@ def run(
         The results; `results.run.failures` lists the nodes that failed.
 
     Raises:
-        RequestError: the study asks for something that cannot be done.
+        RequestError: the study requests something that cannot be done.
         StoreError: results cannot be written.
     """
     # The first write makes the store, so that what is refused leaves none behind.

@@ -253,7 +253,7 @@ def metis_head(lines: Sequence[str]) -> MetisHead:
 
 
 def check_gml(lines: Sequence[str], *, refuses_directed: bool) -> None:
-    """Refuse a file that does not begin as GML, or says what is refused.
+    """Refuse a file that does not begin as GML, or states a graph that is refused.
 
     Args:
         lines: the first of the file.

@@ -274,7 +274,7 @@ class ObjectCommits:
         self._bucket.remove(self._path(number) for number in numbers)
 
     def mark(self, number: int, checksum: str) -> None:
-        """Note beside an entry which one it is; not essential."""
+        """Note next to an entry which one it is; not essential."""
         with suppress(StoreError):
             self._bucket.put(f"{self._folder}/{mark_name(number, checksum)}", b"")
 

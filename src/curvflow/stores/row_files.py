@@ -29,10 +29,10 @@ class RowFiles:
     Attributes:
         paths: the files.
         shape: of the whole array.
-        dtype: of what is in the files.
+        dtype: of the rows in the files.
         offset: bytes of a file before its first row.
         rows_per_file: rows of each file but the last.
-        stamps: size and time of change of each file, which tell whether it is the same.
+        stamps: size and time of change of each file, which show whether it is the same.
     """
 
     paths: tuple[str, ...]

@@ -98,11 +98,11 @@ class StoredRows:
 
     Attributes:
         path: the folder or file.
-        stamps: name, size and time of change of each file, which tell whether it is
+        stamps: name, size and time of change of each file, which show whether it is
             the same.
         name: of the array.
         shape: of the whole array.
-        dtype: of what is read.
+        dtype: of the rows read.
         rows_per_chunk: rows that are unpacked together.
     """
 
@@ -154,7 +154,7 @@ class _Stored:
 
 
 def _stamps(path: Path) -> Stamps:
-    """Return what tells whether the files of an array are the same.
+    """Return stamps that change with the files of an array.
 
     Raises:
         OSError: a file cannot be found.
@@ -171,7 +171,7 @@ def _stamps(path: Path) -> Stamps:
 
 @lru_cache(maxsize=16)
 def _opened(path: str, _: Stamps) -> Mapping[str, _Stored]:
-    """Return the arrays, unread; the stamps tell those of a changed file apart."""
+    """Return the arrays, unread; the stamps distinguish those of a changed file."""
     return _zarr(Path(path)) if Path(path).is_dir() else _netcdf(Path(path))
 
 

@@ -6,7 +6,7 @@ answers a missing chunk with the fill value and without a word, so presence is c
 here before anything is read.
 
 Arrays of that form are written and read here, entry by entry, as zarr would: for each
-chunk zarr goes to a thread of its own and back, which takes ten times as long as what
+chunk zarr goes to another thread and back, which takes ten times as long as what
 is done there. Shards, rows of arrays on disk and whatever else is found are zarr's.
 """
 

@@ -56,7 +56,7 @@ class Study:
             profiles: named overrides.
 
         Raises:
-            StudyError: the study asks for something that cannot be done; the error has
+            StudyError: the study requests something that cannot be done; the error has
                 the path within the mappings, what was expected and found, and what to
                 do.
         """
@@ -125,7 +125,7 @@ class Study:
             What can be planned.
 
         Raises:
-            StudyError: the study asks for something that cannot be done.
+            StudyError: the study requests something that cannot be done.
         """
         texts = repr(self._written.root.plain()), *overrides
         with importing(is_likely=may_import(*texts)):
@@ -136,7 +136,7 @@ class Study:
         return to_yaml(self._data())
 
     def save(self, path: str | Path) -> None:
-        """Write a study file, replacing what is there.
+        """Write a study file, replacing an older one.
 
         Args:
             path: such as `study.yaml`. Run by its path, the study has its results

@@ -63,7 +63,7 @@ class FolderFiles(Mapping[str, Array]):
 
 
 def files_in(field: str, folder: Path, mark: SourceFolder) -> FolderFiles:
-    """List the files of a folder that a parameter asks for, with their digests.
+    """List the files of a folder that a parameter requests, with their digests.
 
     Raises:
         OSError: the folder or a file in it cannot be read.

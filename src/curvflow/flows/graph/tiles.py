@@ -92,7 +92,7 @@ class Singles:
     """
 
     def __init__(self, graph: Graph) -> None:
-        """Take the graph; stages are grouped when first asked for."""
+        """Take the graph; stages are grouped when first requested."""
         self._graph = graph
         self._of_stage: dict[str, set[Node]] = {}
 
@@ -325,11 +325,11 @@ class LostInputError(StoreError):
     """Results that a tile takes turned out to be unreadable.
 
     Attributes:
-        lost: what is wrong with each of their payloads.
+        lost: the fault of each of their payloads.
     """
 
     def __init__(self, lost: Mapping[str, str]) -> None:
-        """Name the payloads and what is wrong with them."""
+        """Name the payloads and their faults."""
         super().__init__(next(iter(lost.values())))
         self.lost = lost
 

@@ -95,7 +95,7 @@ class Monitor:
                 takes.
             llc: arguments of `curvflow.llc` for these.
             llc_in: `loop` waits for them; `process` estimates them one by one in a
-                process beside the loop, at the weights of their step.
+                separate process, at the weights of their step.
             log_to: where numbers are also sent: a SummaryWriter, a run of Weights &
                 Biases, `mlflow`, or several.
             order: of differentiation, as of `curvflow.hessian`.
@@ -171,7 +171,7 @@ class Monitor:
         """Note a step of the loop, and measure if it is time to.
 
         Args:
-            loss: of the step, a number or a tensor, to be kept with what is measured.
+            loss: of the step, a number or a tensor, to be kept with the measurements.
             step: number of the step; None counts on. One before the last measurement
                 begins again from there, and later measurements are given up.
 
@@ -201,7 +201,7 @@ class Monitor:
         """Measure now, whatever the budget.
 
         Args:
-            loss: of the step, a number or a tensor, to be kept with what is measured.
+            loss: of the step, a number or a tensor, to be kept with the measurements.
 
         Returns:
             The numbers by name.

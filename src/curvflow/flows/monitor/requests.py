@@ -1,7 +1,7 @@
-"""Learning coefficients that are asked for and not yet estimated.
+"""Learning coefficients that are requested and not yet estimated.
 
-A monitor that estimates in the loop has some, too: those that a process beside the
-loop of an earlier program did not live to answer.
+A monitor that estimates in the loop has some, too: those that the process of an
+earlier program did not live to answer.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Requests(ABC):
 
 
 class InLoop(Requests):
-    """Requests that are answered as soon as answers are asked for."""
+    """Requests that are answered as soon as answers are requested."""
 
     def __init__(
         self, estimate: Callable[[Weights], Mapping[str, Any]], folder: Path | None

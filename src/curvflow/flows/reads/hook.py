@@ -89,7 +89,7 @@ class Eye(Protocol):
         """Take down what was read."""
 
     def written(self, name: str, before: Sight, *, anew: bool) -> None:
-        """Take down what is written, `anew` if nothing remains of what it held."""
+        """Note a file that is written, `anew` if nothing remains of its content."""
 
     def imported(self, modules: list[str], how: Importing, callers: Callers) -> None:
         """Take down modules of a user's that are imported, loaded before or not."""
@@ -270,7 +270,7 @@ _EVENTS: dict[str, Callable[..., None]] = {
 
 
 def _absolute(path: Any) -> str:
-    """Return an absolute path; empty for what is never a user's data."""
+    """Return an absolute path; empty for files that are never a user's data."""
     name = physical(os.fsdecode(path))
     return "" if is_skipped(name) or _is_made(name) else name
 
@@ -291,7 +291,7 @@ def _note(name: str, sight: Sight, callers: Callers) -> None:
 def _callers(frame: FrameType | None) -> Callers | None:
     """Return the user's code on a stack; None where none of it has to do with it.
 
-    In a thread that the user's code has started, what is imported is told by the
+    In a thread that the user's code has started, imports are recorded by the
     window's own thread.
     """
     here = threading.get_ident()
@@ -380,7 +380,7 @@ def _replaced(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[Non
 
 @contextmanager
 def _imports_told() -> Iterator[None]:
-    """Have the imports noted of modules that are loaded already: no event tells."""
+    """Have imports noted of modules that are loaded already: they raise no event."""
 
     def statement(real: Any) -> Any:
         def told(
@@ -584,7 +584,7 @@ def _unseeded(frame: FrameType, source: str) -> None:
 
 @contextmanager
 def _processes_told() -> Iterator[None]:
-    """Have processes noted that `multiprocessing` starts: no event tells."""
+    """Have processes noted that `multiprocessing` starts: they raise no event."""
 
     def wrap(real: Any) -> Any:
         @wraps(real)
@@ -610,7 +610,7 @@ _ASKING = frozenset(
 
 @contextmanager
 def _questions_told() -> Iterator[None]:
-    """Have files noted that are asked for and not there: no event tells."""
+    """Have missing files noted that are opened: they raise no event."""
 
     def answered(real: Any) -> Any:
         @wraps(real)
@@ -650,7 +650,7 @@ def _top(frame: FrameType) -> str:
 
 
 def _missed(frame: FrameType, path: Any) -> None:
-    """Note a missing file that a user's code asks for, or that is looked for there."""
+    """Note a missing file that a user's code requests, or that is looked for there."""
     name = "" if isinstance(path, int) else _absolute(path)
     if not name or is_temporary(name) or os.path.lexists(name):
         return

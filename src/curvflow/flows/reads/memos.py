@@ -1,4 +1,4 @@
-"""States of modules, which tell whether a call has left something in them.
+"""States of modules, which show whether a call has left something in them.
 
 A state holds what hangs on the values of a module, as far as Python's collector of
 garbage knows it. What cannot be looked into is another in each state, as it may hold
@@ -41,7 +41,7 @@ State = dict[str, object]  # by name
 
 
 def state_of(module: ModuleType | None) -> State:
-    """Return what tells whether the names of a module hold something else."""
+    """Return a state that changes once the names of a module hold something else."""
     values = {} if module is None else dict(vars(module))
     walk = _Walk()
     return {

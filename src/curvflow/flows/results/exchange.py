@@ -42,7 +42,7 @@ def export(
             would take for a formula.
 
     Returns:
-        Names of the variables that the file leaves out and that can be asked for.
+        Names of the variables that the file leaves out and that can be requested.
 
     Raises:
         RequestError: the suffix is unknown, a library for it is missing, or

@@ -36,7 +36,7 @@ class Results(Mapping[str, "Dataset"]):
         run: the run that left them; None for the study as it stands.
         files: tables and figures that the run wrote out.
         revived: per stage the number of results that the run computed again after
-            collection, their digests being equal; 0 if that was asked for in vain.
+            collection, their digests being equal; 0 if the request had no effect.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class Results(Mapping[str, "Dataset"]):
 
         Returns:
             One record per node and element: axis labels, status, dims, variables. The
-            time that a node took stands beside its single values, or is asked for.
+            time that a node took stands with its single values, or is requested.
 
         Raises:
             UnknownNameError: there is no such stage, dimension, label or variable.

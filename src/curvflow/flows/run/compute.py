@@ -515,7 +515,7 @@ class Snapshots:
     def taken(self) -> tuple[str, ...]:
         """Return the names of all states since the last call.
 
-        Whoever publishes what they led to removes them from the store.
+        The caller that publishes what they led to removes them from the store.
         """
         names, self._used = tuple(self._used), set()
         self.were_found = False

@@ -114,7 +114,7 @@ class Repair:
     def _recompute_struck(
         self, keys: Sequence[str], reason: str, *, payloads: Iterable[str | None]
     ) -> None:
-        """Tell of results that were struck off, and bring the plan up to date.
+        """Report results that were struck off, and bring the plan up to date.
 
         Raises:
             StoreError: they were struck off by this run before.

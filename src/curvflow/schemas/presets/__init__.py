@@ -37,7 +37,7 @@ def written_out(value: object) -> object:
     """Replace a preset by the fields it stands for.
 
     Args:
-        value: of a rule, as written; other fields beside `preset` and `variant` take
+        value: of a rule, as written; fields other than `preset` and `variant` take
             the place of the preset's own.
 
     Returns:

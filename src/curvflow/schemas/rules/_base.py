@@ -322,7 +322,7 @@ class Rule(Params):
         """True if longer training begins as shorter training does.
 
         True for constant and epoch-wise schedules. A rule that depends on the whole
-        length, as a cosine without epochs of its own, is trained from the beginning.
+        length, as a cosine without `epochs`, is trained from the beginning.
         """
         return self.schedule is None or self.schedule.is_extendable
 

@@ -1,4 +1,4 @@
-"""Rules around another rule: slow weights that follow it, and gradients beside w."""
+"""Rules around another rule: slow weights that follow it, and gradients near w."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Stage:
         at: which epochs of its weights it looks at.
         template: its parameters before substitution.
         document: where it is written.
-        files: patterns of files that its results stand on, beside its parameters.
+        files: patterns of files that its results depend on, with its parameters.
         env: environment variables whose values its results stand on.
         main: main variables of the stages taken, which `quantities: main` stands for.
     """

@@ -99,7 +99,7 @@ class Wording:
         return replace(self, expected=expected, got=short_yaml(key), hint=hint)
 
     def of_forms(self, names: Iterable[str], tag: str) -> Wording:
-        """Return the wording for a mapping without the key that tells its form."""
+        """Return the wording for a mapping without the key that names its form."""
         forms = ", ".join(repr(name) for name in names)
         hint = "" if tag.endswith("()") else f"Add {tag} to it."
         return replace(self, expected=f"one of the forms {forms}", hint=hint)

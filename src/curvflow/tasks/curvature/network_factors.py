@@ -189,7 +189,7 @@ def recorded_networks(
 
 
 def choices_of(params: FactorsParams, names: tuple[str, ...] | None) -> Choices:
-    """Return which factors parameters ask for.
+    """Return which factors parameters request.
 
     Args:
         params: of the factors.
@@ -216,7 +216,7 @@ def _recursion(params: FactorsParams) -> Recursion | None:
 def rows_per_pass(problem: Problem, params: FactorsParams, num_samples: int) -> int:
     """Return how many samples of one model a pass takes, whatever the tile.
 
-    Roots go back one after another, but what they leave at the layers is held. Passes
+    Roots go back one after another, but what they leave at the layers is kept. Passes
     are as large as each other, up to the last few samples.
 
     Args:

@@ -96,7 +96,7 @@ class TileOperator:
 
     Attributes:
         operator: symmetric maps of all members, (M, D, D); with `deflate` of one, on
-            what is left of the dimension.
+            the rest of the dimension.
         names: names of the consecutive blocks of the dimension D: parameter tensors,
             or `matrix`, `graph` or `factors`.
         sizes: sizes of these blocks.
@@ -436,7 +436,7 @@ def _deflated(member: Member, machine: Machine) -> Deflated:
 
 
 def atom_arrays(atoms: Atoms) -> dict[str, Array]:
-    """Return the variables that tell which eigenvalues have been taken out."""
+    """Return the variables that record which eigenvalues have been taken out."""
     return {"atom_values": atoms.values, "atom_counts": atoms.counts}
 
 

@@ -123,7 +123,7 @@ def modified(
     num_classes: int,
     dtype: Floats,
 ) -> Arrays:
-    """Change a data set, in the order that docs/data.md tells.
+    """Change a data set, in the order that docs/data.md states.
 
     Args:
         arrays: `inputs`, `targets`, and both for the test set.

@@ -94,7 +94,7 @@ def from_graph(
         dtype: of the products; None takes float64.
 
     Returns:
-        The operator; of the size of the graph only its rows are held.
+        The operator; of the size of the graph only its rows are stored.
 
     Raises:
         InputError: the adjacency is not square, symmetric, real, finite and without

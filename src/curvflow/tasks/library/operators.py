@@ -76,7 +76,7 @@ class Probe:
         kind: its declaration.
         params: its parameters.
         compute: makes the variables of its result.
-        given: digests of what is given beside the operator, by the names of inputs.
+        given: digests of the further inputs, by their names.
     """
 
     kind: Kind
@@ -117,7 +117,7 @@ class SymmetricOperator(Curvature):
         entries: Matrix | None = None,
         memory: Memory = _at_once,
     ) -> None:
-        """Take the products and what is known of them.
+        """Take the products and their known properties.
 
         Args:
             batched: of one model, (1, D, D).

@@ -165,10 +165,10 @@ def llc(
         loss: of outputs and targets, the mean over a batch or of each sample; or
             `cross_entropy`, `mse`, `sse`, `bce` or `poisson`.
         data: a batch (inputs, targets) or a dictionary, a list of batches, or a loader;
-            all samples are held in memory.
+            all samples are in memory.
         nbeta: inverse temperature; `auto` is n / ln n of n samples, `devinterp` is
             b / ln b of the batch size.
-        calibrate: `auto` chooses what is None among the sampler, lr, localization,
+        calibrate: `auto` chooses those of None among the sampler, lr, localization,
             batch_size and num_burnin_steps from the measured curvature; `none` requires
             them.
         sampling_method: `multiscale_mala`, `mala`, `sgld`, `rmsprop_sgld`, `adam_sgld`,

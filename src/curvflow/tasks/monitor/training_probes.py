@@ -71,7 +71,7 @@ class State:
 
 
 class TrainingProbes:
-    """A module, its loss and held data, measured at whatever its weights are.
+    """A module, its loss and data, measured at whatever its weights are.
 
     Attributes:
         module: the module itself, not what wraps it for several processes.
@@ -421,7 +421,7 @@ def loss_name(loss: Any) -> str:
     """Return what a loss is called, the same in every program.
 
     Args:
-        loss: a name, a module or a callable; of functions of one name no more is told,
+        loss: a name, a module or a callable; of functions of one name no more is known,
             and of other callables only the class.
     """
     if isinstance(loss, str):

@@ -67,7 +67,7 @@ class Rows(NamedTuple):
         return cls(array.shape, array.dtype.str, np.ascontiguousarray(array).tobytes())
 
     def tensor(self) -> Tensor:
-        """Return the rows as a tensor of their own."""
+        """Return the rows as a new tensor."""
         flat = np.frombuffer(self.content, dtype=self.dtype)
         return torch.as_tensor(flat.copy()).reshape(self.shape)
 
@@ -100,8 +100,8 @@ class NetworkLoss:
         law: of which it is the negative logarithm; None where it is of none.
         weighs_terms: targets are loaded as pairs of a label and its weight.
         predicted: from outputs to what stands for the targets.
-        by_sign: what is predicted above 0 stands for a target above 1/2.
-        loaded: from the targets of a data set to what is loaded.
+        by_sign: a prediction above 0 stands for a target above 1/2.
+        loaded: from the targets of a data set to loaded ones.
         class_weights: of its terms, by their labels.
     """
 

@@ -376,7 +376,7 @@ class StackedModule:
 
     @cached_property
     def _homes(self) -> list[_Home] | None:
-        """Holders of tensors, or None if a layer must be told of new ones.
+        """Holders of tensors, or None if a layer must be given new ones.
 
         Recurrent layers keep lists of their weights. To put tensors in their places by
         `functional_call` takes as long as several layers.

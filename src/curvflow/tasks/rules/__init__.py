@@ -34,7 +34,7 @@ weights that are the rule's result, measured and stored, where these are not tho
 steps from, such as an average; training goes on from the others all the same. `watch`
 is called after each epoch if the specification's `watches` says so. `notice` returns a
 line, or none, that is shown before training begins, as of what makes it slow. `rates`
-returns what is in force, (M, 1) each, where the rule chooses it itself; they are
+returns those in force, (M, 1) each, where the rule chooses them itself; they are
 recorded, the momentum if the specification's `chooses_momentum` says so. `recorded`
 returns numbers for further curves, (M, 1) each: those that the specification's
 `records` names. `preconditioner` returns how the rule scales its steps, if the

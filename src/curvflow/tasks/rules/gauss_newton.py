@@ -1,6 +1,6 @@
 """Steps by the Gauss-Newton matrix of the batch, for stacked models.
 
-Beside the models M and parameters D: L layers, whose blocks are columns of their own.
+In addition to models M and parameters D: L layers, whose blocks are separate columns.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class State(NamedTuple):
 
     Attributes:
         factors: of the preconditioner; empty without.
-        control: dampings, and what is kept of the step before.
+        control: dampings, and the state of the step before.
         solution: of the step before, (M, D); None where no search begins with it.
         iterations: of the step before; of layers, the most.
         residual: that it left, relative to the gradient; of layers, the largest.

@@ -78,7 +78,7 @@ class Evaluation:
         accuracy: Literal["auto", "nearest"] = "auto",
         draws: BatchDraws | None = None,
     ) -> None:
-        """Take what is evaluated.
+        """Take the evaluated sets.
 
         Args:
             problem: network and loss.

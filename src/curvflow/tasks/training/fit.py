@@ -195,7 +195,7 @@ class Fit:
         self._judge(self._total_M, finite_M)
 
     def _changed(self, batch: Samples) -> Samples:
-        """Return a batch with what is drawn anew of its labels and inputs."""
+        """Return a batch with new draws of its labels and inputs."""
         if self.label_noise is not None:
             batch = self.label_noise.applied(batch, self._noise("labels"))
         if self.augmenter is not None:

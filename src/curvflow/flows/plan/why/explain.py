@@ -29,7 +29,7 @@ class Link:
         node: name of the first of them.
         nodes: how many there are.
         state: `cached`, `stale` or `waiting`.
-        causes: what is to be said of them.
+        causes: their explanations.
         continues: which of them go on from a shorter computation.
     """
 

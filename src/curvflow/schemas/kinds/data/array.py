@@ -223,7 +223,7 @@ def split_by(
 
     Raises:
         InputError: the array is not there, or is not one entry for each sample that
-            can be told apart or put in order.
+            can be distinguished or put in order.
     """
     if params.by is None:
         return None

@@ -24,7 +24,7 @@ Size = PositiveInt | Annotated[tuple[PositiveInt, PositiveInt], Field(strict=Fal
 
 
 class FolderParams(Modifications):
-    """A folder of images, their size and colours, and what is done to them."""
+    """A folder of images, their size and colours, and changes made to them."""
 
     path: Annotated[str, IMAGES] = Field(
         description="folder with a folder of images for each class, or with such "
@@ -69,7 +69,7 @@ class FolderParams(Modifications):
 
     @property
     def shape(self) -> tuple[int, int, int] | None:
-        """Channels, height and width of an image, before crop; None if files tell."""
+        """Channels, height and width of an image before crop; None if in files."""
         if self.size is None:
             return None
         height, width = self.size if isinstance(self.size, tuple) else (self.size,) * 2
@@ -92,7 +92,7 @@ class Listing:
 
 
 def listing(names: Iterable[str]) -> Listing:
-    """Tell classes and parts from the paths of images.
+    """Read classes and parts from the paths of images.
 
     Args:
         names: paths within the folder, `class/name` or `part/class/name`.
@@ -143,7 +143,7 @@ def check(params: FolderParams, files: Files) -> None:
     """Refuse a folder that is no data set, by the names in it.
 
     Args:
-        params: what is done to the images.
+        params: changes made to the images.
         files: the files, under `path`, unread.
 
     Raises:
@@ -172,7 +172,7 @@ def samples_in_files(params: FolderParams, files: Files) -> Samples:
     """Return the form of the samples.
 
     Args:
-        params: what is done to the images.
+        params: changes made to the images.
         files: the files, under `path`, unread.
     """
     classes = len(listing(files["path"]).classes)

@@ -32,7 +32,7 @@ class SparseMatrixParams(Params):
 
     @property
     def rows(self) -> int | None:
-        """Rows of the matrix, D; None if a file tells."""
+        """Rows of the matrix, D; None if read from a file."""
         return None if self.grid is None else prod(self.grid)
 
     @model_validator(mode="after")

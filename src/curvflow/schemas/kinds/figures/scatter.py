@@ -111,7 +111,7 @@ class ScatterParams(FigureParams):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The axes each of whose labels has points of its own."""
+        """The axes each of whose labels has separate points."""
         named = (self.label, self.marker, *(self.each or ()))
         return tuple(name for name in named if name is not None)
 

@@ -59,7 +59,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with named columns, which are converted when they are asked for.
+    """A table with named columns, which are converted when they are requested.
 
     Attributes:
         names: of the columns, in the order of the file.
@@ -117,7 +117,7 @@ def table_of(
         The table.
 
     Raises:
-        InputError: it is no such file, its columns have no names of their own, or a
+        InputError: it is no such file, its columns have no distinct names, or a
             package is not installed.
     """
     if content[:4].tobytes() == PARQUET:

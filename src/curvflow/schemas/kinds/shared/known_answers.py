@@ -66,7 +66,7 @@ def _refuse_unknown_rank(model: Known, rank: int) -> None:
 
 
 def same_truth(model: Known) -> str:
-    """Tell in words what models of one truth have in common, whatever their widths."""
+    """Describe what models of one truth have in common, at any widths."""
     match model:
         case NormalCrossing():
             count = len(model.powers)

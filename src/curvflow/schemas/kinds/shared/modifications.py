@@ -14,7 +14,7 @@ from curvflow.schemas.params import Ints, Neutral, Params
 class Modifications(Params):
     """Changes to a data set, made in the order of these fields.
 
-    Each draws from a stream of its own, made from the seed and its name, so that
+    Each draws from a separate stream, made from the seed and its name, so that
     changing one leaves the draws of the others alone.
     """
 
@@ -92,7 +92,7 @@ def known_samples(params: Modifications, taken: Samples) -> Samples:
     """Return the form of the samples of the changed data set.
 
     Args:
-        params: what is done.
+        params: the changes.
         taken: the form of those of the data set that is changed.
     """
     shape, outputs = taken.shape, taken.outputs

@@ -74,7 +74,7 @@ def parted(lengths: Sequence[int], test_fraction: float, *, whole: bool) -> int:
         lengths: tokens of each document.
         test_fraction: share of the tokens held out, those at the end.
         whole: the test part begins where a document does, nearest to the place that
-            the share asks for; of two as near, the earlier.
+            the share requests; of two as near, the earlier.
 
     Returns:
         Number of tokens in the training part.

@@ -98,7 +98,7 @@ def vector_inputs(*settled: str) -> dict[str, Input]:
     """Return the inputs of an operator; a matrix or graph is no mean over samples.
 
     Args:
-        settled: further parameters of batches, beside those that all have.
+        settled: further parameters of batches, in addition to those that all have.
     """
     names = ("probes_per", "batch_size", *settled)
     without_samples = {

@@ -101,7 +101,7 @@ class QuadraticRule(Rule):
 
     @property
     def chooses_momentum(self) -> bool:
-        """True: that of the model changes, and one that is given stands beside it."""
+        """True: that of the model changes, with one that is given."""
         return True
 
     @property

@@ -122,7 +122,7 @@ def _undirected(params: GraphParams, entries: Entries) -> tuple[Array, Any]:
 
 
 def _check_directions(params: GraphParams, entries: Entries, matrix: Any) -> None:
-    """Refuse a matrix whose entries are no undirected edges, where that is asked for.
+    """Refuse a matrix whose entries are no undirected edges, where that is required.
 
     An edge list may have all its edges once, or all of them in both directions.
 

@@ -95,7 +95,7 @@ def unembedding(name: str, vocabulary: int) -> Part:
         vocabulary: number of tokens, V.
 
     Returns:
-        The part, from (W,) or (T, W) to (V,) or (T, V), with no tensor of its own.
+        The part, from (W,) or (T, W) to (V,) or (T, V), without parameters.
     """
 
     def build(shape: Shape) -> BuiltPart:

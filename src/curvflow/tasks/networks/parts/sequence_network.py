@@ -44,7 +44,7 @@ def sequence_network(
         data: its samples.
         middle: from the number of tokens, None where inputs are vectors, and the
             readout to the part between inputs and readout.
-        head: from what is read to outputs; None for a dense layer.
+        head: from the vectors read to outputs; None for a dense layer.
 
     Returns:
         The network.

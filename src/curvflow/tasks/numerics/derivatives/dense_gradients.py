@@ -215,7 +215,7 @@ def backward(
         room: is written into.
         seen: what each layer saw.
         into: where the gradient goes.
-        adds: whether it is added to what is there.
+        adds: whether it is added to the numbers there.
     """
     for number in range(len(layers) - 1, -1, -1):
         back, target = room.other[number], into[number]

@@ -97,7 +97,7 @@ CHUNK = 256
 
 @dataclass(frozen=True)
 class MaxEnt:
-    """A density by its masses at nodes, and what is known of the fit.
+    """A density by its masses at nodes, and the quality of the fit.
 
     Attributes:
         prior: q0 with its nodes.

@@ -50,7 +50,7 @@ def normal_crossing(
 
 
 def separable(parts: Sequence[Coefficient]) -> Coefficient:
-    """Return that of a sum of losses, each of parameters of its own.
+    """Return that of a sum of losses, each of separate parameters.
 
     Args:
         parts: of the losses.

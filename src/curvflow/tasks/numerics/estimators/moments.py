@@ -49,7 +49,7 @@ class SupportError(InputError):
 
 
 class MomentDraws(NamedTuple):
-    """Draws of moments, and what tells their errors.
+    """Draws of moments, and the spreads that estimate their errors.
 
     Attributes:
         draws: v.p_k(A)v of each unit vector, (M, S, K + 1), float64, on the CPU.
@@ -92,7 +92,7 @@ def moment_draws(
             (M, 2); None for powers.
 
     Returns:
-        The draws, and the spreads that their pairs tell; NaN of blocks of one vector.
+        The draws, and the spreads of their pairs; NaN of blocks of one vector.
 
     Raises:
         InputError: a product is not finite.

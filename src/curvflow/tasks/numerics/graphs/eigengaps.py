@@ -60,7 +60,7 @@ class LowestEigenvalues:
         """Find the widest interval between neighbours that no residual reaches into.
 
         Args:
-            least: width of a gap, beside that of what lies below it.
+            least: width of a gap, relative to that of what lies below it.
 
         Returns:
             The gap, below the median. `no gap` where more than half of the eigenvalues

@@ -49,7 +49,7 @@ class EntropicDensity:
         """Find the deepest minimum below the median.
 
         Args:
-            least: width of a gap, beside that of what lies below it.
+            least: width of a gap, relative to that of what lies below it.
 
         Returns:
             The gap, with the widest interval about the minimum that holds half an

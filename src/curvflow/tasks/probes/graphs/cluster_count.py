@@ -1,4 +1,4 @@
-"""Numbers of clusters of graphs, from what is stored of their spectra."""
+"""Numbers of clusters of graphs, from their stored spectra."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def cluster_count(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         Per member the count with its errors, the gap, and a verdict.
 
     Raises:
-        InputError: a density or eigenvalues do not tell what is needed.
+        InputError: a density or eigenvalues lack what is needed.
 
     Reference:
         Granziol (2020), Algorithm 5, by the rules themselves in place of a density.
@@ -113,7 +113,7 @@ def _of_member(member: Member) -> Outcome:
 def _by_ritz(
     params: ClusterCountParams, ritz: RitzData, atoms: Atoms
 ) -> tuple[Gap, Bounded]:
-    """Return the gap, and what is below it; of no use without one."""
+    """Return the gap, and the eigenvalues below it; of no use without one."""
     if params.method == "smoothed_lanczos":
         smoothed = SmoothedSpectrum(ritz, params.kernel_width, atoms)
         gap = smoothed.gap(params.least_gap)

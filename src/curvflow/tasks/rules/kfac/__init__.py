@@ -1,6 +1,6 @@
 """K-FAC: steps by Kronecker factors of the batch's Fisher matrix, for stacked models.
 
-Beside the models M and parameters D, see `curvflow.tasks.rules.shared` for letters.
+For letters other than M models and D parameters see `curvflow.tasks.rules.shared`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class State(NamedTuple):
 
     Attributes:
         factors: blocks of the Fisher matrix, and their inverses.
-        control: dampings, and what is kept of the step before.
+        control: dampings, and the state of the step before.
     """
 
     factors: Factors

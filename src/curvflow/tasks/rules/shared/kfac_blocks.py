@@ -1,13 +1,13 @@
 """Blocks of the Fisher matrix of a batch: their factors, averages and inverses.
 
 A part of a network has a tuple of tensors, the first dimension of each the model. Its
-matrix is held as
+matrix is stored as
 
 - of a piece of a layer: both factors, (M, G, O, O) and (M, G, I, I);
 - of a scale: the matrix, (M, P, P);
 - of the rest: a number, (M, 1).
 
-Its inverse is held as
+Its inverse is stored as
 
 - of a piece, factored: the inverses of both damped factors;
 - of a piece, exact: eigenvectors and eigenvalues of both factors;
@@ -168,7 +168,7 @@ def corrected(
 def averaged(before: Held, now: Held, share_M1: Tensor) -> Held:
     """Return moving averages, in which what was before has a share.
 
-    What is new is overwritten: memory that has not been touched costs as much.
+    New tensors are overwritten: memory that has not been touched costs as much.
     """
     if not share_M1.any():
         return now
@@ -190,7 +190,7 @@ def inverses(blocks: Held, parts: Parts, hyper: Hyper, damping_M1: Tensor) -> He
         blocks: of each part.
         parts: of the network.
         hyper: with the choices inverse and pi, or a number pi of each model.
-        damping_M1: what is added to blocks.
+        damping_M1: added to blocks.
     """
     inverted: list[tuple[Tensor, ...]] = []
     pieces, scales, rest = _by_kind(blocks, parts)
@@ -283,13 +283,13 @@ def preconditioned(
     """Return the inverse of the damped blocks times gradients.
 
     Args:
-        gradient_MD: what is multiplied.
+        gradient_MD: the vectors to be multiplied.
         held: inverses as held.
         blocks: of each part.
         corrections: eigenvalues of each piece that stand for those of its product;
             none if they do not.
         parts: of the network.
-        damping_M1: what is added to blocks, where an inverse does not hold it.
+        damping_M1: added to blocks, where an inverse does not have it.
     """
     pieces, scales, _ = _by_kind(held, parts)
     numbers = _by_kind(blocks, parts)[2]

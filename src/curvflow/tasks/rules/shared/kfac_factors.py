@@ -245,7 +245,7 @@ def with_damping(
         factors: of the step.
         hyper: with the choices of inverses.
         context: of the step.
-        damping_M1: what is added to blocks.
+        damping_M1: added to blocks.
         is_searched: several dampings are tried.
     """
     is_due = is_searched or context.count % hyper.rule.inv_update_steps == 0
@@ -266,11 +266,11 @@ def multiplied(
     """Return the inverse of the damped blocks times a vector of each model.
 
     Args:
-        vectors_MD: what is multiplied.
+        vectors_MD: to be multiplied.
         factors: with their inverses.
         hyper: with the choices of factors.
         context: of the step.
-        damping_M1: what is added to blocks, where an inverse does not hold it.
+        damping_M1: added to blocks, where an inverse does not have it.
     """
     parts = rule_parts(hyper.rule, context.problem)
     return preconditioned(

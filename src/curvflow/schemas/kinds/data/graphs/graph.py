@@ -32,7 +32,7 @@ ZIP = b"PK"
 
 
 class GraphParams(Params):
-    """A file, and what is made of directions, repeated edges, loops and components."""
+    """A file, and the treatment of directions, repeated edges, loops and components."""
 
     path: Annotated[str | None, SourceFile(raw=True, rows_above="rows_above")] = Field(
         None,

@@ -195,7 +195,7 @@ class Model:
             may be left out.
         edges: from parameters and nodes to the edges, on average.
         rows: from the parameters to the nodes.
-        problems: from parameters and nodes to what is wrong with them.
+        problems: from parameters and nodes to their faults.
     """
 
     ways: tuple[str, ...]
