@@ -77,14 +77,16 @@ def _data_lines(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def _sizes(lines: Sequence[str], counts: Sequence[int], what: str) -> tuple[int, ...]:
+def _sizes(
+    lines: Sequence[str], counts: Sequence[int], expected: str
+) -> tuple[int, ...]:
     """Return the number of the first line with data, and its numbers."""
     number, line = next(_data_lines(lines), (len(lines), ""))
     words = line.split()
     is_sound = all(re.fullmatch(r"[0-9]{1,18}", word) for word in words)
     if len(words) not in counts or not is_sound:
         raise InputError(
-            f"path: expected {what} in line {number}, got '{line.strip()[:60]}'. "
+            f"path: expected {expected} in line {number}, got '{line.strip()[:60]}'. "
             "Correct the line."
         )
     return (number, *map(int, words))
@@ -234,8 +236,8 @@ def metis_head(lines: Sequence[str]) -> MetisHead:
     Raises:
         InputError: it is another.
     """
-    what = "nodes, edges and the code of the format"
-    line, size, num_edges, *more = _sizes(lines, [2, 3, 4], what)
+    expected = "nodes, edges and the code of the format"
+    line, size, num_edges, *more = _sizes(lines, [2, 3, 4], expected)
     check_size(size)
     code = more[0] if more else 0
     if code not in (0, 1, 10, 11, 100, 101, 110, 111):

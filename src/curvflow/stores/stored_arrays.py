@@ -195,7 +195,7 @@ def _of_zarr(array: Any, path: Path) -> _Stored:
 
 
 def _netcdf(path: Path) -> dict[str, _Stored]:
-    with _dataset(path) as held:
+    with _dataset(path) as opened:
         return {
             str(name): _Stored(
                 variable.shape,
@@ -203,14 +203,14 @@ def _netcdf(path: Path) -> dict[str, _Stored]:
                 int((variable.encoding.get("chunksizes") or (1,))[0]),
                 partial(_variable_rows, path, str(name)),
             )
-            for name, variable in held.variables.items()
+            for name, variable in opened.variables.items()
         }
 
 
 def _variable_rows(path: Path, name: str, rows: slice) -> Array:
     # Not kept open: HDF5 complains of files that are when the interpreter ends.
-    with _dataset(path) as held:
-        return _rows(held.variables[name], rows)
+    with _dataset(path) as opened:
+        return _rows(opened.variables[name], rows)
 
 
 def _dataset(path: Path) -> xarray.Dataset:

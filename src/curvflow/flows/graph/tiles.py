@@ -412,14 +412,14 @@ def _read(
     for memo, result in taken.items():
         parts = taken_parts(result.receipt, result.parts)
         there = {_bare(part) for part in parts}
-        held = tuple(name for name in result.parts if _bare(name) in there)
+        present = tuple(name for name in result.parts if _bare(name) in there)
         try:
-            on_disk[memo] = _on_disk(store, result, held) if memo in by_rows else {}
+            on_disk[memo] = _on_disk(store, result, present) if memo in by_rows else {}
         except CorruptPayloadError as error:
             lost.setdefault(str(result.receipt.payload), str(error))
             continue
-        held = tuple(name for name in held if name not in on_disk[memo])
-        alike[held if result.receipt.payload else ()].append(result)
+        present = tuple(name for name in present if name not in on_disk[memo])
+        alike[present if result.receipt.payload else ()].append(result)
     for wanted, results in alike.items():
         rows = store.read_many([result.receipt for result in results], wanted)
         for result, row in zip(results, rows, strict=True):

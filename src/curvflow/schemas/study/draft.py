@@ -170,8 +170,8 @@ def _declared(document: Document, path: Path) -> tuple[str, ...]:
         raise document.error(path, message, "Put it in brackets.")
     for index, text in enumerate(value):
         if not isinstance(text, str) or not text or text in value[:index]:
-            what = DECLARED[str(path[-1])]
-            message = f"expected {what}, each once, got {short_yaml(text)}"
+            expected = DECLARED[str(path[-1])]
+            message = f"expected {expected}, each once, got {short_yaml(text)}"
             raise document.error((*path, index), message, "Correct or remove it.")
     return tuple(value)
 
@@ -205,14 +205,14 @@ def _stage_names(
         return (value,)
     many = kind.inputs[name].many
     if not (many and isinstance(value, list) and value):
-        what = "the name of a stage" + (", or a list of such names" if many else "")
-        message = f"expected {what}, got {short_yaml(value)}"
+        expected = "the name of a stage" + (", or a list of such names" if many else "")
+        message = f"expected {expected}, got {short_yaml(value)}"
         raise document.error(full, message, NAME_IT)
     for index, stage in enumerate(value):
         repeated = stage in value[:index]
         if repeated or not isinstance(stage, str):
-            what = "each stage once" if repeated else "the name of a stage"
-            message = f"expected {what}, got {short_yaml(stage)}"
+            expected = "each stage once" if repeated else "the name of a stage"
+            message = f"expected {expected}, got {short_yaml(stage)}"
             hint = "Remove one of them." if repeated else NAME_IT
             raise document.error((*full, index), message, hint)
     return tuple(value)

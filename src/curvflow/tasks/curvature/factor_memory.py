@@ -85,8 +85,8 @@ def _counted(params: FactorsParams, text: str, rows: int, samples: int) -> int:
     def compute() -> list[Tensor]:
         return _stored(factors(of, choices).operator)
 
-    held = [tensor for tensor in given.values() if isinstance(tensor, Tensor)]
-    return peak_bytes(compute, given=held) // 2
+    tensors = [tensor for tensor in given.values() if isinstance(tensor, Tensor)]
+    return peak_bytes(compute, given=tensors) // 2
 
 
 def _stored(operator: BlockOperator) -> list[Tensor]:

@@ -319,13 +319,13 @@ def output_roots(
 
 
 def _drawn(
-    held: dict[str, Tensor],
+    drawn: dict[str, Tensor],
     loss: OutputLoss,
     params: Sequence[FactorsParams],
     num_samples: int,
 ) -> Tensor:
     """Return the uniform numbers of labels; of more draws, the first are the same."""
-    if "mc" not in held:
+    if "mc" not in drawn:
         assert loss.law is not None
         _, *each = fisher_draws(loss.law, loss.outputs, params[0].mc_samples)
         tokens = () if loss.tokens is None else (loss.tokens,)
@@ -335,17 +335,17 @@ def _drawn(
             "labels",
             lambda g: torch.rand(shape, generator=g, dtype=torch.float64),
         )
-        held["mc"] = by_model.movedim(1, 2 + len(tokens))
-    return held["mc"]
+        drawn["mc"] = by_model.movedim(1, 2 + len(tokens))
+    return drawn["mc"]
 
 
 def _coefficients(
-    held: dict[str, Tensor],
+    drawn: dict[str, Tensor],
     params: Sequence[FactorsParams],
     num_samples: int,
     roots: int,
 ) -> Tensor:
-    if "projection" not in held:
+    if "projection" not in drawn:
         shape = (params[0].mc_samples, num_samples, roots)
 
         def draw(generator: torch.Generator) -> Tensor:
@@ -354,8 +354,8 @@ def _coefficients(
             uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
             return torch.where(uniform < 0.5, -1.0, 1.0)
 
-        held["projection"] = _by_seed(params, "projections", draw).transpose(1, 2)
-    return held["projection"]
+        drawn["projection"] = _by_seed(params, "projections", draw).transpose(1, 2)
+    return drawn["projection"]
 
 
 def _by_seed(

@@ -251,10 +251,10 @@ def _data_bytes(member: Member) -> int:
         graph = member.one(GRAPH)
         entries, nodes = len(graph["indices"]), len(graph["indptr"])
         # Twins and components are found by hashes of all entries.
-        held = 40 * entries + 200 * nodes if _deflate(member) else 0
+        extra = 40 * entries + 200 * nodes if _deflate(member) else 0
         if operator_name(member) in ON_DIAGONAL:  # rows once more, with a diagonal
-            held += 16 * (entries + nodes)
-        return adjacency_bytes(graph) + held
+            extra += 16 * (entries + nodes)
+        return adjacency_bytes(graph) + extra
     given = as_data(member)
     return 0 if given is None else 2 * _stored_bytes(given)
 

@@ -47,7 +47,7 @@ def known(params: KnownAnswerParams) -> Known:
         raise ValueError(
             "expected deep_linear, quadratic_well, normal_crossing, or an mlp with "
             "one hidden layer, activation tanh and bias false, and without dropout "
-            f"and linear layers, got {_told(model)}. Take one of these models."
+            f"and linear layers, got {_described(model)}. Take one of these models."
         )
     _refuse_unknown_rank(model, params.rank)
     return model
@@ -101,5 +101,5 @@ def _is_known(model: Known) -> bool:
     return is_plain and model.activation == "tanh" and len(model.hidden) == 1
 
 
-def _told(model: object) -> str:
+def _described(model: object) -> str:
     return "another mlp" if isinstance(model, Mlp) else str(model_name(model))

@@ -145,7 +145,7 @@ class LlcParams(Params):
         return self
 
     @model_validator(mode="after")
-    def _is_told(self) -> LlcParams:
+    def _is_complete(self) -> LlcParams:
         lacking = [name for name in FOUND if getattr(self, name) is None]
         if self.calibrate == "none" and lacking:
             raise ValueError(

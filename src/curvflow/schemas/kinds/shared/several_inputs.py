@@ -127,10 +127,10 @@ def pack(role: str, arrays: Mapping[str, Array]) -> tuple[Array, str]:
     for part in parts:
         most = _largest(arrays[part.name]) if part.kind == "i" else 0
         if most >= bound:
-            what = "2^24 beside real ones" if is_real else "2^63"
+            limit = "2^24 beside real ones" if is_real else "2^63"
             raise InputError(
-                f"{role}.{part.name}: expected whole numbers below {what}, got {most}. "
-                "Number them anew."
+                f"{role}.{part.name}: expected whole numbers below {limit}, got {most}."
+                " Number them anew."
             )
     dtype = np.float64 if is_real else np.int64
     rows = [
@@ -155,12 +155,12 @@ def input_parts(text: str) -> tuple[InputPart, ...]:
     )
 
 
-def only_one_input(given: Mapping[str, Any] | NodeData, what: str) -> None:
+def only_one_input(given: Mapping[str, Any] | NodeData, taker: str) -> None:
     """Refuse data whose samples have several inputs.
 
     Args:
         given: variables of the data set.
-        what: takes one input.
+        taker: takes one input.
 
     Raises:
         InputError: there are several.
@@ -168,6 +168,6 @@ def only_one_input(given: Mapping[str, Any] | NodeData, what: str) -> None:
     if INPUT_PARTS in given:
         names = ", ".join(part.name for part in input_parts(str(given[INPUT_PARTS])))
         raise InputError(
-            f"data: expected one input a sample for {what}, got {names}. Take the "
+            f"data: expected one input a sample for {taker}, got {names}. Take the "
             "module of a factory, whose forward has these names."
         )

@@ -106,7 +106,7 @@ def _of_member(member: Member) -> Outcome:
     if params.method != "bethe_hessian":  # each of these is an eigenvalue of zero
         for end in ("count_low", "count_high"):
             count[end] = np.maximum(count[end], num_components)
-    answer = _told(gap, count, depth, size)
+    answer = _arrays(gap, count, depth, size)
     return Outcome({**answer, "components": num_components})
 
 
@@ -160,7 +160,7 @@ def _by_eigenvalues(member: Member, params: ClusterCountParams) -> Outcome:
         **dict.fromkeys(("count_sem", "count_vectors"), np.array(0.0)),
         "converged": np.array(node["converged"][is_below].all()),
     }
-    answer = _told(gap, arrays, 0.0, size)
+    answer = _arrays(gap, arrays, 0.0, size)
     return Outcome({**answer, "components": num_components})
 
 
@@ -193,7 +193,7 @@ def _by_density(member: Member, params: ClusterCountParams) -> Outcome:
         "count_high": high.numpy(),
         "converged": node["converged"],
     }
-    return Outcome(_told(gap, arrays, held, int(node["size"])))
+    return Outcome(_arrays(gap, arrays, held, int(node["size"])))
 
 
 def _support(node: NodeData) -> tuple[float, float]:
@@ -211,7 +211,7 @@ def _support(node: NodeData) -> tuple[float, float]:
     return low, high
 
 
-def _told(
+def _arrays(
     gap: Gap, count: Mapping[str, Array], depth: float, size: int
 ) -> dict[str, Array]:
     """Return the variables of a count; without a gap there is no number."""

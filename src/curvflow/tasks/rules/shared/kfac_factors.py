@@ -209,8 +209,8 @@ def _turned(
     is_new = context.count % rule.inv_update_steps == 0
     if is_new:
         undamped_M1 = torch.zeros_like(hyper["l2"])
-        held = inverses(factors.blocks, parts, hyper, undamped_M1)
-        factors = factors._replace(inverses=held)
+        inverted = inverses(factors.blocks, parts, hyper, undamped_M1)
+        factors = factors._replace(inverses=inverted)
     is_taken = context.count % rule.factor_update_steps == 0
     if not rule.is_corrected or not (is_new or is_taken):
         return factors
@@ -252,8 +252,8 @@ def with_damping(
     if not is_due or hyper.rule.inverse != "factored":
         return factors
     parts = rule_parts(hyper.rule, context.problem)
-    held = inverses(factors.blocks, parts, hyper, damping_M1)
-    return factors._replace(inverses=held)
+    inverted = inverses(factors.blocks, parts, hyper, damping_M1)
+    return factors._replace(inverses=inverted)
 
 
 def multiplied(
