@@ -129,7 +129,7 @@ __all__ = ["__version__", *_HOMES]
 
 
 def __dir__() -> list[str]:
-    """Name what is public, which completion in a notebook shows."""
+    """Name the public objects, which completion in a notebook shows."""
     return sorted(__all__)
 
 

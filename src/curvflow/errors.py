@@ -93,7 +93,7 @@ class StoreFormatError(StoreError, RequestError):
 
 
 class ClusterError(CurvflowError):
-    """The cluster that computes tiles is lost; what is finished is in the store."""
+    """The cluster that computes tiles is lost; finished results are in the store."""
 
 
 class NotEncodableError(CurvflowError):
@@ -163,7 +163,7 @@ LONGEST_NAME = 100  # that is compared with others, which takes the square of it
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Suggest the known name closest to `name`, or list what is known.
+    """Suggest the known name closest to `name`, or list the known ones.
 
     Args:
         name: what was written.

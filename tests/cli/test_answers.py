@@ -254,7 +254,7 @@ def test_json_holds_neither_nan_nor_infinity(capsys):
         (["show", "tiny.yaml", "trace", "--where", "seed=9"], "expected one of its"),
         (["show", "tiny.yaml", "trace", "--where", "seed"], "expected axis=label"),
         (["show", "tiny.yaml", "trace", "--variable", "tracee"], "'trace'?"),
-        (["show", "tiny.yaml", "trace", "--run", "7"], "no run 7"),
+        (["show", "tiny.yaml", "trace", "--run", "7"], "got 7. Runs:"),
         (["why", "tiny.yaml", "fit[seed=0"], "expected STAGE[axis=value,...]"),
         (["why", "tiny.yaml", "fit[bad]"], "fit: expected axis=label, got 'bad'. "),
         (["why", "tiny.yaml", "fut"], "Did you mean 'fit'?"),
@@ -280,7 +280,7 @@ def test_init_writes_a_study_that_plans_and_refuses_to_overwrite(curvflow, tmp_p
     assert json.loads(curvflow("plan", folder / "study.yaml", "--json").out)["total"]
     again = curvflow("init", folder)
     assert again.code == 2
-    assert "already exists" in again.err
+    assert "got a file that exists" in again.err
 
 
 def test_why_code_tells_the_modules_that_count_as_a_whole(curvflow, tmp_path):

@@ -180,7 +180,7 @@ def test_a_pin_keeps_a_run_until_it_is_unpinned(curvflow, study):
     LocalStore(study.parent / ".curvflow").make()
     assert curvflow("pin", study).out.startswith("no pins; `curvflow pin STUDY NAME`")
     none = curvflow("pin", study, "--name", "paper")
-    assert (none.code, "no run has finished yet" in none.err) == (2, True)
+    assert (none.code, "expected a finished run, got none" in none.err) == (2, True)
     curvflow("run", study)
     said = curvflow("pin", study, "--name", "paper", "--reason", "its figures")
     assert said.out.split() == ["paper", "run", "1", "of", "tiny", "its", "figures"]
@@ -203,8 +203,8 @@ def test_a_pin_keeps_a_run_until_it_is_unpinned(curvflow, study):
         (["pin", "tiny.yaml", "--name", "a/b"], "expected letters, digits, _, -"),
         (["pin", "tiny.yaml", "--name", ""], "expected letters, digits, _, -"),
         (["pin", "tiny.yaml", "--name", "../x"], "expected letters, digits, _, -"),
-        (["pin", "tiny.yaml", "--name", "x", "--run", "7"], "no run 7"),
-        (["pin", "tiny.yaml", "--name", "x", "--run", "0"], "no run 0"),
+        (["pin", "tiny.yaml", "--name", "x", "--run", "7"], "got 7. Runs:"),
+        (["pin", "tiny.yaml", "--name", "x", "--run", "0"], "got 0. Runs:"),
         (["pin", "tiny.yaml", "--run", "1"], "expected a name"),
         (["pin", "tiny.yaml", "--name", "x", "--reason", "a\nb"], "one line of text"),
         (["unpin", "tiny.yaml", "x"], "There are none."),

@@ -22,8 +22,9 @@ expect:
 STAGES = ["data", "fit", "norms", "table"]
 NETS = "def broken(*shapes):\n    raise RuntimeError('no net today')\n"
 BROKEN_LINE = (
-    "fit[seed=0,rule=sgd]: InputError: model: tiny_nets.py:2: RuntimeError: no net "
-    "today: expected tiny_nets:broken to return a torch.nn.Module"
+    "fit[seed=0,rule=sgd]: InputError: model: tiny_nets.py:2: expected "
+    "tiny_nets:broken to return a torch.nn.Module, got RuntimeError: no net today. "
+    "Correct it."
 )
 BROKEN = "stages.fit.model={factory: 'tiny_nets:broken', kwargs: {}}"
 WILD = "axes.rule.wild={rule: sgd, lr: 1.0e+6}"

@@ -78,7 +78,7 @@ def test_times_can_be_requested_by_name(study):
     assert list(row) == ["status", "seconds"]
     (row, _) = results.records("fit", variables=["final_train_loss"])
     assert list(row) == ["seed", "status", "final_train_loss"]
-    with pytest.raises(UnknownNameError, match="no variable 'seconds_per_epoch'"):
+    with pytest.raises(UnknownNameError, match="got 'seconds_per_epoch'"):
         results.records("eigen", variables=["seconds_per_epoch"])
 
 

@@ -68,19 +68,21 @@ def test_the_example_of_the_design_is_in_order():
         (
             MODEL,
             "{factory: 'my.nets:make', kwargs: {1: 3}}",
-            "study.yaml:12:47: stages.fit.model.kwargs.1: expected text, got 1.",
+            "study.yaml:12:47: stages.fit.model.kwargs.1: expected text, got 1. Write "
+            "such a value.",
         ),
         (
             MODEL,
             "{hidden: [12]}",
             "study.yaml:12:12: stages.fit.model: expected one of the forms "
             + ", ".join(repr(name) for name in all_models())
-            + ", got {hidden: [12]}.",
+            + ", got {hidden: [12]}. Write such a value.",
         ),
         (
             "{every: 50}",
             "50",
-            "study.yaml:16:18: stages.fit.checkpoints: expected a mapping, got 50.",
+            "study.yaml:16:18: stages.fit.checkpoints: expected a mapping, got 50. "
+            "Write such a value.",
         ),
         (
             "    epochs: 500\n",
@@ -103,8 +105,8 @@ def test_the_example_of_the_design_is_in_order():
         (
             "table, where: {rule: sgd_small}, quantity: norm_tensor_sum,",
             "fit, quantity: norm_tensor_sum, column: mean,",
-            "study.yaml:21:53: expect.0.column: expected no column with train, which "
-            "is no table. Remove it.",
+            "study.yaml:21:53: expect.0.column: column cannot be combined with train, "
+            "which is no table. Remove it.",
         ),
         (
             "sd: 0.29,",

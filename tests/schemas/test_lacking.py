@@ -243,7 +243,8 @@ def loaded(line):
         (
             "weights.known_answer, data: truth, rank: 2, "
             "model: {kind: deep_linear, hidden: [1]}",
-            "18:3: stages.asked: expected a rank of at most 1, the least width, got 2.",
+            "18:3: stages.asked: expected a rank of at most 1, the least width, got 2. "
+            "Lower it, or widen the model.",
         ),
     ],
 )

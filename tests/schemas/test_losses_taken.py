@@ -71,8 +71,8 @@ def loaded(line):
         ),
         (
             "probe.llc, weights: fit, max_observed: 3",
-            "expected keep_losses with max_observed 3, got null. Give keep_losses, or "
-            "remove max_observed.",
+            "max_observed 3 cannot be combined with keep_losses null. Give "
+            "keep_losses, or remove max_observed.",
         ),
         (
             "probe.llc, weights: fitted, keep_losses: labels",
@@ -81,8 +81,8 @@ def loaded(line):
         ),
         (
             "probe.llc, weights: fit, data: all, keep_losses: samples, observed: both",
-            "observed: expected train, as 'all' has no test samples, got both. Remove "
-            "it, or take data with test samples.",
+            "observed: observed both cannot be combined with 'all', which has no test "
+            "samples. Remove it, or take data with test samples.",
         ),
     ],
 )

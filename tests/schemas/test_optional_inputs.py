@@ -52,13 +52,14 @@ def test_what_is_optional_may_be_left_out(tmp_path):
         (
             ', directions: "${way}"',
             "study.yaml:11:3: stages.slices.trajectory: expected a stage that returns "
-            "Trajectory, got none. The parameters ask for it.",
+            "Trajectory, got none. Add 'trajectory: ...', or change the parameters "
+            "that need it.",
         ),
         (
             ", trajectory: fit",
-            "study.yaml:11:60: stages.slices.trajectory: expected no stage that "
-            "returns Trajectory, got 'fit'. Remove it, or set the parameters that need "
-            "it.",
+            "study.yaml:11:60: stages.slices.trajectory: trajectory 'fit' cannot be "
+            "combined with the other parameters. Remove it, or set the parameters that "
+            "need it.",
         ),
         (
             ", trajectory: xor, directions: trajectory",

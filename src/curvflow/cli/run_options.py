@@ -139,7 +139,8 @@ def _share(text: str) -> float:
         if 0 < share <= 1:
             return share
     raise RequestError(
-        f"--verify: expected a share above 0% and at most 100%, got '{text}'."
+        f"--verify: expected a share above 0% and at most 100%, got '{text}'. Write "
+        "one such as 2%."
     )
 
 

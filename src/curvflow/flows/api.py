@@ -79,7 +79,7 @@ def run(
         The results; `results.run.failures` lists the nodes that failed.
 
     Raises:
-        RequestError: the study asks for something that cannot be done.
+        RequestError: the study requests something that cannot be done.
         StoreError: results cannot be written.
 
     Examples:
@@ -253,10 +253,13 @@ def find_run(store: Store, study: str, number: int) -> RunRecord:
     runs = {run.number: run for run in store.index().runs if run.study == study}
     if number not in runs:
         known = f"1 to {len(runs)}" if runs else "none yet"
-        raise UnknownNameError(f"{study}: no run {number}. Runs: {known}.")
+        raise UnknownNameError(
+            f"{study}: expected a run that there is, got {number}. Runs: {known}."
+        )
     if runs[number].ended is None:
         raise UnknownNameError(
-            f"{study}: run {number} was interrupted and left no table of results. "
-            "What it finished is part of later runs."
+            f"{study}: expected a finished run, got run {number}, which was "
+            "interrupted and left no table of results. What it finished is part of "
+            "later runs: take one of them."
         )
     return runs[number]

@@ -274,7 +274,7 @@ def from_graph(
 ) -> SymmetricOperator:
     """Return a matrix of an undirected graph as an operator.
 
-    Only the rows of the graph are held: the matrix is multiplied by them and the
+    Only the rows of the graph are stored: the matrix is multiplied by them and the
     degrees.
 
     Args:

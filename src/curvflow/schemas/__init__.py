@@ -1,1 +1,1 @@
-"""WHAT is asked and recorded. No disk, no torch."""
+"""Declarations and records: studies, kinds, receipts. No disk, no torch."""

@@ -1,4 +1,4 @@
-"""Fields whose model is found by the name that a value gives, in a file of its own."""
+"""Fields whose model is found by the name in their value, in the file of that name."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class RowReader(Hashable, Protocol):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Return the type of what is read."""
+        """Return the type of the rows."""
 
     def read(self, numbers: Array) -> Array:
         """Return rows by their numbers, in any order.

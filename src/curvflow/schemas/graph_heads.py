@@ -56,14 +56,17 @@ def head_of(content: Array) -> list[str]:
             raw = unpacker.decompress(raw, HEAD_BYTES)
         except zlib.error as error:
             raise InputError(
-                f"path: expected a .gz file, got one that is broken ({error})"
+                f"path: expected a .gz file, got one that is broken ({error}). "
+                "Compress it again."
             ) from error
         is_whole = unpacker.eof
     lines = raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").split("\n")
     if not is_whole and len(lines) > 1:
         lines.pop()  # cut
     if not any(line.strip() for line in lines):
-        raise InputError("path: expected a graph, got an empty file")
+        raise InputError(
+            "path: expected a graph, got an empty file. Take a file with edges."
+        )
     return [line.removesuffix("\r") for line in lines]
 
 
@@ -74,14 +77,17 @@ def _data_lines(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def _sizes(lines: Sequence[str], counts: Sequence[int], what: str) -> tuple[int, ...]:
+def _sizes(
+    lines: Sequence[str], counts: Sequence[int], expected: str
+) -> tuple[int, ...]:
     """Return the number of the first line with data, and its numbers."""
     number, line = next(_data_lines(lines), (len(lines), ""))
     words = line.split()
     is_sound = all(re.fullmatch(r"[0-9]{1,18}", word) for word in words)
     if len(words) not in counts or not is_sound:
         raise InputError(
-            f"path: expected {what} in line {number}, got '{line.strip()[:60]}'"
+            f"path: expected {expected} in line {number}, got '{line.strip()[:60]}'. "
+            "Correct the line."
         )
     return (number, *map(int, words))
 
@@ -110,7 +116,8 @@ def check_size(size: int) -> None:
     """
     if not 0 < size <= MOST_NODES:
         raise InputError(
-            f"path: expected a graph of 1 to {MOST_NODES} nodes, got {size}"
+            f"path: expected a graph of 1 to {MOST_NODES} nodes, got {size}. Take "
+            "another graph."
         )
 
 
@@ -148,7 +155,7 @@ def matrix_market_head(lines: Sequence[str]) -> MatrixHead:
     if entries not in ("pattern", "real", "integer") or symmetry not in SYMMETRIES:
         raise InputError(
             "path: expected pattern, real or integer entries, symmetric or general, "
-            f"got {entries} {symmetry}"
+            f"got {entries} {symmetry}. Save the matrix in such a form."
         )
     line, *sizes = _sizes(lines, [3], "rows, columns and entries")
     if entries != "pattern":
@@ -168,8 +175,8 @@ def matrix_market_banner(line: str) -> tuple[str, str]:
     words = line.lower().split()
     if len(words) != 5 or words[:3] != [BANNER, "matrix", "coordinate"]:
         raise InputError(
-            "path: expected a file that begins with '%%MatrixMarket matrix coordinate',"
-            f" got '{line[:60]}'"
+            "path: expected a file that begins with '%%MatrixMarket matrix "
+            f"coordinate', got '{line[:60]}'. Set format to what the file is."
         )
     return words[3], words[4]
 
@@ -194,7 +201,8 @@ def _matrix_head(
     rows, columns, entries = sizes
     if rows != columns:
         raise InputError(
-            f"path: expected a square matrix, got {rows} rows and {columns} columns"
+            f"path: expected a square matrix, got {rows} rows and {columns} columns. "
+            "Take the matrix of a graph."
         )
     check_size(rows)
     return MatrixHead(line, rows, entries, first, has_values, is_symmetric)
@@ -228,23 +236,26 @@ def metis_head(lines: Sequence[str]) -> MetisHead:
     Raises:
         InputError: it is another.
     """
-    what = "nodes, edges and the code of the format"
-    line, size, num_edges, *more = _sizes(lines, [2, 3, 4], what)
+    expected = "nodes, edges and the code of the format"
+    line, size, num_edges, *more = _sizes(lines, [2, 3, 4], expected)
     check_size(size)
     code = more[0] if more else 0
     if code not in (0, 1, 10, 11, 100, 101, 110, 111):
         raise InputError(
-            f"path: expected three digits of 0 and 1 as the code of the format in line "
-            f"{line}, got {code}"
+            "path: expected three digits of 0 and 1 as the code of the format in line "
+            f"{line}, got {code}. Correct the line."
         )
     num_weights = (more[1] if len(more) > 1 else 1) if code // 10 % 10 else 0
     if num_weights > 1 << 16:
-        raise InputError(f"path: expected a few weights a node, got {num_weights}")
+        raise InputError(
+            f"path: expected a few weights a node, got {num_weights}. Take weights of "
+            "edges alone."
+        )
     return MetisHead(line, size, num_edges, code // 100 + num_weights, bool(code % 10))
 
 
 def check_gml(lines: Sequence[str], *, refuses_directed: bool) -> None:
-    """Refuse a file that does not begin as GML, or says what is refused.
+    """Refuse a file that does not begin as GML, or states a graph that is refused.
 
     Args:
         lines: the first of the file.
@@ -257,8 +268,8 @@ def check_gml(lines: Sequence[str], *, refuses_directed: bool) -> None:
     before = re.sub(r'"[^"]*"', '""', text).partition("[")[0].split()
     if not before or before[-1].lower() != "graph":
         raise InputError(
-            f"path: expected 'graph [' at the beginning of a GML file, got "
-            f"'{lines[0][:60]}'"
+            "path: expected 'graph [' at the beginning of a GML file, got "
+            f"'{lines[0][:60]}'. Set format to what the file is."
         )
     opening = re.split(r"\bnode\b|\bedge\b", text.partition("[")[2])[0]
     if refuses_directed and re.search(r"\bdirected\s+1\b", opening):
@@ -312,7 +323,10 @@ def edges_head(lines: Sequence[str], columns: Sequence[int | str] | None) -> Edg
         )
     data = [line for line, _ in zip(_data_lines(lines), range(2), strict=False)]
     if not data:
-        raise InputError("path: expected an edge in a line, got comments alone")
+        raise InputError(
+            "path: expected an edge in a line, got comments alone. Take a file with "
+            "edges."
+        )
     (number, line), (after, second) = data[0], data[-1]
     has_commas = "," in line
     cells = cells_of(line, has_commas=has_commas)
@@ -323,7 +337,10 @@ def edges_head(lines: Sequence[str], columns: Sequence[int | str] | None) -> Edg
         )
     is_header = _is_header(cells, cells_of(second, has_commas=has_commas), columns)
     if is_header and len(data) < 2:
-        raise InputError("path: expected an edge below the names of columns, got none")
+        raise InputError(
+            "path: expected an edge below the names of columns, got none. Take a file "
+            "with edges."
+        )
     chosen = _columns(cells, columns, is_header)
     header, first = (number, after) if is_header else (0, number)
     if len(chosen) > 2:
@@ -373,6 +390,7 @@ def _position(column: int | str, cells: Sequence[str]) -> int:
         return list(cells).index(column)
     if column > len(cells):
         raise InputError(
-            f"columns: expected one of the {len(cells)} columns, got {column}"
+            f"columns: expected one of the {len(cells)} columns, got {column}. Number "
+            "them from 1."
         )
     return column - 1

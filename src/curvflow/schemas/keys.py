@@ -46,8 +46,8 @@ def _canonical_subclass(value: object) -> bytes:
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return _canonical_sequence(value)
     raise NotEncodableError(
-        f"expected text, numbers, lists or mappings in a key, got "
-        f"{type(value).__name__} {value!r}"
+        "expected text, numbers, lists or mappings in a key, got "
+        f"{type(value).__name__} {value!r}. Convert it to one of these."
     )
 
 
@@ -73,7 +73,10 @@ def _canonical_text(value: str) -> bytes:
 
 def _canonical_float(value: float) -> bytes:
     if not math.isfinite(value):
-        raise NotEncodableError(f"expected a finite number in a key, got {value}")
+        raise NotEncodableError(
+            f"expected a finite number in a key, got {value}. Leave it out, or write "
+            "it as text."
+        )
     return b"d%b;" % (value + 0.0).hex().encode()  # + 0.0 turns -0.0 into 0.0
 
 
@@ -89,7 +92,9 @@ def _canonical_mapping(value: Mapping[Any, object]) -> bytes:
     items = []
     for key, item in value.items():
         if not isinstance(key, str):
-            raise NotEncodableError(f"expected text as a mapping's key, got {key!r}")
+            raise NotEncodableError(
+                f"expected text as a mapping's key, got {key!r}. Write it as text."
+            )
         items.append(_canonical_name(key) + canonical(item))
     items.sort()
     return b"m%d:%b" % (len(items), b"".join(items))

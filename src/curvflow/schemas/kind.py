@@ -149,7 +149,7 @@ class Input:
         keeps: a flag that the stage taken must have set, if it has such a parameter,
             for its result to hold what is taken.
         lacking: from the parameters, and name and parameters of the stage taken, to
-            what these ask for and that one cannot have: where it is written, `expected
+            what these request and that one cannot have: where it is written, `expected
             ..., got ...`, and what to do.
         shares: what the stage taken must have in common with that of another input.
         by_rows: arrays on disk are taken as such, and rows of them read as needed;
@@ -183,7 +183,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Continues:
-    """Continuation of a kind from a stored result of its own.
+    """Continuation of a kind from one of its stored results.
 
     Attributes:
         param: the parameter that is raised, such as `epochs`.

@@ -47,7 +47,7 @@ class NodeData:
         kind: name of its kind, whose declaration holds units and descriptions.
         coords: axis labels of the node.
         arrays: the variables that the edge takes.
-        digest: content hash of exactly what is taken.
+        digest: content hash of exactly the arrays that are taken.
         status: `ok` or `diverged`.
         reason: why it diverged.
     """
@@ -343,7 +343,7 @@ class Draws(NodeData):
     `loss_trace` (chain, draw) over all `num_samples`, `init_loss` at the weights,
     `nbeta` and `localization` of the posterior, `num_parameters` that moved; a chain
     that failed has `failed_at` (chain,) of 0 or more and NaN behind that step. If its
-    settings were found by a sweep, `trial_*` (trial,) and `predicted` tell of it.
+    settings were found by a sweep, `trial_*` (trial,) and `predicted` record it.
     """
 
     takes: ClassVar[tuple[str, ...] | None] = (

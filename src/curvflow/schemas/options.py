@@ -32,7 +32,7 @@ class Adapt(BaseModel):
         if self.minimum > self.maximum:
             raise ValueError(
                 f"expected minimum at most maximum, got {self.minimum} above "
-                f"{self.maximum}"
+                f"{self.maximum}. Swap them."
             )
         return self
 

@@ -40,7 +40,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def collision_note(numbers: Sequence[int]) -> str:
-    """Tell on one line that entries of a merged log have collided."""
+    """State on one line that entries of a merged log have collided."""
     more = f", and {counted(len(numbers) - 1, 'time')} after it" * (len(numbers) > 1)
     return (
         f"logs of stores that had gone on apart were merged (at commit {numbers[0]}"

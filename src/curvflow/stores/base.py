@@ -335,7 +335,7 @@ class Store(ABC):
         """Retire the live results of unreadable payloads, in one entry of the log.
 
         Args:
-            payloads: their ids, and what is wrong with each.
+            payloads: their ids, and the fault of each.
             upto: number of the last entry that was read when they were found to be
                 unreadable; results of later ones stay.
 
@@ -378,7 +378,7 @@ class Store(ABC):
 
         Args:
             keys: action keys.
-            reason: what is wrong with the results.
+            reason: the fault of the results.
             payload: retire only receipts of this payload, so that a result that
                 another run has recomputed meanwhile stays.
             upto: retire only receipts of entries up to this number, so that a
@@ -432,7 +432,7 @@ class Store(ABC):
             unless: condition on the log just before the entry.
 
         Returns:
-            The entry's number; None if `unless` held.
+            The entry's number; None if `unless` was true.
         """
 
     @abstractmethod
@@ -443,7 +443,7 @@ class Store(ABC):
     def collided_entries(self) -> list[int]:
         """Return the numbers at which copies of the log that went apart were merged.
 
-        Of two entries of one number a merge keeps one. The marks of the other tell that
+        Of two entries of one number a merge keeps one. The marks of the other show that
         it was there, and so does an entry that was written after another predecessor.
         """
 

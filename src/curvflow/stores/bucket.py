@@ -61,8 +61,8 @@ class Bucket:
             from obstore.store import S3Store
         except ImportError as error:
             raise RequestError(
-                f"{self.location}: this address needs the library obstore. "
-                "Run `pip install 'curvflow[s3]'`."
+                f"{self.location}: expected the library obstore, which this address "
+                "needs, got none. Run `pip install 'curvflow[s3]'`."
             ) from error
         endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
         self._call = obstore
@@ -274,7 +274,7 @@ class ObjectCommits:
         self._bucket.remove(self._path(number) for number in numbers)
 
     def mark(self, number: int, checksum: str) -> None:
-        """Note beside an entry which one it is; not essential."""
+        """Note next to an entry which one it is; not essential."""
         with suppress(StoreError):
             self._bucket.put(f"{self._folder}/{mark_name(number, checksum)}", b"")
 

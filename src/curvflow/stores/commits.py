@@ -56,7 +56,7 @@ class Commits(Protocol):
         """Remove entries; only of the claims, never of the commit log."""
 
     def mark(self, number: int, checksum: str) -> None:
-        """Note beside an entry which one it is, by a name that no other entry has."""
+        """Note next to an entry which one it is, by a name that no other entry has."""
 
     def marks(self) -> set[tuple[int, str]]:
         """Return numbers and checksums that were noted."""
@@ -200,7 +200,7 @@ class LocalCommits:
                 self._disk.remove(self._path(number))
 
     def mark(self, number: int, checksum: str) -> None:
-        """Note beside an entry which one it is; not durable, and not essential."""
+        """Note next to an entry which one it is; not durable, and not essential."""
         with suppress(OSError):
             self._disk.write(self._folder / mark_name(number, checksum), b"")
 

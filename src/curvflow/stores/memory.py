@@ -60,11 +60,13 @@ class MemoryFiles:
 
     def items(self, folder: Folder) -> list[Item]:
         """Return the files in one folder, ordered by path."""
-        held = {f"payloads/{name[:2]}/{name}": a for name, a in self._payloads.items()}
-        held |= self._aside
+        payloads = {
+            f"payloads/{name[:2]}/{name}": a for name, a in self._payloads.items()
+        }
+        payloads |= self._aside
         return [
             self._item(path, arrays)
-            for path, arrays in sorted(held.items())
+            for path, arrays in sorted(payloads.items())
             if path.startswith(f"{folder}/")
         ]
 

@@ -71,7 +71,7 @@ class PayloadCache:
             (self._folder() / f"{payload}{self._suffix}").unlink(missing_ok=True)
 
     def _folder(self) -> Path:
-        """Return this process's folder; a forked child makes one of its own."""
+        """Return this process's folder; a forked child makes a new one."""
         pid = os.getpid()
         if self._made is None or self._pid != pid:
             self._made, self._pid = Path(tempfile.mkdtemp(prefix="curvflow-")), pid

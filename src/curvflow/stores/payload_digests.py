@@ -68,8 +68,8 @@ class ArrayRows:
         try:
             return self.arrays[name][list(slots)]
         except LookupError as error:
-            what = f"{name} is missing"
-            raise corrupt_payload(self.payload, slots[0], what) from error
+            fault = f"{name} is missing"
+            raise corrupt_payload(self.payload, slots[0], fault) from error
 
     def row_bytes(self, name: str) -> int:
         """Return the bytes of a row; 0 if the variable is missing."""
@@ -189,12 +189,12 @@ def _compare(receipts: Sequence[Receipt], part: str, column: Array) -> None:
             raise corrupt(receipt, f"{part}: its content is not what was computed")
 
 
-def corrupt(receipt: Receipt, what: str) -> CorruptPayloadError:
+def corrupt(receipt: Receipt, fault: str) -> CorruptPayloadError:
     """Return the error for a receipt whose payload differs from it."""
-    return corrupt_payload(str(receipt.payload), receipt.slot, what)
+    return corrupt_payload(str(receipt.payload), receipt.slot, fault)
 
 
-def corrupt_payload(payload: str, slot: int | None, what: str) -> CorruptPayloadError:
+def corrupt_payload(payload: str, slot: int | None, fault: str) -> CorruptPayloadError:
     """Return the error for an unusable payload, or one node's slot (row) of it."""
     where = f"payload {payload[:12]}" + ("" if slot is None else f", slot {slot}")
-    return CorruptPayloadError(f"{where}: {what.rstrip('.')}")
+    return CorruptPayloadError(f"{where}: {fault.rstrip('.')}")

@@ -29,10 +29,10 @@ class RowFiles:
     Attributes:
         paths: the files.
         shape: of the whole array.
-        dtype: of what is in the files.
+        dtype: of the rows in the files.
         offset: bytes of a file before its first row.
         rows_per_file: rows of each file but the last.
-        stamps: size and time of change of each file, which tell whether it is the same.
+        stamps: size and time of change of each file, which show whether it is the same.
     """
 
     paths: tuple[str, ...]
@@ -107,7 +107,7 @@ def _check_same(opened: _Open, path: str, stamp: tuple[int, int]) -> None:
 def _changed(path: str) -> InputError:
     return InputError(
         f"expected the rows of {Path(path).name} to stay as they were, got a file that "
-        "has changed since. Run again"
+        "has changed since. Run again."
     )
 
 

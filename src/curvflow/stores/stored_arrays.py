@@ -62,7 +62,7 @@ def stored_arrays(name: str, path: Path, limit: int | None) -> dict[str, Array]:
         reason = " ".join(str(error).split())[:200]
         raise InputError(
             f"{name}: expected the arrays of {path.name} to be readable, got "
-            f"{type(error).__name__} ({reason})"
+            f"{type(error).__name__} ({reason}). Save it again."
         ) from error
 
 
@@ -84,7 +84,7 @@ def _array(
         raise InputError(
             f"expected chunks of no more than rows_above, {limit} bytes, got "
             f"{stored.rows_per_chunk} rows of {row} bytes in a chunk of '{key}' of "
-            f"{path.name}. Save it in chunks of fewer rows"
+            f"{path.name}. Save it in chunks of fewer rows."
         )
     rows = StoredRows(
         str(path), stamps, key, stored.shape, stored.dtype, stored.rows_per_chunk
@@ -98,11 +98,11 @@ class StoredRows:
 
     Attributes:
         path: the folder or file.
-        stamps: name, size and time of change of each file, which tell whether it is
+        stamps: name, size and time of change of each file, which show whether it is
             the same.
         name: of the array.
         shape: of the whole array.
-        dtype: of what is read.
+        dtype: of the rows read.
         rows_per_chunk: rows that are unpacked together.
     """
 
@@ -131,7 +131,7 @@ class StoredRows:
         if _stamps(Path(self.path)) != self.stamps:
             raise InputError(
                 f"expected the arrays of {Path(self.path).name} to stay as they were, "
-                "got one that has changed since. Run again"
+                "got one that has changed since. Run again."
             )
         return rows
 
@@ -154,7 +154,7 @@ class _Stored:
 
 
 def _stamps(path: Path) -> Stamps:
-    """Return what tells whether the files of an array are the same.
+    """Return stamps that change with the files of an array.
 
     Raises:
         OSError: a file cannot be found.
@@ -171,7 +171,7 @@ def _stamps(path: Path) -> Stamps:
 
 @lru_cache(maxsize=16)
 def _opened(path: str, _: Stamps) -> Mapping[str, _Stored]:
-    """Return the arrays, unread; the stamps tell those of a changed file apart."""
+    """Return the arrays, unread; the stamps distinguish those of a changed file."""
     return _zarr(Path(path)) if Path(path).is_dir() else _netcdf(Path(path))
 
 
@@ -188,14 +188,14 @@ def _of_zarr(array: Any, path: Path) -> _Stored:
     if packed := [name for name in _PACKED if name in array.attrs]:
         raise InputError(
             f"expected numbers as they are in {path.name}, got '{array.basename}' with "
-            f"{' and '.join(packed)}. Save what xarray.open_zarr makes of it, unpacked"
+            f"{' and '.join(packed)}. Save what xarray.open_zarr makes of it, unpacked."
         )
     rows = (array.shards or array.chunks or (1,))[0]
     return _Stored(array.shape, array.dtype, rows, partial(_rows, array))
 
 
 def _netcdf(path: Path) -> dict[str, _Stored]:
-    with _dataset(path) as held:
+    with _dataset(path) as opened:
         return {
             str(name): _Stored(
                 variable.shape,
@@ -203,14 +203,14 @@ def _netcdf(path: Path) -> dict[str, _Stored]:
                 int((variable.encoding.get("chunksizes") or (1,))[0]),
                 partial(_variable_rows, path, str(name)),
             )
-            for name, variable in held.variables.items()
+            for name, variable in opened.variables.items()
         }
 
 
 def _variable_rows(path: Path, name: str, rows: slice) -> Array:
     # Not kept open: HDF5 complains of files that are when the interpreter ends.
-    with _dataset(path) as held:
-        return _rows(held.variables[name], rows)
+    with _dataset(path) as opened:
+        return _rows(opened.variables[name], rows)
 
 
 def _dataset(path: Path) -> xarray.Dataset:
@@ -220,8 +220,8 @@ def _dataset(path: Path) -> xarray.Dataset:
         return xarray.open_dataset(path, cache=False)
     except ValueError as error:  # no backend takes it
         raise InputError(
-            f"expected a netCDF file, which of version 4 needs h5netcdf, got "
-            f"{path.name}. pip install 'curvflow[export]'"
+            "expected a netCDF file, which of version 4 needs h5netcdf, got "
+            f"{path.name}. Run pip install 'curvflow[export]'."
         ) from error
 
 

@@ -6,7 +6,7 @@ answers a missing chunk with the fill value and without a word, so presence is c
 here before anything is read.
 
 Arrays of that form are written and read here, entry by entry, as zarr would: for each
-chunk zarr goes to a thread of its own and back, which takes ten times as long as what
+chunk zarr goes to another thread and back, which takes ten times as long as what
 is done there. Shards, rows of arrays on disk and whatever else is found are zarr's.
 """
 
@@ -142,7 +142,10 @@ class PlainArray:
         """Return the nodes of a chunk; they may be read alone."""
         data, checksum = chunk[:-CHECKSUM], chunk[-CHECKSUM:]
         if _checksum(data) != checksum:
-            raise ValueError("the checksum differs")
+            raise ValueError(
+                "expected the checksum that was written, got another. Compute the "
+                "results again."
+            )
         raw = ZSTD.decode(data)
         if self.dtype == STRING:
             return cast("Array", UTF8.decode(raw)).reshape(self.chunks)
@@ -224,10 +227,10 @@ def _by_zarr(
     import zarr  # what is plain needs none
     from zarr.storage import MemoryStore
 
-    held: dict[str, Buffer] = {}
-    group = zarr.create_group(MemoryStore(held), zarr_format=3)
-    yield from write(group, name, array, held, *how)
-    yield f"{name}/zarr.json", held[f"{name}/zarr.json"].to_bytes()
+    buffers: dict[str, Buffer] = {}
+    group = zarr.create_group(MemoryStore(buffers), zarr_format=3)
+    yield from write(group, name, array, buffers, *how)
+    yield f"{name}/zarr.json", buffers[f"{name}/zarr.json"].to_bytes()
 
 
 def _steps(array: Array) -> tuple[int, tuple[int, ...]]:
@@ -238,7 +241,11 @@ def _steps(array: Array) -> tuple[int, tuple[int, ...]]:
 
 
 def _chunks(
-    group: zarr.Group, name: str, array: Array, held: dict[str, Buffer], sharded: bool
+    group: zarr.Group,
+    name: str,
+    array: Array,
+    buffers: dict[str, Buffer],
+    sharded: bool,
 ) -> Iterator[tuple[str, bytes]]:
     from zarr.codecs import Crc32cCodec, ZstdCodec
 
@@ -256,12 +263,12 @@ def _chunks(
     )
     for start in range(0, nodes, step):
         made[start : start + step] = array[start : start + step]
-        for key in [key for key in held if not key.endswith("zarr.json")]:
-            yield key, held.pop(key).to_bytes()
+        for key in [key for key in buffers if not key.endswith("zarr.json")]:
+            yield key, buffers.pop(key).to_bytes()
 
 
 def _row_chunks(
-    group: zarr.Group, name: str, array: DiskArray, held: dict[str, Buffer]
+    group: zarr.Group, name: str, array: DiskArray, buffers: dict[str, Buffer]
 ) -> Iterator[tuple[str, bytes]]:
     """Yield chunks of rows as they are, so that single rows can be read of them."""
     step = max(1, min(len(array), SHARD_BYTES * len(array) // max(1, array.nbytes)))
@@ -276,8 +283,8 @@ def _row_chunks(
     )
     for number, block in enumerate(array.blocks(step)):
         made[:, number * step : number * step + len(block)] = block[None]
-        for key in [key for key in held if not key.endswith("zarr.json")]:
-            yield key, held.pop(key).to_bytes()
+        for key in [key for key in buffers if not key.endswith("zarr.json")]:
+            yield key, buffers.pop(key).to_bytes()
 
 
 def _stored(array: Array) -> Array:
@@ -314,7 +321,7 @@ def read_snapshot(path: Path) -> dict[str, Array] | None:
 
 
 @contextmanager
-def _corruption(payload: str, slot: int | None, what: str) -> Iterator[None]:
+def _corruption(payload: str, slot: int | None, part: str) -> Iterator[None]:
     try:
         yield
     except (CorruptPayloadError, MemoryError):
@@ -326,7 +333,7 @@ def _corruption(payload: str, slot: int | None, what: str) -> Iterator[None]:
                 f"payload {payload[:12]}: expected it to be readable, got "
                 f"{error.strerror}. Check your rights and limits."
             ) from error
-        reason = f"{what} cannot be read ({type(error).__name__}: {error})"
+        reason = f"{part} cannot be read ({type(error).__name__}: {error})"
         raise corrupt_payload(payload, slot, reason) from error
 
 
@@ -384,8 +391,8 @@ class ZarrPayload:
             if rows.reader not in self._verified:
                 self._verified[rows.reader] = array_digest(as_array(rows))
             if self._verified[rows.reader] != digest:
-                what = f"{name} is not what was computed"
-                raise CorruptPayloadError(f"payload {self._payload[:12]}: {what}")
+                fault = f"{name} is not what was computed"
+                raise CorruptPayloadError(f"payload {self._payload[:12]}: {fault}")
         return rows
 
     def row_bytes(self, name: str) -> int:

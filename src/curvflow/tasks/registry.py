@@ -1,6 +1,6 @@
 """Functions that compute the tiles of kinds, by the kinds' names.
 
-The function of a built-in kind is found by the file of its declaration: what is
+The function of a built-in kind is found by the file of its declaration: all that is
 declared in `schemas/kinds/probes/trace.py` is computed in `tasks/probes/trace.py`,
 which is loaded only when a tile runs. No list is kept.
 """
@@ -214,4 +214,7 @@ def find(kind: str) -> Implementation:
     try:
         return _implementations[kind]
     except KeyError:
-        raise UnknownNameError(f"{kind}: no function computes this kind") from None
+        raise UnknownNameError(
+            f"{kind}: expected a function that computes it, got none. Decorate one "
+            "with @computes, or install the package that has it."
+        ) from None

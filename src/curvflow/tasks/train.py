@@ -18,7 +18,7 @@ from curvflow.schemas.kinds.shared.trained import (
     PERPLEXED,
     PRECONDITIONER,
     RECORDED,
-    RULES_TELL,
+    RULES_RECORD,
 )
 from curvflow.schemas.kinds.train import TrainParams, kept_epochs, recorded_epochs
 from curvflow.schemas.losses import IGNORED, CrossEntropy
@@ -252,8 +252,8 @@ def _label_noise(params: TrainParams, problem: Problem) -> LabelNoise | None:
         return None
     if not problem.has_labels:
         raise InputError(
-            "label_noise: expected labels, got values. Remove it, or take data with "
-            "labels."
+            "label_noise cannot be combined with values as targets. Remove it, or take "
+            "data with labels."
         )
     if problem.loss != "cross_entropy":
         raise InputError(
@@ -344,7 +344,7 @@ def _outcome(fit: Fit, number: int, params: TrainParams, state: Tensor) -> Outco
     }
     if not params.rule.chooses_momentum:
         del arrays["chosen_momentum"]
-    for name in set(RULES_TELL) - set(params.rule.tells):
+    for name in set(RULES_RECORD) - set(params.rule.records):
         del arrays[name]
     if not params.record_step_norms:
         del arrays["step_norm"]

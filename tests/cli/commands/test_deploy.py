@@ -33,7 +33,10 @@ def test_a_wrong_cron_expression_is_answered_with_what_was_expected(
         (["--every", "6h", "--cron", "0 2 * * *"], "--cron cannot be combined"),
         (["--timezone", "Berlin"], "got 'Berlin'. Did you mean 'Europe/Berlin'?"),
         (["--timezone", "Nirgends/Wo"], "expected a time zone such as Europe/Berlin"),
-        (["--name", "a/b"], "--name: expected a name without / and %, got 'a/b'."),
+        (
+            ["--name", "a/b"],
+            "--name: expected a name without / and %, got 'a/b'. Rename",
+        ),
         (["--store", "memory:"], "--store: expected a store that outlasts a run"),
         (["--scheduler", "host"], "--scheduler: expected an address such as tcp://"),
         (["--profile", "mroe"], "Did you mean 'more'?"),

@@ -337,7 +337,7 @@ def test_weights_that_are_not_finite_are_a_measurement_that_failed():
         net[0].weight[0, 0] = torch.nan
     row = monitor.measure()
     assert row["outcome"] == "failed"
-    assert row["reason"] == "weights: expected finite parameters, got NaN or infinity."
+    assert row["reason"].startswith("weights: expected finite parameters, got NaN")
     with torch.no_grad():
         net[0].weight.copy_(kept)
     monitor.num_steps = 10

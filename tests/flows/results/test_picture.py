@@ -65,7 +65,7 @@ def test_a_figure_is_saved_in_the_form_of_its_suffix(results, tmp_path):
 def test_what_draws_nothing_and_what_is_not_drawn_are_refused(results, store):
     with pytest.raises(UnknownNameError, match=r"results\['fit'\]"):
         results.figure("fit")
-    with pytest.raises(UnknownNameError, match="no stage 'bras'"):
+    with pytest.raises(UnknownNameError, match="got 'bras'"):
         results.figure("bras")
     longer = opened(store, "stages.fit.epochs=6", text=STUDY)
     with pytest.raises(UnknownNameError, match="bars: expected a figure, got none"):

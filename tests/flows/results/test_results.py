@@ -115,7 +115,7 @@ def test_an_earlier_run_opens_without_a_kind_that_is_there_no_more(study):
         del kinds._added["toy.mean"]
         earlier = curvflow.open(study, run=1)
         assert earlier["last"]["square"].shape == (3, 2)
-        with pytest.raises(UnknownNameError, match=r"no kind 'toy.mean'"):
+        with pytest.raises(UnknownNameError, match=r"expected a kind, got 'toy.mean'"):
             earlier["mean"]
 
 
@@ -232,7 +232,7 @@ def test_a_dataframe_of_series_has_the_variables_requested(study):
     assert len(frame) == 2 * (1 + 5) + 2
     assert frame["final"].notna().sum() == 2
     assert (frame["status"] == "failed").sum() == 2
-    with pytest.raises(UnknownNameError, match="no variable 'los'"):
+    with pytest.raises(UnknownNameError, match="got 'los'"):
         results.to_dataframe("fit", ["los"])
 
 
@@ -273,9 +273,9 @@ def test_failures_are_reported_where_nobody_watches(study, caplog):
 
 def test_unknown_stages_and_runs_are_named(study):
     results = curvflow.run(study)
-    with pytest.raises(UnknownNameError, match=r"no stage 'fitt'.*'fit'"):
+    with pytest.raises(UnknownNameError, match=r"got 'fitt'.*'fit'"):
         results["fitt"]
-    with pytest.raises(UnknownNameError, match=r"no run 9. Runs: 1 to 1"):
+    with pytest.raises(UnknownNameError, match=r"got 9. Runs: 1 to 1"):
         curvflow.open(study, run=9)
     assert issubclass(UnknownNameError, CurvflowError)
 

@@ -142,8 +142,11 @@ def test_a_npy_file_has_no_groups():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"group": "a", "time": "b", "test_fraction": 0.1}, "got both"),
-        ({"group": "a"}, "expected a test_fraction with group or time"),
+        (
+            {"group": "a", "time": "b", "test_fraction": 0.1},
+            "group cannot be combined with time",
+        ),
+        ({"group": "a"}, "group cannot be combined with test_fraction 0"),
     ],
 )
 def test_splits_that_contradict_are_refused(params, message):
@@ -207,7 +210,7 @@ def test_files_that_are_no_data_set_are_refused_while_planning(files, params, me
         ({"test_inputs": "a"}, "expected test_inputs and test_targets together"),
         (
             {"test_inputs": "a", "test_targets": "b", "test_fraction": 0.1},
-            "expected test arrays or a test_fraction, got both",
+            "cannot be combined with test_fraction",
         ),
     ],
 )

@@ -183,7 +183,7 @@ def test_classes_that_are_kept_bring_their_names():
         (
             ["train/a/1.png", "train/b/1.png", "test/b/1.png"],
             {"test_fraction": 0.1},
-            "a folder test or a test_fraction, got both",
+            "cannot be combined with a folder test",
         ),
         (["a/1.png", "b/2.png", "b/3.png"], {"test_fraction": 0.6}, "got 1 of 3"),
         (["a/1.png", "b/2.png"], {"classes": [0, 2]}, "labels below 2, got 2"),

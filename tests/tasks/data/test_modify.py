@@ -166,12 +166,28 @@ def test_values_may_be_drawn_scaled_and_permuted():
 @pytest.mark.parametrize(
     ("data", "params", "message"),
     [
-        (waves, {"relabel": "parity"}, "relabel: expected labels, got values"),
-        (waves, {"classes": [0, 1]}, "classes: expected labels, got values"),
-        (waves, {"label_noise": 0.1}, "label_noise: expected labels, got values"),
-        (waves, {"labels": "one_hot"}, "labels: expected labels, got values"),
-        (waves, {"stratified": True, "num_train": 4}, "stratified: expected labels"),
-        (waves, {"targets": "inputs", "classes": [0, 1]}, "classes: expected labels"),
+        (
+            waves,
+            {"relabel": "parity"},
+            "relabel cannot be combined with values as targets",
+        ),
+        (
+            waves,
+            {"classes": [0, 1]},
+            "classes cannot be combined with values as targets",
+        ),
+        (
+            waves,
+            {"label_noise": 0.1},
+            "label_noise cannot be combined with values as targets",
+        ),
+        (
+            waves,
+            {"labels": "one_hot"},
+            "labels cannot be combined with values as targets",
+        ),
+        (waves, {"stratified": True, "num_train": 4}, "stratified cannot be combined"),
+        (waves, {"targets": "inputs", "classes": [0, 1]}, "classes cannot be combined"),
         (waves, {"num_train": 21}, "num_train: expected at most the 20 samples"),
         (waves, {"num_test": 1}, "num_test: expected at most the 0 samples"),
         (blobs, {"classes": [0, 3]}, "classes: expected labels below 3, got 3"),

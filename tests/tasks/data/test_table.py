@@ -462,8 +462,11 @@ def test_parquet_without_pyarrow_is_refused_while_planning(monkeypatch):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"group": "a", "time": "b"}, "by group or by time, got both"),
-        ({"group": "a", "test_fraction": 0}, "a test_fraction with group or time"),
+        ({"group": "a", "time": "b"}, "group cannot be combined with time"),
+        (
+            {"group": "a", "test_fraction": 0},
+            "group cannot be combined with test_fraction 0",
+        ),
         ({"columns": ["y"]}, "target that is no input"),
         ({"columns": ["x", "x"]}, "got 'x' twice"),
         ({"delimiter": '"'}, "expected a delimiter"),

@@ -272,8 +272,8 @@ def test_texts_that_will_not_do_are_refused_while_planning(text, params, message
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"unit": "tokenizer"}, "expected a tokenizer with unit: tokenizer"),
-        ({"tokenizer": "t.json"}, "got unit: characters"),
+        ({"unit": "tokenizer"}, "tokenizer null cannot be combined"),
+        ({"tokenizer": "t.json"}, "cannot be combined with unit: characters"),
         (
             {"unit": "tokenizer", "tokenizer": "t.json", "lowercase": True},
             "lowercase cannot be combined with unit: tokenizer",

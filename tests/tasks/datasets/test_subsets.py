@@ -53,7 +53,7 @@ def test_more_samples_than_there_are_are_refused():
 
 
 def test_values_cannot_be_stratified():
-    with pytest.raises(InputError, match="stratified: expected labels, got values"):
+    with pytest.raises(InputError, match="stratified cannot be combined with values"):
         draw(2, np.zeros((5, 1)), stratified=True)
 
 

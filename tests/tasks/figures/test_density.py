@@ -215,7 +215,7 @@ def test_more_curves_than_can_be_distinguished_are_refused():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"kappa": 0.1, "sigma": 1.0}, "expected kappa or sigma, got both"),
+        ({"kappa": 0.1, "sigma": 1.0}, "kappa cannot be combined with sigma"),
         ({"limits": (1.0, 0.0)}, "expected limits that ascend, got"),
         ({"overlay": {"kind": "semicircle"}}, "radius"),
         ({"label": "m", "over": ("m",)}, "expected label to differ from over"),

@@ -337,8 +337,8 @@ def test_every_declared_variable_is_there_in_its_type_and_shape():
         ({"marker": "rule"}, "expected marker to differ from label, got 'rule'"),
         ({"each": ["rule"]}, "expected each to differ from label, got 'rule'"),
         ({"over": "seed", "each": ["seed"]}, "expected each to differ from over"),
-        ({"within": "rule"}, "expected normalise of max with within, got none"),
-        ({"lower_is_better": True}, "expected normalise of max with lower_is_better"),
+        ({"within": "rule"}, "within cannot be combined with normalise none"),
+        ({"lower_is_better": True}, "lower_is_better cannot be combined with"),
         (
             {"within": "seed", "normalise": "max", "over": "seed"},
             "expected within to name axes of label, marker or each, got 'seed'.",

@@ -343,7 +343,7 @@ def test_what_is_a_sequence_of_dense_layers_is_seen():
     ("how", "message"),
     [
         ({"lr": -1.0}, "lr: expected .* greater than 0, got -1"),
-        ({"sampling_method": "mala", "batch_size": 2}, "expected no batch_size"),
+        ({"sampling_method": "mala", "batch_size": 2}, "batch_size cannot be combined"),
         ({"calibrate": "none"}, "expected sampling_method, lr, .* got null"),
         ({"batch_size": 31}, "batch_size: expected at most the 30 samples"),
         ({"layers": ["no.*"]}, r"Known: 0\.weight"),

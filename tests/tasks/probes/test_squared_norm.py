@@ -102,7 +102,7 @@ def test_batches_of_any_size_are_estimated_as_no_more_than_the_data():
 
 @pytest.mark.parametrize("name", ["batch_size", "num_batches"])
 def test_what_is_of_batches_is_refused_without_them(name):
-    with pytest.raises(ValueError, match="expected probes_per batch with"):
+    with pytest.raises(ValueError, match="cannot be combined with probes_per data"):
         SquaredNormParams.model_validate({name: 3})
 
 

@@ -231,10 +231,10 @@ def test_a_single_batch_and_a_norm_of_one_sample_are_refused():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({}, "expected sampling_method multiscale_mala or mala with mode train"),
+        ({}, "mode train.* cannot be combined with sampling_method null"),
         (
             {"sampling_method": "sgld"},
-            "expected sampling_method multiscale_mala or mala with mode train",
+            "mode train.* cannot be combined with sampling_method sgld. Take",
         ),
         (
             {"sampling_method": "mala", "keep_losses": "samples"},

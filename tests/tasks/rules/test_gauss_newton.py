@@ -103,10 +103,10 @@ def test_factors_that_are_the_matrix_leave_one_product():
     assert (state.iterations == 1).all()
     _, plain, _ = stepped(posed, fields)
     assert (plain.iterations > 1).all()
-    told = gauss_newton.told(state, hyper)
-    assert told["cg_iterations"] is state.iterations
-    assert told["cg_residual"] is state.residual
-    assert set(told) == set(hyper.rule.tells)
+    recorded = gauss_newton.recorded(state, hyper)
+    assert recorded["cg_iterations"] is state.iterations
+    assert recorded["cg_residual"] is state.residual
+    assert set(recorded) == set(hyper.rule.records)
 
 
 def test_products_are_limited_and_the_step_is_the_best_that_they_reach(posed):
@@ -121,10 +121,10 @@ def test_products_are_limited_and_the_step_is_the_best_that_they_reach(posed):
     within = solved(small, (krylov.mT @ gradient.unsqueeze(2)).squeeze(2))
     expected = -(krylov @ within.unsqueeze(2)).squeeze(2)
     torch.testing.assert_close(change, expected, rtol=1e-8, atol=1e-11)
-    # What is left of the residual is what is told.
+    # What is left of the residual is what is recorded.
     left = (matrix @ change.unsqueeze(2)).squeeze(2) + gradient
-    told = left.norm(dim=1) / gradient.norm(dim=1)
-    torch.testing.assert_close(state.residual[:, 0], told, rtol=1e-8, atol=0)
+    recorded = left.norm(dim=1) / gradient.norm(dim=1)
+    torch.testing.assert_close(state.residual[:, 0], recorded, rtol=1e-8, atol=0)
 
 
 def test_each_network_stops_at_its_own_residual(posed):

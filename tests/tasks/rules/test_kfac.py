@@ -244,8 +244,8 @@ def test_on_a_quadratic_with_its_own_matrix_rate_and_ratio_are_one():
     ones = torch.ones(2, 1, dtype=torch.float64)
     torch.testing.assert_close(state.control.rate, ones, rtol=1e-8, atol=0)
     torch.testing.assert_close(state.control.ratio, ones, rtol=1e-8, atol=0)
-    told = kfac.told(state, hyper)
-    assert torch.equal(told["reduction_ratio"], state.control.ratio)
+    recorded = kfac.recorded(state, hyper)
+    assert torch.equal(recorded["reduction_ratio"], state.control.ratio)
     # With damping the model promises less than what comes.
     _, state, _ = posed.stepped({**fields, "damping": 0.5})
     assert (state.control.ratio > 1).all()
@@ -510,9 +510,9 @@ def test_steps_that_raise_the_loss_are_taken_back():
     torch.testing.assert_close(
         state.control.damping, torch.full_like(state.control.damping, 0.5 / 0.95)
     )
-    assert (kfac.told(state, hyper)["rejected_share"] == 1).all()
+    assert (kfac.recorded(state, hyper)["rejected_share"] == 1).all()
     _, state, hyper = posed.stepped({**fields, "lr": 0.1}, count=1, state=state)
-    assert (kfac.told(state, hyper)["rejected_share"] == 0.5).all()
+    assert (kfac.recorded(state, hyper)["rejected_share"] == 0.5).all()
 
 
 def test_steps_may_be_bounded_by_the_divergence_of_labels(posed):
@@ -586,13 +586,15 @@ def test_curves_tell_the_dampings_of_this_rule_alone():
         {"rule": "kfac", "damping_adaptation_interval": 1},
         {"rule": "sgd", "lr": 0.1},
     ]
-    told, plain = train_all(
+    recorded, plain = train_all(
         [train_member(blobs(), model=NET, rule=one, epochs=3) for one in rules]
     )
-    assert told.arrays["damping"].tolist() == pytest.approx([1, 0.95, 0.95**2, 0.95**3])
-    assert told.arrays["preconditioner_damping"].shape == (4,)
-    assert np.isnan(told.arrays["reduction_ratio"][0])
-    assert (told.arrays["predicted_change"][1:] < 0).all()
+    assert recorded.arrays["damping"].tolist() == pytest.approx(
+        [1, 0.95, 0.95**2, 0.95**3]
+    )
+    assert recorded.arrays["preconditioner_damping"].shape == (4,)
+    assert np.isnan(recorded.arrays["reduction_ratio"][0])
+    assert (recorded.arrays["predicted_change"][1:] < 0).all()
     assert "damping" not in plain.arrays
 
 

@@ -89,5 +89,5 @@ def test_both_gradients_of_a_step_see_the_same_labels():
 
 
 def test_values_have_no_labels_to_replace():
-    with pytest.raises(InputError, match="label_noise: expected labels, got values"):
+    with pytest.raises(InputError, match="label_noise cannot be combined with values"):
         train_all([train_member(waves(), label_noise=0.1)] * 2)

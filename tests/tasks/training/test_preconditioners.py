@@ -45,7 +45,7 @@ def test_rules_that_promise_a_preconditioner_are_those_that_have_one(name):
         functions = functions_of(rule)
         assert rule.has_preconditioner == hasattr(functions, "preconditioner")
         assert rule.chooses_momentum == hasattr(functions, "rates")
-        assert bool(rule.tells) == hasattr(functions, "told")
+        assert bool(rule.records) == hasattr(functions, "recorded")
 
 
 def test_nothing_is_kept_that_was_not_requested():

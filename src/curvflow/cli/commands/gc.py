@@ -75,8 +75,8 @@ def _lines(proposal: Proposal, *, yes: bool) -> Iterator[str]:
         heading = f"{'study/stage':<{STAGE}}{'payloads':>9}{'size':>9}{'rebuild':>12}"
         yield f"{heading}  reason"
         yield from map(_group, facts["groups"])
-    for what, leftover in facts["leftovers"].items():
-        yield _leftover(what, leftover["files"], size(leftover["bytes"]))
+    for group, leftover in facts["leftovers"].items():
+        yield _leftover(group, leftover["files"], size(leftover["bytes"]))
     for kept in facts["held"]:
         verb = "stays" if kept["payloads"] == 1 else "stay"
         payloads = counted(kept["payloads"], "payload")
@@ -95,10 +95,10 @@ def _group(group: dict[str, Any]) -> str:
     )
 
 
-def _leftover(what: str, number: int, room: str) -> str:
-    if what == "collected before":
+def _leftover(group: str, number: int, room: str) -> str:
+    if group == "collected before":
         return f"{counted(number, 'payload')} in the trash since the last gc, {room}"
-    return f"{what}: {number}, {room}"
+    return f"{group}: {number}, {room}"
 
 
 def _summary(facts: dict[str, Any], *, yes: bool) -> Iterator[str]:

@@ -20,7 +20,8 @@ def command(
     path = folder / STUDY
     if path.exists():
         raise RequestError(
-            f"{path} already exists. Nothing was written; name another folder."
+            f"{path}: expected a name that is free, got a file that exists. Name "
+            "another folder."
         )
     # Loaded here so that other commands start at once.
     from importlib.resources import files

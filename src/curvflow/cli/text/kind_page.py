@@ -72,9 +72,9 @@ class TypeNames:
         """Write a list by its items."""
         if items := schema.get("prefixItems"):
             return "[" + ", ".join(map(self.type, items)) + "]"
-        what = f"[{self.type(schema.get('items', {}))}, ...]"
+        items = f"[{self.type(schema.get('items', {}))}, ...]"
         least = schema.get("minItems", 0)
-        return f"{what} of at least {least}" if least > 1 else what
+        return f"{items} of at least {least}" if least > 1 else items
 
 
 def _bounds(schema: Schema) -> str:
@@ -151,9 +151,9 @@ def parameter_page(kind: Kind, path: str) -> str:
     return "\n".join(forms.explanation(form, 0, f"{name}."))
 
 
-def _known(name: str, known: Mapping[str, Schema], what: str) -> Schema:
+def _known(name: str, known: Mapping[str, Schema], place: str) -> Schema:
     if name not in known:
-        of, _, expected = what.partition(": ")
+        of, _, expected = place.partition(": ")
         hint = nearest(name, known) or "It has none."
         raise UnknownNameError(f"{of}: expected {expected}, got '{name}'. {hint}")
     return known[name]

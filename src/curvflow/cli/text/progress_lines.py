@@ -45,7 +45,7 @@ class ProgressLines(Unwatched):
         self._ended = Event()
 
     def begin(self, plan: Plan) -> None:
-        """Count what is done already, and begin to tell, if there is anything to do."""
+        """Count finished nodes, and begin to report, if there is anything to do."""
         costs = Costs(plan.graph, plan.index)
         for stage, nodes in plan.graph.nodes.items():
             counts = plan.counts(stage)
@@ -69,7 +69,7 @@ class ProgressLines(Unwatched):
         self._done[stage], self._failed[stage] = done, failed
 
     def end(self) -> None:
-        """Tell no more."""
+        """Report no more."""
         self._ended.set()
 
     def tell_until(self, ended: Wait) -> None:
@@ -98,7 +98,7 @@ class ProgressLines(Unwatched):
         return ", ".join(parts)
 
     def _left(self) -> float | None:
-        """Return the predicted seconds of what is left.
+        """Return the predicted seconds of the remaining nodes.
 
         None if not all of them are known, or nothing is left.
         """
@@ -124,7 +124,7 @@ class LogFile(ProgressLines):
         self._say(f"warning: {message}")
 
     def begin(self, plan: Plan) -> None:
-        """Write what is to be done."""
+        """Write the nodes to be computed."""
         super().begin(plan)
         done, total = sum(self._done.values()), sum(self._total.values())
         name = plan.graph.study.name

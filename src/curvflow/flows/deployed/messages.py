@@ -1,4 +1,4 @@
-"""Messages to Prefect's API, sent from a thread of their own."""
+"""Messages to Prefect's API, sent from a separate thread."""
 
 from __future__ import annotations
 

@@ -132,7 +132,9 @@ def _in_full(store: str | None) -> str | None:
 
 def _fit(name: str) -> str:
     if UNFIT & set(name) or not name.isprintable():
-        raise RequestError(f"--name: expected a name without / and %, got '{name}'.")
+        raise RequestError(
+            f"--name: expected a name without / and %, got '{name}'. Rename it."
+        )
     return name
 
 

@@ -32,7 +32,7 @@ OTHER = "Name a store on another file system."
 def store_findings(
     opened: Callable[[], Store], *, disk: Disk | None = None
 ) -> Iterator[Finding]:
-    """Check a store, opened without making one; what is written is removed again."""
+    """Check a store, opened without making one; files written are removed again."""
     try:
         store = opened()
         where, is_there = store.location, store.files.exists()

@@ -27,7 +27,7 @@ class Offer(Protocol):
         """The shared dimensions."""
 
     def num_points(self) -> int:
-        """Return the number of points, each epoch one of its own; 0 without epochs."""
+        """Return the number of points, each epoch a separate one; 0 without epochs."""
 
 
 def _num_chosen(stage: Stage, producer: Stage) -> int:

@@ -116,7 +116,7 @@ class Graph:
         study: the study.
         nodes: of each stage, in the order of its labels.
         groups: per stage what tiles may hold together, see `tiles.groups_of`.
-        signatures: by which these were told apart.
+        signatures: by which these were distinguished.
     """
 
     study: Study

@@ -103,7 +103,7 @@ def checkpoint_files(
 
     Raises:
         InputError: it is no folder, no name has a step, two have the same, a step that
-            is asked for is not there, or a checkpoint's folder holds no network.
+            is requested is not there, or a checkpoint's folder holds no network.
     """
     if not folder.is_dir():
         got = f"the file {folder.name}" if folder.is_file() else "none"
@@ -195,7 +195,7 @@ def joint_digest(digests: Mapping[str, str]) -> str:
     """Return the digest of a network's files, of a single one that of its content.
 
     Args:
-        digests: SHA-256 of each file by its name, which tells several apart.
+        digests: SHA-256 of each file by its name, which distinguishes several.
     """
     return sha256(dict(digests)) if len(digests) > 1 else next(iter(digests.values()))
 

@@ -70,7 +70,7 @@ class Study:
             profiles: named overrides.
 
         Raises:
-            StudyError: the study asks for something that cannot be done; the error has
+            StudyError: the study requests something that cannot be done; the error has
                 the path within the mappings, what was expected and found, and what to
                 do.
         """
@@ -143,7 +143,7 @@ class Study:
             What can be planned.
 
         Raises:
-            StudyError: the study asks for something that cannot be done.
+            StudyError: the study requests something that cannot be done.
 
         Examples:
             >>> study.connected(overrides=["stages.fit.epochs=1"]).stages["fit"].dims
@@ -163,7 +163,7 @@ class Study:
         return to_yaml(self._data())
 
     def save(self, path: str | Path) -> None:
-        """Write a study file, replacing what is there.
+        """Write a study file, replacing an older one.
 
         Args:
             path: such as `study.yaml`. Run by its path, the study has its results

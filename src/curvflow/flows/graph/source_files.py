@@ -209,12 +209,12 @@ def _folder(name: str, path: Path, digest: str, mark: SourceFolder) -> FolderFil
     except OSError as error:
         raise InputError(
             f"{name}: expected the folder {path.name} that was planned with, got none "
-            f"({error.strerror})"
+            f"({error.strerror}). Bring it back, or run again."
         ) from error
     if files.digest != digest:
         raise InputError(
             f"{name}: expected the files of {path.name} that were planned with, got "
-            "others. Run again"
+            "others. Run again."
         )
     return files
 
@@ -243,7 +243,7 @@ def _stored(
     except OSError as error:
         raise InputError(
             f"{name}: expected the {path.name} that was planned with, got none "
-            f"({error.strerror})"
+            f"({error.strerror}). Bring it back, or run again."
         ) from error
     if not is_same:
         raise InputError(f"{name}: {_CHANGED.format(path.name)}")
@@ -294,7 +294,7 @@ def _all_arrays(
     except OSError as error:
         raise InputError(
             f"{source}: expected the file {names} that was planned with, got none "
-            f"({error.strerror})"
+            f"({error.strerror}). Bring it back, or run again."
         ) from error
     known = {name: hashlib.sha256(c).hexdigest() for name, c in contents.items()}
     if not known or joint_digest(known) != digest:
@@ -322,5 +322,5 @@ def _array_of(
     except NO_ARRAYS as error:
         raise InputError(
             f"{name}: expected a file of numbers, {FORMS}, got {path.name}, which is "
-            "none"
+            "none. Save the numbers in one of these forms."
         ) from error

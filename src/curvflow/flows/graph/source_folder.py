@@ -41,12 +41,12 @@ class FolderFiles(Mapping[str, Array]):
         except OSError as error:
             raise InputError(
                 f"{self.field}: expected the file {name} that was planned with, got "
-                f"none ({error.strerror})"
+                f"none ({error.strerror}). Bring it back, or run again."
             ) from error
         if hashlib.sha256(content).hexdigest() != expected:
             raise InputError(
                 f"{self.field}: expected the {name} that was planned with, got one "
-                "that has changed since. Run again"
+                "that has changed since. Run again."
             )
         return np.frombuffer(content, dtype=np.uint8)
 
@@ -63,7 +63,7 @@ class FolderFiles(Mapping[str, Array]):
 
 
 def files_in(field: str, folder: Path, mark: SourceFolder) -> FolderFiles:
-    """List the files of a folder that a parameter asks for, with their digests.
+    """List the files of a folder that a parameter requests, with their digests.
 
     Raises:
         OSError: the folder or a file in it cannot be read.

@@ -92,7 +92,7 @@ class Singles:
     """
 
     def __init__(self, graph: Graph) -> None:
-        """Take the graph; stages are grouped when first asked for."""
+        """Take the graph; stages are grouped when first requested."""
         self._graph = graph
         self._of_stage: dict[str, set[Node]] = {}
 
@@ -326,11 +326,11 @@ class LostInputError(StoreError):
     """Results that a tile takes turned out to be unreadable.
 
     Attributes:
-        lost: what is wrong with each of their payloads.
+        lost: the fault of each of their payloads.
     """
 
     def __init__(self, lost: Mapping[str, str]) -> None:
-        """Name the payloads and what is wrong with them."""
+        """Name the payloads and their faults."""
         super().__init__(next(iter(lost.values())))
         self.lost = lost
 
@@ -413,14 +413,14 @@ def _read(
     for memo, result in taken.items():
         parts = taken_parts(result.receipt, result.parts)
         there = {_bare(part) for part in parts}
-        held = tuple(name for name in result.parts if _bare(name) in there)
+        present = tuple(name for name in result.parts if _bare(name) in there)
         try:
-            on_disk[memo] = _on_disk(store, result, held) if memo in by_rows else {}
+            on_disk[memo] = _on_disk(store, result, present) if memo in by_rows else {}
         except CorruptPayloadError as error:
             lost.setdefault(str(result.receipt.payload), str(error))
             continue
-        held = tuple(name for name in held if name not in on_disk[memo])
-        alike[held if result.receipt.payload else ()].append(result)
+        present = tuple(name for name in present if name not in on_disk[memo])
+        alike[present if result.receipt.payload else ()].append(result)
     for wanted, results in alike.items():
         rows = store.read_many([result.receipt for result in results], wanted)
         for result, row in zip(results, rows, strict=True):

@@ -1,1 +1,1 @@
-"""Monitors of training loops: when to measure, what is kept, and where it is sent."""
+"""Monitors of training loops: when to measure, what to keep, where to send it."""

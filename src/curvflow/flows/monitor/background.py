@@ -1,4 +1,4 @@
-"""Learning coefficients of a training loop in a process beside it, one at a time.
+"""Learning coefficients of a training loop in a separate process, one at a time.
 
 The process is a new program, given by a file what it computes; it knows nothing of
 the loop, and ends when that does. So a script needs no guard around what it runs, and
@@ -143,7 +143,7 @@ def packed(request: CoefficientRequest) -> bytes:
     """Return a request as a process can be given it.
 
     Args:
-        request: what is estimated; functions of a script are taken along.
+        request: the estimate; functions of a script are taken along.
 
     Raises:
         InputError: something in it cannot be taken along.
@@ -165,7 +165,7 @@ def packed(request: CoefficientRequest) -> bytes:
 
 
 class _Importable(pickle.Pickler):
-    """Pickles what is imported by name, and refuses names that only a script has."""
+    """Pickles imported objects by name, and refuses names that only a script has."""
 
     def reducer_override(self, obj: Any) -> Any:
         """Refuse functions and classes of a script.

@@ -4,8 +4,8 @@
 `state.npz` the weights and vectors of the last measurement. Each is replaced at once,
 numbers first: what is killed between the two loses the start of the next measurement.
 `Records` are the measurements along steps, and `Requests` the learning coefficients
-that are not yet estimated, of a monitor in the loop those that a process beside the
-loop of an earlier program did not live to answer.
+that are not yet estimated, of a monitor in the loop those that the process of an
+earlier program did not live to answer.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ class Requests(ABC):
 
 
 class InLoop(Requests):
-    """Requests that are answered as soon as answers are asked for."""
+    """Requests that are answered as soon as answers are requested."""
 
     def __init__(
         self, estimate: Callable[[Weights], Mapping[str, Any]], folder: Path | None

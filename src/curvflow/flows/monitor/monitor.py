@@ -106,7 +106,7 @@ class Monitor:
                 takes.
             llc: arguments of `curvflow.llc` for these.
             llc_in: `loop` waits for them; `process` estimates them one by one in a
-                process beside the loop, at the weights of their step.
+                separate process, at the weights of their step.
             log_to: where numbers are also sent: a SummaryWriter, a run of Weights &
                 Biases, `mlflow`, or several.
             order: of differentiation, as of `curvflow.hessian`.
@@ -182,7 +182,7 @@ class Monitor:
         """Note a step of the loop, and measure if it is time to.
 
         Args:
-            loss: of the step, a number or a tensor, to be kept with what is measured.
+            loss: of the step, a number or a tensor, to be kept with the measurements.
             step: number of the step; None counts on. One before the last measurement
                 begins again from there, and later measurements are given up.
 
@@ -216,7 +216,7 @@ class Monitor:
         """Measure now, whatever the budget.
 
         Args:
-            loss: of the step, a number or a tensor, to be kept with what is measured.
+            loss: of the step, a number or a tensor, to be kept with the measurements.
 
         Returns:
             The numbers by name.
@@ -575,7 +575,9 @@ def _check(
             "numbers."
         )
     if llc_in not in ("loop", "process"):
-        raise InputError(f"llc_in: expected loop or process, got {llc_in}.")
+        raise InputError(
+            f"llc_in: expected loop or process, got {llc_in}. Pass one of the two."
+        )
     if unknown := sorted(set(llc or ()) - set(LlcOptions.__annotations__)):
         raise InputError(
             f"llc: expected arguments of curvflow.llc, got {', '.join(unknown)}. "

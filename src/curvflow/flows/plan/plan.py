@@ -112,7 +112,7 @@ def make_plan(
     removed them.
 
     Raises:
-        StudyError: the study asks for something that cannot be done, or a file that
+        StudyError: the study requests something that cannot be done, or a file that
             it names holds what its kind cannot use.
         UnknownNameError: there is no stage of a name in `revive`.
     """
@@ -221,8 +221,10 @@ def check_files(plan: Plan, sources: PlanSources) -> None:
             raise stage.error((), str(error)) from error
         except MemoryError as error:
             reason = "expected files that fit into memory, got larger ones"
-            hint = "Inputs of data.array above rows_above stay on disk, of .npy and "
-            hint += ".nc files and of zarr folders."
+            hint = (
+                "Set rows_above of data.array: inputs above it stay on disk, of .npy "
+                "and .nc files and of zarr folders."
+            )
             raise stage.error((), reason, hint) from error
         _check_rule(node, stages, samples_of)
         _check_layers(node, stages, samples_of)
@@ -294,7 +296,7 @@ def _check_rule(node: Node, stages: Mapping[str, Stage], samples_of: SamplesOf) 
 def _check_layers(
     node: Node, stages: Mapping[str, Stage], samples_of: SamplesOf
 ) -> None:
-    """Refuse what is asked of layers where a built-in model has no such ones.
+    """Refuse patterns of layers where a built-in model has none that match.
 
     Those are patterns that no tensor matches - models that tell their tensors were held
     against them when the study was read - and factors that a layer has none of.

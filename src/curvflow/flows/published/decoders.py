@@ -38,12 +38,14 @@ def decode_idx(content: bytes) -> Array:
         zero, kind, dims = struct.unpack_from(">HBB", content)
         shape = struct.unpack_from(f">{dims}I", content, 4)
     except struct.error as error:
-        raise InputError("expected an IDX file, got a truncated one") from error
+        raise InputError(
+            "expected an IDX file, got a truncated one. Download it again."
+        ) from error
     values = np.frombuffer(content, np.uint8, offset=4 + 4 * dims)
     if (zero, kind) != (0, _UNSIGNED_BYTES) or values.size != math.prod(shape):
         raise InputError(
             f"expected an IDX file of bytes, got {values.size} values of type {kind} "
-            f"for shape {shape}"
+            f"for shape {shape}. Download it again."
         )
     return values.reshape(shape)
 
@@ -77,7 +79,10 @@ def decode_rows(content: bytes, labels: int) -> Batch:
     """
     width = labels + PIXELS
     if not content or len(content) % width:
-        raise InputError(f"expected rows of {width} bytes, got {len(content)} in all")
+        raise InputError(
+            f"expected rows of {width} bytes, got {len(content)} in all. Download it "
+            "again."
+        )
     rows = np.frombuffer(content, np.uint8).reshape(-1, width)
     images = rows[:, labels:].reshape(-1, 3, 32, 32)
     return images, rows[:, labels - 1].astype(np.int64)

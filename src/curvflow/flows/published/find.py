@@ -26,7 +26,7 @@ class Layout:
         md5: published MD5 per part; none of a part that there are several forms of.
         decode: from verified contents to the four arrays of a data set.
         zipped: files may be compressed; the checksums are those of their contents.
-        pixels: MD5 of the decoded images, where the files' own do not tell.
+        pixels: MD5 of the decoded images, where those of the files do not suffice.
     """
 
     files: Mapping[str, tuple[str, ...]]

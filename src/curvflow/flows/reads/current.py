@@ -49,7 +49,7 @@ class CurrentReads:
     """The files and variables of one plan, as they were when it was made.
 
     A declared one that is another when a result is published changed meanwhile, so
-    nobody can tell with which content the result was computed.
+    the content that the result was computed with is unknown.
     """
 
     def __init__(self, folder: Path, stages: Mapping[str, Stage]) -> None:
@@ -279,7 +279,7 @@ def _without_empty(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _no_file(pattern: str) -> tuple[str, str]:
-    """Return what is wrong with a pattern that matches nothing, and the remedy."""
+    """Return the fault of a pattern that matches nothing, and the remedy."""
     reason = f"expected a file, or a pattern of some, got '{pattern}', which none has"
     every = f"{pattern.rstrip('/')}/**"
     return reason, (

@@ -89,7 +89,7 @@ class Eye(Protocol):
         """Take down what was read."""
 
     def written(self, name: str, before: Sight, *, anew: bool) -> None:
-        """Take down what is written, `anew` if nothing remains of what it held."""
+        """Note a file that is written, `anew` if nothing remains of its content."""
 
     def imported(self, modules: list[str], how: Importing, callers: Callers) -> None:
         """Take down modules of a user's that are imported, loaded before or not."""
@@ -270,7 +270,7 @@ _EVENTS: dict[str, Callable[..., None]] = {
 
 
 def _absolute(path: Any) -> str:
-    """Return an absolute path; empty for what is never a user's data."""
+    """Return an absolute path; empty for files that are never a user's data."""
     name = physical(os.fsdecode(path))
     return "" if is_skipped(name) or _is_made(name) else name
 
@@ -291,7 +291,7 @@ def _note(name: str, sight: Sight, callers: Callers) -> None:
 def _callers(frame: FrameType | None) -> Callers | None:
     """Return the user's code on a stack; None where none of it has to do with it.
 
-    In a thread that the user's code has started, what is imported is told by the
+    In a thread that the user's code has started, imports are recorded by the
     window's own thread.
     """
     here = threading.get_ident()
@@ -379,11 +379,11 @@ def _replaced(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Iterator[Non
 
 
 @contextmanager
-def _imports_told() -> Iterator[None]:
-    """Have the imports noted of modules that are loaded already: no event tells."""
+def _imports_noted() -> Iterator[None]:
+    """Have imports noted of modules that are loaded already: they raise no event."""
 
     def statement(real: Any) -> Any:
-        def told(
+        def noted(
             name: str,
             globals: Any = None,  # as Python names it
             locals: Any = None,
@@ -399,10 +399,10 @@ def _imports_told() -> Iterator[None]:
             _has_imported(name, globals, fromlist, level, sys._getframe(1))
             return module
 
-        return told
+        return noted
 
     def computed(real: Any) -> Any:
-        def told(name: str, package: Any = None, level: int = 0) -> Any:
+        def noted(name: str, package: Any = None, level: int = 0) -> Any:
             whole = resolve_name("." * level + name, package) if level else name
             try:
                 module = real(name, package, level)
@@ -412,7 +412,7 @@ def _imports_told() -> Iterator[None]:
             _quietly(_imported, [whole], sys._getframe(1), True)
             return module
 
-        return told
+        return noted
 
     with (
         _replaced(builtins, "__import__", statement),
@@ -493,11 +493,11 @@ def _imported(names: list[str], frame: FrameType, is_computed: bool) -> None:
 
 
 @contextmanager
-def _variables_told() -> Iterator[None]:
+def _variables_noted() -> Iterator[None]:
     """Have each variable noted that a user's code reads from `os.environ`, or sets."""
 
     def wrap(encode: Any) -> Any:
-        def told(key: Any) -> Any:
+        def noted(key: Any) -> Any:
             frame = sys._getframe(1)
             if frame.f_code.co_name == "__getitem__":
                 _quietly(_read_variable, os.fsdecode(key), frame.f_back)
@@ -505,7 +505,7 @@ def _variables_told() -> Iterator[None]:
                 _quietly(_set_variable, os.fsdecode(key))
             return encode(key)
 
-        return told
+        return noted
 
     with (
         _replaced(os.environ, "encodekey", wrap),
@@ -543,25 +543,25 @@ def _set_variable(key: str) -> None:
 
 
 @contextmanager
-def _seeds_told() -> Iterator[None]:
+def _seeds_noted() -> Iterator[None]:
     """Have generators noted that a user's code makes, or seeds, without a seed."""
 
     def drawn(real: Any) -> Any:
-        def told(bits: int) -> int:
+        def noted(bits: int) -> int:
             _quietly(_used, sys._getframe(1), f"{SOURCE}numpy.random without a seed")
             return int(real(bits))
 
-        return told
+        return noted
 
     def seeded(source: str, first: int) -> Callable[[Any], Any]:
         def wrap(real: Any) -> Any:
             @wraps(real)
-            def told(*args: Any, **options: Any) -> Any:
+            def noted(*args: Any, **options: Any) -> Any:
                 if all(seed is None for seed in (*args[first:], *options.values())):
                     _quietly(_unseeded, sys._getframe(1), source)
                 return real(*args, **options)
 
-            return told
+            return noted
 
         return wrap
 
@@ -583,16 +583,16 @@ def _unseeded(frame: FrameType, source: str) -> None:
 
 
 @contextmanager
-def _processes_told() -> Iterator[None]:
-    """Have processes noted that `multiprocessing` starts: no event tells."""
+def _processes_noted() -> Iterator[None]:
+    """Have processes noted that `multiprocessing` starts: they raise no event."""
 
     def wrap(real: Any) -> Any:
         @wraps(real)
-        def told(self: Any) -> None:
+        def noted(self: Any) -> None:
             _quietly(_started, sys._getframe(1))
             real(self)
 
-        return told
+        return noted
 
     module = sys.modules.get("multiprocessing.process")
     with _replaced(getattr(module, "BaseProcess", None), "start", wrap):
@@ -609,22 +609,22 @@ _ASKING = frozenset(
 
 
 @contextmanager
-def _questions_told() -> Iterator[None]:
-    """Have files noted that are asked for and not there: no event tells."""
+def _questions_noted() -> Iterator[None]:
+    """Have missing files noted that are opened: they raise no event."""
 
     def answered(real: Any) -> Any:
         @wraps(real)
-        def told(path: Any) -> bool:
+        def noted(path: Any) -> bool:
             is_there = bool(real(path))
             if _eyes and not is_there:
                 _quietly(_missed, sys._getframe(1), path)
             return is_there
 
-        return told
+        return noted
 
     def looked(real: Any) -> Any:
         @wraps(real)
-        def told(path: Any, **options: Any) -> Any:
+        def noted(path: Any, **options: Any) -> Any:
             try:
                 return real(path, **options)
             except (FileNotFoundError, NotADirectoryError):
@@ -632,7 +632,7 @@ def _questions_told() -> Iterator[None]:
                     _quietly(_missed, sys._getframe(1), path)
                 raise
 
-        return told
+        return noted
 
     with (
         _replaced(os.path, "exists", answered),
@@ -650,7 +650,7 @@ def _top(frame: FrameType) -> str:
 
 
 def _missed(frame: FrameType, path: Any) -> None:
-    """Note a missing file that a user's code asks for, or that is looked for there."""
+    """Note a missing file that a user's code requests, or that is looked for there."""
     name = "" if isinstance(path, int) else _absolute(path)
     if not name or is_temporary(name) or os.path.lexists(name):
         return
@@ -664,6 +664,6 @@ def _missed(frame: FrameType, path: Any) -> None:
 
 
 _TOLD = (
-    *(_imports_told, _variables_told, _seeds_told, _processes_told),
-    _questions_told,
+    *(_imports_noted, _variables_noted, _seeds_noted, _processes_noted),
+    _questions_noted,
 )

@@ -1,7 +1,7 @@
 """Ledgers of this process: what its modules and variables hold from before.
 
 A module is imported once per process, and a memo reads a file once. So what was read
-while a module was imported counts for whoever reaches it, and so does what was read by
+while a module was imported counts for all that reach it, and so does what was read by
 a call that left something in the module: a global bound again, a longer dictionary, a
 fuller `functools.cache`.
 """
@@ -144,11 +144,11 @@ class Loads(NamedTuple):
     Attributes:
         whole: modules of which all may be used: of those whose names a fingerprint
             follows one by one, what was loaded so, or is imported by a module that no
-            fingerprint follows; and what such a name has led to in vain, which may
+            fingerprint follows; and what such a name has not found, which may
             come.
         passed: other followed ones that these import.
         texts: the digest of the file of each module that is reached so, as it was when
-            it was loaded; empty without one, None if nobody can tell.
+            it was loaded; empty without one, None if that is unknown.
     """
 
     whole: tuple[str, ...]
@@ -157,7 +157,7 @@ class Loads(NamedTuple):
 
 
 def loads(followed: Collection[str]) -> Loads:
-    """Return what computed names may have led to, beside followed modules."""
+    """Return what computed names may have led to, other than followed modules."""
     pending = [(name, True) for name in by_name.copy()]  # threads may add some
     for module in with_parents(followed):
         pending += _linked_from(module, followed)

@@ -1,4 +1,4 @@
-"""States of modules, which tell whether a call has left something in them.
+"""States of modules, which show whether a call has left something in them.
 
 A state holds what hangs on the values of a module, as far as Python's collector of
 garbage knows it. What cannot be looked into is another in each state, as it may hold
@@ -41,7 +41,7 @@ State = dict[str, object]  # by name
 
 
 def state_of(module: ModuleType | None) -> State:
-    """Return what tells whether the names of a module hold something else."""
+    """Return a state that changes once the names of a module hold something else."""
     values = {} if module is None else dict(vars(module))
     walk = _Walk()
     return {
@@ -130,8 +130,8 @@ def _of_object(value: Any) -> tuple[object, Iterable[object]]:
         with suppress(RuntimeError):  # an inference tensor counts no changes
             return value._version, ()
     if kind.__flags__ & HAS_REFERENTS:
-        held = [item for item in gc.get_referents(value) if item is not kind]
-        return None, [*held, kind] if is_users(kind.__module__) else held
+        referents = [item for item in gc.get_referents(value) if item is not kind]
+        return None, [*referents, kind] if is_users(kind.__module__) else referents
     if getattr(kind, "__hash__", None) not in (object.__hash__, None):
         return hash(value), ()  # as dates and patterns are told apart
     return None if top in HARMLESS else object(), ()
@@ -183,8 +183,8 @@ def _takes_arguments(code: CodeType) -> bool:
 
 
 def _may_touch(other: str, values: Collection[object], names: Collection[str]) -> bool:
-    held = {id(value) for value in vars(sys.modules[other]).values()}
-    if any(id(value) in held for value in values if type(value) not in PLAIN):
+    members = {id(value) for value in vars(sys.modules[other]).values()}
+    if any(id(value) in members for value in values if type(value) not in PLAIN):
         return True
     functions = _functions(vars(sys.modules[other]).values())
     return any(_attributes(f.__code__) & set(names) for f in functions)
@@ -197,8 +197,10 @@ def _functions(values: Iterable[object]) -> Iterator[FunctionType]:
         if isinstance(value, FunctionType):
             yield value
         elif isinstance(value, type) and is_users(value.__module__):
-            held = list(vars(value).values())  # to look may add some, as pydantic does
-            yield from _functions(getattr(item, "__func__", item) for item in held)
+            members = list(
+                vars(value).values()
+            )  # to look may add some, as pydantic does
+            yield from _functions(getattr(item, "__func__", item) for item in members)
 
 
 @cache

@@ -110,7 +110,7 @@ class Window:
             self._before[module] = state_of(sys.modules.get(module))
 
     def written(self, name: str, before: Sight, *, anew: bool) -> None:
-        """Take down what is written: the call's own, unless it was read."""
+        """Note a file that is written: the call's own, unless it was read."""
         seen = self._seen.get(name)
         if name.startswith(VARIABLE):
             self._set.setdefault(name, before)
@@ -146,7 +146,7 @@ class Window:
         self._faults.add(f"something that could not be recorded: {error!r}")
 
     def remember_imports(self) -> None:
-        """Take modules that were loaded since for new; what they held before is gone.
+        """Take modules that were loaded since for new; their state before is gone.
 
         What their bodies import by statements is known already.
         """
@@ -226,7 +226,7 @@ class Window:
     def _outside(self) -> dict[str, bool]:
         """Return the modules that no text leads to, with all that they import.
 
-        The value tells whether import statements do, in functions.
+        The value states whether import statements do, in functions.
         """
         pending, outside = list(self._reached.items()), dict[str, bool]()
         for module in with_parents(self._modules):
@@ -379,7 +379,7 @@ class Observed:
 
         Args:
             followed: the digest of each module whose text was read.
-            asking: the modules that code follows which asks for modules; None of other
+            asking: the modules that code follows which requests modules; None of other
                 code.
         """
         others = [s for name, s in self.beyond.items() if not followed.get(name)]

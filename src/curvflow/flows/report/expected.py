@@ -37,7 +37,7 @@ class Comparison:
         place: z within what the small drawing shows, of deviations of one run.
         verdict: of `VERDICTS`.
         source: of the expected value.
-        doubts: unconverged estimates behind it, differing settings, what is assumed.
+        doubts: unconverged estimates behind it, differing settings, assumptions.
     """
 
     node: str

@@ -1,7 +1,7 @@
 """The content of a report, gathered from a study and its store, with its figures.
 
 A figure is an image with a `data:` address, not markup of the page: identifiers of two
-drawings cannot meet, and a drawing, whoever made it, can neither run a script nor load
+drawings cannot meet, and a drawing, of any origin, can neither run a script nor load
 anything nor be styled by the page.
 """
 

@@ -54,7 +54,7 @@ class Verdicts:
 
     Attributes:
         found: those of the nodes read, the doubtful ones first.
-        unread: nodes beyond what is read, and those without a result.
+        unread: nodes beyond those that are read, and those without a result.
         stages: names of the stages that have them.
         notes: sentences on the settings of their estimates.
     """

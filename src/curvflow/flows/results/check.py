@@ -62,7 +62,7 @@ class Finding:
         high: upper end.
         freedom: degrees of freedom of the standard error; None as the interval has
             them.
-        sort: `mean` over runs, `estimate` of one node with an error of its own, or
+        sort: `mean` over runs, `estimate` of one node with its standard error, or
             `exact`, of which no error is stated.
         corrected: `p_means` corrected for all cells; None if it stands alone.
         unconverged: how many of the estimates, or pairs of such, behind it are not

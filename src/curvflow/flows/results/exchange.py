@@ -42,7 +42,7 @@ def export(
             would take for a formula.
 
     Returns:
-        Names of the variables that the file leaves out and that can be asked for.
+        Names of the variables that the file leaves out and that can be requested.
 
     Raises:
         RequestError: the suffix is unknown, a library for it is missing, or
@@ -54,8 +54,8 @@ def export(
     """
     if path.suffix not in SUFFIXES:
         raise RequestError(
-            f"{path}: expected a name that ends in {', '.join(SUFFIXES)}, "
-            f"got '{path.suffix}'"
+            f"{path}: expected a name that ends in {', '.join(SUFFIXES)}, got "
+            f"'{path.suffix}'. Rename it."
         )
     if spreadsheet and path.suffix != ".csv":
         raise RequestError(

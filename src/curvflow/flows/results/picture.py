@@ -22,7 +22,7 @@ class Picture:
 
     Attributes:
         name: stage and labels, such as `bars[epoch=40]`.
-        caption: what it shows, how many values, and what is left out.
+        caption: what it shows, how many values, and which are left out.
         files: bytes by suffix, such as `.png`, `.svg` and `.pdf`.
     """
 

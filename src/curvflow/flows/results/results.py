@@ -36,7 +36,7 @@ class Results(Mapping[str, "Dataset"]):
         run: the run that left them; None for the study as it stands.
         files: tables and figures that the run wrote out.
         revived: per stage the number of results that the run computed again after
-            collection, their digests being equal; 0 if that was asked for in vain.
+            collection, their digests being equal; 0 if the request had no effect.
 
     Examples:
         >>> import curvflow
@@ -151,7 +151,9 @@ class Results(Mapping[str, "Dataset"]):
         """
         if stage not in self._views:
             hint = nearest(stage, self._views)
-            raise UnknownNameError(f"no stage '{stage}' in {self.study}. {hint}")
+            raise UnknownNameError(
+                f"{self.study}: expected one of its stages, got '{stage}'. {hint}"
+            )
         return self._views[stage]
 
     def sel(self, **labels: Label | Iterable[Label]) -> Results:
@@ -232,7 +234,7 @@ class Results(Mapping[str, "Dataset"]):
 
         Returns:
             One record per node and element: axis labels, status, dims, variables. The
-            time that a node took stands beside its single values, or is asked for.
+            time that a node took stands with its single values, or is requested.
 
         Raises:
             UnknownNameError: there is no such stage, dimension, label or variable.
@@ -265,7 +267,9 @@ class Results(Mapping[str, "Dataset"]):
         for name in variables or ():
             if name not in known:
                 hint = nearest(name, known)
-                raise UnknownNameError(f"{stage}: no variable '{name}'. {hint}")
+                raise UnknownNameError(
+                    f"{stage}: expected one of its variables, got '{name}'. {hint}"
+                )
 
     def figure(self, stage: str, **labels: Label) -> Picture:
         """Return one figure, which a notebook shows as a picture.

@@ -232,7 +232,8 @@ def _outcomes(
             snapshots.observed |= {node.key: seen for node in ours}
         if len(results) != len(whole):
             raise InputError(
-                f"{kind.name}: expected {len(whole)} outcomes, got {len(results)}"
+                f"{kind.name}: expected {len(whole)} outcomes, got {len(results)}. "
+                "Return one for each member."
             )
         return [checked(kind, outcome) for outcome in results[: len(part)]]
 
@@ -352,13 +353,17 @@ def checked(kind: Kind, outcome: Outcome) -> Outcome:
     """
     known = {variable.name: variable for variable in kind.outputs}
     for name in outcome.arrays.keys() - known.keys():
-        raise InputError(f"{kind.name}: expected declared variables, got '{name}'")
+        raise InputError(
+            f"{kind.name}: expected declared variables, got '{name}'. Add it to the "
+            "outputs, or leave it out."
+        )
     needed = [name for name, variable in known.items() if not variable.optional]
     lacking = [name for name in needed if name not in outcome.arrays]
     if lacking and outcome.status == "ok":
         got = ", ".join(outcome.arrays) or "nothing"
         raise InputError(
-            f"{kind.name}: expected the declared variable {lacking[0]}, got {got}"
+            f"{kind.name}: expected the declared variable {lacking[0]}, got {got}. "
+            "Return it, or declare it optional."
         )
     sizes: dict[str, int] = {}
     for name, array in outcome.arrays.items():
@@ -370,13 +375,19 @@ def checked(kind: Kind, outcome: Outcome) -> Outcome:
 def _check_type(kind: str, variable: Variable, array: Array) -> None:
     if not isinstance(array, np.ndarray | np.generic | DiskArray):
         got = type(array).__name__
-        raise InputError(f"{kind}: expected {variable.name} as an array, got {got}")
+        raise InputError(
+            f"{kind}: expected {variable.name} as an array, got {got}. Return a NumPy "
+            "array or a number."
+        )
     is_text = array.dtype.kind in "UOT"
     dtypes = (variable.dtype, variable.or_dtype or variable.dtype)
     fits = is_text if variable.dtype == "str" else array.dtype in dtypes
     if not fits:
         expected = f"{variable.name} of {variable.dtype}"
-        raise InputError(f"{kind}: expected {expected}, got {array.dtype}")
+        raise InputError(
+            f"{kind}: expected {expected}, got {array.dtype}. Convert it, or declare "
+            "its type."
+        )
 
 
 def _check_shape(
@@ -388,13 +399,14 @@ def _check_shape(
     if not fits:
         raise InputError(
             f"{kind}: expected {variable.name} with the dimensions "
-            f"({', '.join(dims)}), got an array of shape {array.shape}"
+            f"({', '.join(dims)}), got an array of shape {array.shape}. Return one of "
+            "these dimensions, or declare others."
         )
     for dim, size in zip(named, array.shape, strict=False):
         if sizes.setdefault(dim, size) != size:
             raise InputError(
                 f"{kind}: expected {variable.name} with {sizes[dim]} entries along "
-                f"{dim}, got {size}"
+                f"{dim}, got {size}. Return as many, or declare another dimension."
             )
 
 
@@ -503,7 +515,7 @@ class Snapshots:
     def taken(self) -> tuple[str, ...]:
         """Return the names of all states since the last call.
 
-        Whoever publishes what they led to removes them from the store.
+        The caller that publishes what they led to removes them from the store.
         """
         names, self._used = tuple(self._used), set()
         self.were_found = False

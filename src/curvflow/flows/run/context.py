@@ -104,7 +104,7 @@ class Counts:
     """
 
     def __init__(self, graph: Graph) -> None:
-        """Count what is done already."""
+        """Count finished nodes."""
         self._graph = graph
         self.executed: Counter[str] = Counter()
         self.revived: Counter[str] = Counter()
@@ -114,7 +114,7 @@ class Counts:
         self.recount()
 
     def recount(self) -> None:
-        """Count again what is done, and what has failed."""
+        """Count finished and failed nodes again."""
         nodes = (node for node in self._graph if node.state == "cached")
         self.done = Counter(node.stage for node in nodes)
         nodes = (node for node in self._graph if self._has_failed(node))

@@ -209,7 +209,7 @@ class _Group:
     Attributes:
         nodes: all of the stage that are alike, in order.
         place: of the group and so of its tiles in the study.
-        fits: nodes that one call has held so far; 0 before the group is cut.
+        fits: nodes that one call has computed so far; 0 before the group is cut.
     """
 
     nodes: Sequence[Node]
@@ -384,7 +384,7 @@ class Schedule:
                 self._queue(tile)
 
     def _cut(self, node: Node) -> None:
-        """Cut a group into tiles at a width that does not depend on what is missing."""
+        """Cut a group into tiles at a width that does not depend on missing nodes."""
         group = self._groups[node]
         width = group.fits = self._width(node, group.nodes)
         for start in range(0, len(group.nodes), width):

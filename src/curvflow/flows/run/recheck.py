@@ -1,4 +1,4 @@
-"""Results computed again, and compared with what is stored."""
+"""Results computed again, and compared with the stored ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Result = Outcome | BaseException
 
 @dataclass(frozen=True, order=True)
 class Difference:
-    """The difference of a result from what is stored.
+    """The difference of a result from the stored one.
 
     Attributes:
         is_beyond: whether it is more than last bits.
@@ -120,7 +120,7 @@ class Recheck:
         self._snapshots = Snapshots(store, Stopping(), every=math.inf)
 
     def compare(self, nodes: Sequence[Node]) -> Evidence:
-        """Compute nodes again, and compare them with what is stored.
+        """Compute nodes again, and compare them with the stored results.
 
         Raises:
             StoreError: a result, or what it takes, cannot be read.

@@ -114,7 +114,7 @@ class Repair:
     def _recompute_struck(
         self, keys: Sequence[str], reason: str, *, payloads: Iterable[str | None]
     ) -> None:
-        """Tell of results that were struck off, and bring the plan up to date.
+        """Report results that were struck off, and bring the plan up to date.
 
         Raises:
             StoreError: they were struck off by this run before.
@@ -220,9 +220,9 @@ class TileInFlight:
         """
         if self.interruptions >= MOST_INTERRUPTIONS:
             raise StoreError(
-                f"{store}: workers missed this run's heartbeat {MOST_INTERRUPTIONS} "
-                "times. Check file-system caching on them (NFS attribute cache); what "
-                "is finished is kept."
+                f"{store}: expected workers to see this run's heartbeat, got "
+                f"{MOST_INTERRUPTIONS} that missed it. Check file-system caching on "
+                "them (NFS attribute cache); what is finished is kept."
             )
         return replace(self, interruptions=self.interruptions + 1)
 

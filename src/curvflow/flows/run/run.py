@@ -70,7 +70,7 @@ def run_study(
     Failed nodes are reported, not raised.
 
     Raises:
-        RequestError: the study asks for something that cannot be done.
+        RequestError: the study requests something that cannot be done.
         ChangedCodeError: code has changed under an unchanged version.
         StoreError: results cannot be written.
         Stopped: the run was asked to end.

@@ -75,7 +75,7 @@ def settled_plan(
     """Plan a study, with changed code settled as the answer says.
 
     Raises:
-        RequestError: the study or the answer asks for something that cannot be done.
+        RequestError: the study or the answer requests something that cannot be done.
         ChangedCodeError: code has changed, and the answer does not cover it.
     """
     plan = make_plan(study, store, files, revive=revive)
@@ -244,7 +244,7 @@ def _time(drift: Drift) -> str:
 def _verified(
     drift: Drift, nodes: Sequence[Node], recheck: Recheck, tell: Callable[[str], None]
 ) -> Evidence:
-    """Compute a sample with the code as it is, and compare it with what is stored."""
+    """Compute a sample with the code as it is, and compare it with stored results."""
     tell(f"{drift.kind}: computing {len(nodes)} of {drift.cost.nodes} results again")
     evidence = recheck.compare(nodes)
     if not evidence.is_good:

@@ -53,11 +53,11 @@ class SharedWork:
         return [node for key, node in ours.items() if key not in done], done
 
     def finished(self, keys: Iterable[str]) -> None:
-        """Note what is done; its claims are released with the next that are taken."""
+        """Note finished nodes; their claims are released with the next ones taken."""
         self._finished += [key for key in keys if self.busy.pop(key, None) is None]
 
     def release(self) -> None:
-        """Release now what is done or has failed, so that no run waits for it."""
+        """Release finished and failed nodes now, so that no run waits for them."""
         if self._finished:
             self._store.claims.release(self._begun, self._finished)
             self._finished.clear()

@@ -52,7 +52,7 @@ class Work:
         The check is called whenever more is to be computed than was planned.
 
         Raises:
-            RequestError: the runner cannot do what is asked of it.
+            RequestError: the runner cannot fulfil the request.
             ClusterError: the runner is lost, or has no worker left.
             StoreError: results cannot be written, or not be read again and again.
             Stopped: the run was asked to end.
@@ -81,7 +81,7 @@ class Work:
         self._shared.sweep()
 
     def _begin(self) -> None:
-        """Look at the files that are declared for what is to be computed."""
+        """Look at the files that are declared for the nodes to be computed."""
         plan = self._context.plan
         stages = {node.stage for node in plan.graph if node.state != "cached"}
         plan.reads.check(sorted(stages))

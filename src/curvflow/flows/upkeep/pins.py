@@ -87,6 +87,6 @@ def _latest(store: Store, study: str) -> int:
     finished = [run.number for run in runs if run.ended is not None]
     if not finished:
         raise UnknownNameError(
-            f"{study}: no run has finished yet. Run the study first."
+            f"{study}: expected a finished run, got none. Run the study first."
         )
     return finished[-1]

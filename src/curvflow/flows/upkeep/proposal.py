@@ -104,8 +104,8 @@ class Proposal:
                 for (kind, holder), number in self.retained.items()
             ],
             "leftovers": {
-                what: {"files": len(items), "bytes": sum(item.bytes for item in items)}
-                for what, items in self.leftovers.items()
+                group: {"files": len(items), "bytes": sum(item.bytes for item in items)}
+                for group, items in self.leftovers.items()
             },
             "staying": dict(self.staying),
             "live_runs": [
@@ -313,4 +313,4 @@ def _leftovers(
             or (begun not in runs and item.time < now - grace)
         ],
     }
-    return {what: items for what, items in groups.items() if items}
+    return {group: items for group, items in groups.items() if items}

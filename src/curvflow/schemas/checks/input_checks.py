@@ -71,9 +71,12 @@ def _check_wanted(stage: Stage) -> None:
         edge, given = declared.edge.__name__, stage.inputs.get(name, ())
         if is_wanted and not given:
             message = f"expected a stage that returns {edge}, got none"
-            raise stage.error((name,), message, "The parameters ask for it.")
+            hint = f"Add '{name}: ...', or change the parameters that need it."
+            raise stage.error((name,), message, hint)
         if given and not is_wanted:
-            message = f"expected no stage that returns {edge}, got '{given[0]}'"
+            message = (
+                f"{name} '{given[0]}' cannot be combined with the other parameters"
+            )
             hint = "Remove it, or set the parameters that need it."
             raise stage.error((name,), message, hint)
 
@@ -125,10 +128,10 @@ def _check_carried(stage: Stage, name: str, producer: Stage) -> None:
     for path in stage.kind.carries:
         if path not in producer.kind.carries:
             continue
-        for labels, other in _together(stage, producer):
+        for labels, point in _together(stage, producer):
             consumer, producing = (
                 getattr(params, path)
-                for params in (stage.params(labels), producer.params(other))
+                for params in (stage.params(labels), producer.params(point))
             )
             if not isinstance(consumer, AnyModel):
                 continue  # another loss may go on from there
@@ -155,9 +158,9 @@ def _together(
 ) -> Iterator[tuple[Mapping[str, Label], Mapping[str, Label]]]:
     """Yield pairs of points of two stages that agree on their common axes."""
     for labels in stage.template.samples():
-        for other in producer.template.samples():
-            if _agree(labels, other):
-                yield labels, other
+        for point in producer.template.samples():
+            if _agree(labels, point):
+                yield labels, point
 
 
 def _check_lacking(
@@ -166,9 +169,9 @@ def _check_lacking(
     lacking = stage.kind.inputs[name].lacking
     if lacking is None:
         return
-    for other, taken in _in_effect(producer, stages):
+    for point, taken in _in_effect(producer, stages):
         for labels in stage.template.samples():
-            if not _agree(labels, other):
+            if not _agree(labels, point):
                 continue
             for path, message, hint in lacking(
                 stage.params(labels), producer.name, taken
@@ -252,12 +255,12 @@ def _refuse_measured(
 
 
 def _refuse_different(stage: Stage, field: str, given: Sequence[_Settled]) -> None:
-    for (one, place, value), (other, at, second) in combinations(given, 2):
+    for (left, place, value), (right, at, second) in combinations(given, 2):
         shared = place.keys() & at.keys() - {*stage.reduced}
         if value != second and all(place[axis] == at[axis] for axis in shared):
             got = " and ".join(short_yaml(x) for x in (value, second))
             message = f"expected one {field} of what is taken together, got {got}"
-            both = " and ".join(dict.fromkeys((one.name, other.name)))
+            both = " and ".join(dict.fromkeys((left.name, right.name)))
             raise stage.error((), message, f"Give {both} one.", key=True)
 
 
@@ -274,15 +277,15 @@ def _settled(
             continue
         for name in producer.inputs.get(settling, ()):
             source = stages[name]
-            for other in source.template.samples():
-                given = source.params(other)
-                if hasattr(given, field) and _agree(labels, other):
-                    yield source, {**labels, **other}, getattr(given, field)
+            for point in source.template.samples():
+                given = source.params(point)
+                if hasattr(given, field) and _agree(labels, point):
+                    yield source, {**labels, **point}, getattr(given, field)
 
 
-def _agree(labels: Mapping[str, Label], other: Mapping[str, Label]) -> bool:
+def _agree(labels: Mapping[str, Label], point: Mapping[str, Label]) -> bool:
     """Return whether two points of the axes agree on those that both have."""
-    return all(labels[axis] == other[axis] for axis in labels.keys() & other.keys())
+    return all(labels[axis] == point[axis] for axis in labels.keys() & point.keys())
 
 
 def _check_shared(stage: Stage, name: str, by_name: Mapping[str, Stage]) -> None:

@@ -332,7 +332,7 @@ def _too_small_vocabularies(
 
 
 def _unlabelled(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
-    """Yield that labels or tokens are asked for that the data do not have."""
+    """Yield that labels or tokens are requested that the data do not have."""
     yield from _relabel_problems(params, data)
     kept = getattr(params, "keep_losses", None)
     if kept not in ("labels", "tokens"):

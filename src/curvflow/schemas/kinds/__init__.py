@@ -28,7 +28,7 @@ def declarations() -> dict[str, ModuleType]:
 def declaration(name: str) -> ModuleType | None:
     """Return the module that declares a built-in kind; others stay unloaded.
 
-    Most kinds are in a file of their own name. Where there is none of this name, all
+    Most kinds are in a file of the same name. Where there is none of this name, all
     are looked through, as for one of a family.
     """
     last = name.rpartition(".")[2]
@@ -122,5 +122,7 @@ def find_kind(name: str) -> Kind:
     """
     kind = known_kind(name)
     if kind is None:
-        raise UnknownNameError(f"no kind '{name}'. {nearest(name, all_kinds())}")
+        raise UnknownNameError(
+            f"expected a kind, got '{name}'. {nearest(name, all_kinds())}"
+        )
     return kind

@@ -61,7 +61,10 @@ class Augmentation(Params):
     @model_validator(mode="after")
     def _changes_something(self) -> Self:
         if not (self.takes_images or self.noise):
-            raise ValueError("expected shift, flip, erase or noise, got none of them")
+            raise ValueError(
+                "expected shift, flip, erase or noise, got none of them. Give one of "
+                "them, or remove augment."
+            )
         return self
 
 
@@ -153,7 +156,8 @@ class TrainParams(Params):
         if self.rule.watches and not self.validation_fraction:
             raise ValueError(
                 f"expected validation_fraction above 0 with rule {self.rule.rule}, "
-                "which is told the validation loss, got 0"
+                "which watches the validation loss, got 0. Raise it, or take another "
+                "rule."
             )
         return self
 
@@ -197,7 +201,8 @@ class TrainParams(Params):
         kind = model_name(self.model)
         if is_unbalanced and kind != "mlp":
             raise ValueError(
-                f"expected a model of kind mlp with init.unbalanced, got {kind}"
+                f"init.unbalanced cannot be combined with a model of kind {kind}. Take "
+                "an mlp, or remove unbalanced."
             )
         return self
 

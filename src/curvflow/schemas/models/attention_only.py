@@ -58,23 +58,24 @@ class Attention(SequenceModel):
         if self.positions == "rotary" and self.width // self.heads % 2:
             raise ValueError(
                 "expected an even number of entries per head with positions rotary, "
-                f"got {self.width // self.heads}. Change width or heads"
+                f"got {self.width // self.heads}. Change width or heads."
             )
         if self.context is not None and self.positions != "learned":
             raise ValueError(
-                f"context cannot be combined with positions {self.positions}. Remove it"
+                f"context cannot be combined with positions {self.positions}. Remove "
+                "it."
             )
         if self.causal and self.readout == "first":
             raise ValueError(
                 "readout first cannot be combined with causal, where the first token "
-                "sees no other. Take last, or causal false"
+                "sees no other. Take last, or causal false."
             )
         return self
 
     def misfits(
         self, shape: tuple[int, ...], tokens: int | None, outputs: int | None
     ) -> Iterator[tuple[str, str]]:
-        """Yield what is wrong with samples for this model, and what to do.
+        """Yield the faults of samples for this model, and the remedies.
 
         Args:
             shape: of the inputs of one sample.

@@ -27,19 +27,19 @@ class Recurrent(SequenceModel):
         if self.readout == "first":
             raise ValueError(
                 f"readout first cannot be combined with {self.kind}, where the first "
-                "token sees no other. Take last or mean"
+                "token sees no other. Take last or mean."
             )
         if self.dropout and self.layers == 1:
             raise ValueError(
                 f"expected two layers or more with dropout {self.dropout}, which is "
-                "between them, got 1. Add one, or remove dropout"
+                "between them, got 1. Add one, or remove dropout."
             )
         return self
 
     def misfits(
         self, shape: tuple[int, ...], tokens: int | None, outputs: int | None
     ) -> Iterator[tuple[str, str]]:
-        """Yield what is wrong with samples for this model, and what to do.
+        """Yield the faults of samples for this model, and the remedies.
 
         Args:
             shape: of the inputs of one sample.

@@ -12,7 +12,7 @@ from curvflow.schemas.models._base import Model, Some, SomeWidths
 
 
 class NormalCrossing(Model):
-    """Every output is a product of powers of weights of its own."""
+    """Every output is a product of powers of separate weights."""
 
     kind: Literal["normal_crossing"] = "normal_crossing"
     powers: Annotated[tuple[SomeWidths, ...], Field(strict=False), Some] = Field(

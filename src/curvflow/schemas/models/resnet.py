@@ -42,22 +42,22 @@ class Resnet(Model):
         if len(self.widths) != len(self.blocks):
             raise ValueError(
                 f"expected blocks for each of {len(self.widths)} widths, got "
-                f"{len(self.blocks)} numbers. Give as many"
+                f"{len(self.blocks)} numbers. Give as many."
             )
         if self.norm != "group" and self.groups is not None:
             raise ValueError(
-                f"groups cannot be combined with norm {self.norm}. Remove it"
+                f"groups cannot be combined with norm {self.norm}. Remove it."
             )
         wrong = [width for width in self.widths if width % self.num_groups]
         if self.norm == "group" and wrong:
             raise ValueError(
                 f"expected widths that are multiples of {self.num_groups} groups, got "
-                f"{wrong[0]}. Change widths or groups"
+                f"{wrong[0]}. Change widths or groups."
             )
         if self.shortcut == "padding" and list(self.widths) != sorted(self.widths):
             raise ValueError(
-                "expected widths that do not fall with shortcut padding, got "
-                f"{list(self.widths)}. Take shortcut projection"
+                "shortcut padding cannot be combined with widths that fall, "
+                f"{list(self.widths)}. Take shortcut projection."
             )
         return self
 

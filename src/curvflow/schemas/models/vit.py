@@ -48,14 +48,14 @@ class Vit(Model):
         if self.hidden < 1:
             raise ValueError(
                 f"expected an mlp_ratio of at least one unit, {1 / self.width:.3g}, "
-                f"got {self.mlp_ratio}. Raise it"
+                f"got {self.mlp_ratio}. Raise it."
             )
         return self
 
     def misfits(
         self, shape: tuple[int, ...], tokens: int | None, outputs: int | None
     ) -> Iterator[tuple[str, str]]:
-        """Yield what is wrong with samples for this model, and what to do.
+        """Yield the faults of samples for this model, and the remedies.
 
         Args:
             shape: of the inputs of one sample.

@@ -37,7 +37,7 @@ def written_out(value: object) -> object:
     """Replace a preset by the fields it stands for.
 
     Args:
-        value: of a rule, as written; other fields beside `preset` and `variant` take
+        value: of a rule, as written; fields other than `preset` and `variant` take
             the place of the preset's own.
 
     Returns:
@@ -55,12 +55,13 @@ def written_out(value: object) -> object:
     if variant not in list(variants):
         known = " or ".join(variants)
         raise ValueError(
-            f"expected variant {known} of {name}, got {short_yaml(variant)}"
+            f"expected variant {known} of {name}, got {short_yaml(variant)}. Take one "
+            "of them."
         )
     if "rule" in value:
         rule, preset = short_yaml(value["rule"]), short_yaml(name)
         raise ValueError(
-            f"rule {rule} cannot be combined with preset {preset}. Remove rule"
+            f"rule {rule} cannot be combined with preset {preset}. Remove rule."
         )
     fields = {
         key: item for key, item in value.items() if key not in ("preset", "variant")

@@ -6,7 +6,7 @@ for XOR and Synthetic only:
 
 - XOR with tanh: omega, and the rate of `metric` in the large regime.
 - XOR: the table rounds the deviations of initial weights, sigma / sqrt(12), and biases
-  have a deviation of their own.
+  have separate deviations.
 - Synthetic with tanh: the learning rate of `sgd` in the large regime.
 
 In both, the numbers called variances are standard deviations, apart from CIFAR-10,

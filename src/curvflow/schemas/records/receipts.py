@@ -151,7 +151,7 @@ class CodeRecord:
         version: version of the kind that was declared then.
         form: number of the normal form; only equal ones can be compared.
         definitions: digest of each function, class or constant reached, by its name.
-        files: digest of each module that was read to tell, by its name.
+        files: digest of each module that was read for it, by its name.
     """
 
     kind: str

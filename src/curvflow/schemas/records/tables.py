@@ -29,7 +29,7 @@ class Column:
         units: its units.
         cells: one text per row.
         is_number: numbers are set flush right.
-        is_key: belongs to what tells the rows apart.
+        is_key: is part of the key of a row.
     """
 
     field: str

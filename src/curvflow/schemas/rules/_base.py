@@ -90,7 +90,7 @@ class Scheduled(Params):
     def _has_one_warmup(self) -> Self:
         if self.warmup_epochs and self.warmup_steps:
             raise ValueError(
-                "warmup_epochs cannot be combined with warmup_steps. Remove one"
+                "warmup_epochs cannot be combined with warmup_steps. Remove one."
             )
         return self
 
@@ -131,7 +131,7 @@ class Over(Scheduled):
         if self.epochs is not None and self.warmup_epochs >= self.epochs:
             raise ValueError(
                 f"expected warmup_epochs below the {self.epochs} epochs, got "
-                f"{self.warmup_epochs}. Lower it"
+                f"{self.warmup_epochs}. Lower it."
             )
         return self
 
@@ -184,7 +184,8 @@ class Linear(Over):
     def _in_order(self) -> Self:
         if self.start >= self.end:
             raise ValueError(
-                f"expected start below end, got {self.start:g} and {self.end:g}"
+                f"expected start below end, got {self.start:g} and {self.end:g}. Swap "
+                "them, or move one."
             )
         return self
 
@@ -228,13 +229,14 @@ class OneCycle(Over):
     def _has_room(self) -> Self:
         if self.three_phase and self.peak >= 0.5:
             raise ValueError(
-                f"expected peak below 0.5 with three_phase, got {self.peak:g}. Lower it"
+                f"expected peak below 0.5 with three_phase, got {self.peak:g}. Lower "
+                "it."
             )
         for name in ("warmup_epochs", "warmup_steps"):
             if getattr(self, name):
                 raise ValueError(
                     f"{name} cannot be combined with one_cycle, which rises itself. "
-                    "Set peak and first"
+                    "Set peak and first."
                 )
         return self
 
@@ -320,7 +322,7 @@ class Rule(Params):
         """True if longer training begins as shorter training does.
 
         True for constant and epoch-wise schedules. A rule that depends on the whole
-        length, as a cosine without epochs of its own, is trained from the beginning.
+        length, as a cosine without `epochs`, is trained from the beginning.
         """
         return self.schedule is None or self.schedule.is_extendable
 
@@ -340,8 +342,8 @@ class Rule(Params):
         return False
 
     @property
-    def tells(self) -> tuple[str, ...]:
-        """Names of the numbers that the rule records, of `RULES_TELL`."""
+    def records(self) -> tuple[str, ...]:
+        """Names of the numbers that the rule records, of `RULES_RECORD`."""
         return ()
 
     @property

@@ -60,7 +60,7 @@ class Muon(Rule):
         for name in OF_TRAINING:
             if getattr(adamw, name) is not None:
                 raise ValueError(
-                    f"{name} cannot be combined with adamw. Move it to muon itself"
+                    f"{name} cannot be combined with adamw. Move it to muon itself."
                 )
         return adamw
 

@@ -25,7 +25,7 @@ class PathSgd(Rule):
         return {n: v for n, v in super().hyper().items() if n != "p"}
 
     def choices(self) -> dict[str, Any]:
-        """Return what is shared; of p too: one passage counts paths by one power."""
+        """Return the shared choices, with p: one passage counts paths by one power."""
         return super().choices() | {"p": self.p}
 
 

@@ -1,4 +1,4 @@
-"""Gradient descent with a regulariser at a rate of its own."""
+"""Gradient descent with a regulariser at a separate rate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Decay(Rule):
 class Selection(Decay):
     """Base of the rules that decay a parameter by the size of its entry of H w.
 
-    The entry is held against omega times the largest of its parameter tensor.
+    The entry is compared with omega times the largest of its parameter tensor.
     """
 
     omega: float = Field(

@@ -28,7 +28,8 @@ class Sgd(Rule):
     def _check_momentum(self) -> Self:
         if self.nesterov and self.momentum == 0:
             raise ValueError(
-                f"expected momentum above 0 with nesterov, got {self.momentum}"
+                "nesterov cannot be combined with momentum 0. Raise momentum, or "
+                "remove nesterov."
             )
         return self
 

@@ -54,7 +54,7 @@ class TorchOptimizer(Rule):
         if module.split(".")[:2] == ["torch", "optim"] and name in NOT_BY_GRADIENT:
             raise ValueError(
                 "expected an optimiser that steps on a dense gradient alone, got "
-                f"{name}, which {NOT_BY_GRADIENT[name]}"
+                f"{name}, which {NOT_BY_GRADIENT[name]}. Choose another."
             )
         return f"{module}:{name}"
 
@@ -63,7 +63,10 @@ class TorchOptimizer(Rule):
     def _leaves_the_rate_out(cls, kwargs: dict[str, JsonValue]) -> dict[str, JsonValue]:
         for name in ("lr", "params"):
             if name in kwargs:
-                raise ValueError(f"expected no {name} among kwargs, got {kwargs[name]}")
+                raise ValueError(
+                    f"kwargs.{name} cannot be combined with the rule, which gives it "
+                    "itself. Remove it."
+                )
         return kwargs
 
 

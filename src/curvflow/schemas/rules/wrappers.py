@@ -1,4 +1,4 @@
-"""Rules around another rule: slow weights that follow it, and gradients beside w."""
+"""Rules around another rule: slow weights that follow it, and gradients near w."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Around(Rule):
         for name in OF_TRAINING:
             if getattr(inner, name) is not None:
                 raise ValueError(
-                    f"{name} cannot be combined with inner. Move it to {outer} itself"
+                    f"{name} cannot be combined with inner. Move it to {outer} itself."
                 )
         return inner
 

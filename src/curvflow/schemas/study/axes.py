@@ -120,13 +120,13 @@ def _check_number(document: Document, axes: Mapping[str, Axis]) -> None:
 
 
 def _check_name(document: Document, name: Label) -> None:
-    what = ""
+    expected = ""
     if not is_identifier(name):
-        what = "a name of letters, digits and _"
+        expected = "a name of letters, digits and _"
     elif name in RESERVED:
-        what = "a name that curvflow does not use itself"
-    if what:
-        message = f"expected {what}, got {short_yaml(name)}"
+        expected = "a name that curvflow does not use itself"
+    if expected:
+        message = f"expected {expected}, got {short_yaml(name)}"
         raise document.error(("axes", name), message, "Rename the axis.", key=True)
 
 
@@ -146,10 +146,13 @@ def _axis(document: Document, name: str, item: SourceNode) -> Axis:
     if type(item.value) is int and 1 <= item.value <= MAX_LABELS:
         numbers = tuple(range(item.value))
         return Axis(name, numbers, numbers, "count")
-    what = "a list, a mapping of labels to values, or a count"
+    expected = "a list, a mapping of labels to values, or a count"
+    hint = "Write labels in brackets, such as [a, b]."
     if type(item.value) is int:
-        what = f"a count from 1 to {MAX_LABELS}"
-    raise document.error(path, f"expected {what}, got {short_yaml(item.value)}")
+        expected, hint = f"a count from 1 to {MAX_LABELS}", "Write such a count."
+    raise document.error(
+        path, f"expected {expected}, got {short_yaml(item.value)}", hint
+    )
 
 
 def _list_axis(document: Document, path: tuple[str, str], item: SourceNode) -> Axis:

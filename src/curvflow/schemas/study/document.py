@@ -50,23 +50,25 @@ class Document:
         spot = self.place(path, key=key)
         return StudyError(dotted_path(path), message, place=spot, hint=hint)
 
-    def refuse_unknown(self, path: Path, known: Iterable[str], what: str) -> None:
+    def refuse_unknown(self, path: Path, known: Iterable[str], expected: str) -> None:
         """Raise StudyError for a key of a mapping that is not `known`."""
         names = list(known)
         for name in self.mapping(path):
             if name not in names:
-                message = f"expected {what}, got {short_yaml(name)}"
+                message = f"expected {expected}, got {short_yaml(name)}"
                 hint = nearest(str(name), names)
                 raise self.error((*path, name), message, hint, key=True)
 
-    def mapping(self, path: Path, what: str = "a mapping") -> dict[Label, SourceNode]:
+    def mapping(
+        self, path: Path, expected: str = "a mapping"
+    ) -> dict[Label, SourceNode]:
         """Return the mapping at a path, empty if it is missing."""
         item = self.at(path)
         if item is None:
             return {}
         if not isinstance(item.value, dict):
-            message = f"expected {what}, got {short_yaml(item.plain())}"
-            raise self.error(path, message)
+            message = f"expected {expected}, got {short_yaml(item.plain())}"
+            raise self.error(path, message, "Write lines of the form 'key: value'.")
         return item.value
 
 

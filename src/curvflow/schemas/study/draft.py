@@ -110,6 +110,7 @@ class Draft:
 
 
 # Keys of every stage, unless its kind has an input or parameter of the name.
+NAME_IT = "Write a name that stands under 'stages:'."
 DECLARED = {"files": "a path or a pattern", "env": "the name of a variable"}
 
 
@@ -166,12 +167,12 @@ def _declared(document: Document, path: Path) -> tuple[str, ...]:
     value = item.plain() if item else []
     if not isinstance(value, list):
         message = f"expected a list in brackets, got {short_yaml(value)}"
-        raise document.error(path, message)
+        raise document.error(path, message, "Put it in brackets.")
     for index, text in enumerate(value):
         if not isinstance(text, str) or not text or text in value[:index]:
-            what = DECLARED[str(path[-1])]
-            message = f"expected {what}, each once, got {short_yaml(text)}"
-            raise document.error((*path, index), message)
+            expected = DECLARED[str(path[-1])]
+            message = f"expected {expected}, each once, got {short_yaml(text)}"
+            raise document.error((*path, index), message, "Correct or remove it.")
     return tuple(value)
 
 
@@ -204,12 +205,14 @@ def _stage_names(
         return (value,)
     many = kind.inputs[name].many
     if not (many and isinstance(value, list) and value):
-        what = "the name of a stage" + (", or a list of such names" if many else "")
-        raise document.error(full, f"expected {what}, got {short_yaml(value)}")
+        expected = "the name of a stage" + (", or a list of such names" if many else "")
+        message = f"expected {expected}, got {short_yaml(value)}"
+        raise document.error(full, message, NAME_IT)
     for index, stage in enumerate(value):
         repeated = stage in value[:index]
         if repeated or not isinstance(stage, str):
-            what = "each stage once" if repeated else "the name of a stage"
-            message = f"expected {what}, got {short_yaml(stage)}"
-            raise document.error((*full, index), message)
+            expected = "each stage once" if repeated else "the name of a stage"
+            message = f"expected {expected}, got {short_yaml(stage)}"
+            hint = "Remove one of them." if repeated else NAME_IT
+            raise document.error((*full, index), message, hint)
     return tuple(value)

@@ -140,9 +140,9 @@ def resolve_inputs(
 def _alternative(draft: Draft, name: str) -> str | None:
     """Return the input given as alternative to this one, or to the one it follows."""
     declared = draft.kind.inputs[name]
-    for other in declared.unless:
-        if other in draft.given:
-            return other
+    for alternative in declared.unless:
+        if alternative in draft.given:
+            return alternative
     if declared.sources and not declared.followed(draft.given):
         return _alternative(draft, declared.sources[0])
     return None
@@ -166,8 +166,8 @@ def _refuse_missing(
 
 def _check_exclusive(document: Document, draft: Draft, name: str) -> None:
     excluded = (e for e in draft.kind.inputs[name].excludes if e in draft.given)
-    if other := _alternative(draft, name) or next(excluded, None):
-        message = f"'{name}' cannot be combined with '{other}'"
+    if alternative := _alternative(draft, name) or next(excluded, None):
+        message = f"'{name}' cannot be combined with '{alternative}'"
         path = ("stages", draft.name, name)
         follows = draft.kind.inputs[name].follows
         hint = f"Remove '{name}'." if follows else "Remove one of them."
@@ -210,7 +210,7 @@ def _check_edge(
 
 
 def _candidates(draft: Draft, name: str, drafts: Mapping[str, Draft]) -> str:
-    candidates = [f"'{other}'" for other in _producers(draft, name, drafts)]
+    candidates = [f"'{producer}'" for producer in _producers(draft, name, drafts)]
     if candidates:
         return f"Of these there are: {', '.join(candidates)}."
     edge = draft.kind.inputs[name].edge

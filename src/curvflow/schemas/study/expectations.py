@@ -64,7 +64,9 @@ class Expectation(Params):
     @classmethod
     def _in_order(cls, within: float | Limits | None) -> float | Limits | None:
         if isinstance(within, tuple) and within[0] > within[1]:
-            raise ValueError(f"expected [low, high], got {short_yaml(within)}")
+            raise ValueError(
+                f"expected [low, high], got {short_yaml(within)}. Swap the two."
+            )
         return within
 
     @model_validator(mode="after")
@@ -79,18 +81,19 @@ class Expectation(Params):
         if not given:
             raise ValueError(
                 "expected one of 'sd', 'se', 'within', 'at_least' and 'at_most', got "
-                "none"
+                "none. Add one."
             )
         if self.is_one_sided and self.value is not None:
             raise ValueError(
                 f"'value' cannot be combined with '{given[0]}'. Remove one of them."
             )
         if not self.is_one_sided and self.value is None:
-            raise ValueError(f"expected a value with '{given[0]}', got none")
+            raise ValueError(f"expected a value with '{given[0]}', got none. Add it.")
         least, most = self.at_least, self.at_most
         if least is not None and most is not None and least > most:
             raise ValueError(
-                f"expected at_least of at most {most:g}, that of at_most, got {least:g}"
+                f"expected at_least of at most {most:g}, that of at_most, got "
+                f"{least:g}. Swap them."
             )
         return self
 
@@ -158,7 +161,7 @@ def read_expectations(
         return ()
     if not isinstance(item.value, list):
         message = f"expected a list, got {short_yaml(item.plain())}"
-        raise document.error(("expect",), message)
+        raise document.error(("expect",), message, "Begin each of them with '- '.")
     return tuple(
         _read(document, index, stages, axes) for index in range(len(item.value))
     )
@@ -252,7 +255,7 @@ def _check_column(
     document: Document, path: Path, column: str, stage: Stage, known: Set[str]
 ) -> None:
     if not issubclass(stage.kind.returns, Table):
-        message = f"expected no column with {stage.kind.name}, which is no table"
+        message = f"column cannot be combined with {stage.kind.name}, which is no table"
         raise document.error((*path, "column"), message, "Remove it.")
     if column not in known:
         message = f"expected a column of '{stage.name}', got '{column}'"

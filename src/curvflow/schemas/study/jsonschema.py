@@ -165,28 +165,28 @@ def _definitions(kind: Kind) -> Schema:
 
 
 def _texts(key: str) -> Schema:
-    what = {
+    meanings = {
         "files": "files that results stand on, as paths or patterns",
         "env": "environment variables that results stand on",
     }
     text: Schema = {"type": "string", "minLength": 1}
     listed: Schema = {"type": "array", "items": text, "uniqueItems": True}
-    return {"description": what[key], **listed}
+    return {"description": meanings[key], **listed}
 
 
 def _input(name: str, taken: Input) -> Schema:
     stage: Schema = {"type": "string", "pattern": _NAME}
-    what = f"a stage that returns {taken.edge.__name__}"
+    meaning = f"a stage that returns {taken.edge.__name__}"
     if taken.follows:
-        what += f"; by default the {name} of its {' or '.join(taken.sources)}"
+        meaning += f"; by default the {name} of its {' or '.join(taken.sources)}"
     if taken.unless:
-        what += f"; or else {' or '.join(taken.unless)}"
+        meaning += f"; or else {' or '.join(taken.unless)}"
     if taken.optional:
-        what += "; optional"
+        meaning += "; optional"
     if not taken.many:
-        return {"description": what, **stage}
+        return {"description": meaning, **stage}
     several = {"type": "array", "items": stage, "minItems": 1, "uniqueItems": True}
-    return {"description": f"{what}, or several", "anyOf": [stage, several]}
+    return {"description": f"{meaning}, or several", "anyOf": [stage, several]}
 
 
 def _with_references(schema: Schema) -> Schema:

@@ -66,8 +66,9 @@ def read_at(document: Document, path: Path) -> At:
                 message = f"expected each epoch once, got {epoch} a second time"
                 raise document.error(steps[index], message, "Remove one of them.")
         return At("listed", epochs=epochs)
-    what = "'final', 'all', an epoch, {every: n} or a list of epochs"
-    raise document.error(path, f"expected {what}, got {short_yaml(value)}")
+    expected = "'final', 'all', an epoch, {every: n} or a list of epochs"
+    message = f"expected {expected}, got {short_yaml(value)}"
+    raise document.error(path, message, "Write one of them.")
 
 
 def _integer(document: Document, path: Path, least: int) -> int:
@@ -76,7 +77,7 @@ def _integer(document: Document, path: Path, least: int) -> int:
     if type(value) is int and value >= least:
         return value
     message = f"expected an integer of at least {least}, got {short_yaml(value)}"
-    raise document.error(path, message)
+    raise document.error(path, message, "Correct it.")
 
 
 _MAX_LISTED = 12
@@ -107,7 +108,7 @@ class Stage:
         at: which epochs of its weights it looks at.
         template: its parameters before substitution.
         document: where it is written.
-        files: patterns of files that its results stand on, beside its parameters.
+        files: patterns of files that its results depend on, with its parameters.
         env: environment variables whose values its results stand on.
         main: main variables of the stages taken, which `quantities: main` stands for.
     """
@@ -180,17 +181,17 @@ class Stage:
                 path: Path = ("at", index) if self.at.adds_epoch else ("at",)
                 self._no_checkpoint(path, "one of the", epoch, checkpoints)
         if not chosen:
-            what = f"{{every: {self.at.every}}}"
-            self._no_checkpoint(("at",), "a step to some of the", what, checkpoints)
+            step = f"{{every: {self.at.every}}}"
+            self._no_checkpoint(("at",), "a step to some of the", step, checkpoints)
         return chosen
 
     def _no_checkpoint(
-        self, path: Path, what: str, got: object, checkpoints: Sequence[int]
+        self, path: Path, expected: str, got: object, checkpoints: Sequence[int]
     ) -> NoReturn:
         listed = [str(epoch) for epoch in checkpoints]
         if len(listed) > _MAX_LISTED:
             listed = [*listed[: _MAX_LISTED - 2], "...", listed[-1]]
-        message = f"expected {what} epochs {', '.join(listed)}, got {got}"
+        message = f"expected {expected} epochs {', '.join(listed)}, got {got}"
         raise self.error(path, message, "Only these have their weights kept.")
 
     def error(

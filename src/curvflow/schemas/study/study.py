@@ -110,7 +110,7 @@ def _read_name(document: Document) -> str:
         "expected a name of at most 100 letters, digits, _, - and ., got "
         f"{short_yaml(item.plain())}"
     )
-    raise document.error(("study",), message)
+    raise document.error(("study",), message, "Rename the study.")
 
 
 def _refuse_unused(

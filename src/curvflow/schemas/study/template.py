@@ -40,7 +40,7 @@ class Template:
 
     Attributes:
         plain: the parameters as written.
-        references: what is to be substituted.
+        references: the texts to be substituted.
     """
 
     plain: dict[str, Any]

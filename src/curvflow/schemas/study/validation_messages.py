@@ -43,6 +43,7 @@ _PLAIN = {
     "union_tag_not_found": "a mapping",
 }
 _BOUNDS = {"gt": "above", "ge": "of at least", "lt": "below", "le": "of at most"}
+_REMEDIES = {"Raise it.": "above|of at least", "Lower it.": "below|of at most"}
 _LENGTHS = {
     "string_too_long": "text of at most {max_length} characters",
     "string_too_short": "text of at least {min_length} characters",
@@ -78,6 +79,17 @@ class Wording:
         """`expected <what>, got <value>`."""
         return self.sentence or f"expected {self.expected}, got {self.got}"
 
+    def with_remedy(self) -> Wording:
+        """Return the wording with a remedy, for a value out of its bounds or type."""
+        if self.hint or self.sentence:
+            return self
+        if self.got == "none":
+            return replace(self, hint="Add it.")
+        for remedy, bounds in _REMEDIES.items():
+            if re.search(rf"^(an integer|a number) ({bounds}) \S+$", self.expected):
+                return replace(self, hint=remedy)
+        return replace(self, hint="Write such a value.")
+
     def of_key(self, key: Label, known: Iterable[str]) -> Wording:
         """Return the wording for an unknown key, with the closest known one as hint."""
         names = list(known)
@@ -86,7 +98,7 @@ class Wording:
         return replace(self, expected=expected, got=short_yaml(key), hint=hint)
 
     def of_forms(self, names: Iterable[str], tag: str) -> Wording:
-        """Return the wording for a mapping without the key that tells its form."""
+        """Return the wording for a mapping without the key that names its form."""
         forms = ", ".join(repr(name) for name in names)
         hint = "" if tag.endswith("()") else f"Add {tag} to it."
         return replace(self, expected=f"one of the forms {forms}", hint=hint)
@@ -199,7 +211,8 @@ def find_problems(
     """Return the problems of a value, at least one, after a ValidationError."""
     details: Sequence[Any] = error.errors(include_url=False)
     problems = [_problem(model, value, d) for d in details if not _is_consequence(d)]
-    return _most_likely(problems, 0)
+    likely = _most_likely(problems, 0)
+    return [replace(p, wording=p.wording.with_remedy()) for p in likely]
 
 
 def _is_consequence(detail: Any) -> bool:

@@ -280,7 +280,10 @@ def frame(columns: Mapping[str, Sequence[Any]], units: Mapping[str, str]) -> Dat
 def write(dataset: Dataset, path: Path) -> None:
     """Write a dataset as NetCDF or zarr, replacing the old file once it is complete."""
     if path.suffix not in (".nc", ".zarr"):
-        raise RequestError(f"{path}: expected a name that ends in .nc or .zarr")
+        raise RequestError(
+            f"{path}: expected a name that ends in .nc or .zarr, got '{path.suffix}'. "
+            "Rename it."
+        )
     for library in NETCDF if path.suffix == ".nc" else ():
         if find_spec(library) is None:
             raise RequestError(

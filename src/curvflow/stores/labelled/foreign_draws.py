@@ -42,7 +42,8 @@ def read_samples(path: str | Path) -> xr.Dataset:
     lacking += [name for name in ("n_beta", "num_burnin_steps") if name not in settings]
     if lacking:
         raise RequestError(
-            f"{path}: expected samples of devinterp 2, got none of {', '.join(lacking)}"
+            f"{path}: expected samples of devinterp 2, got none of "
+            f"{', '.join(lacking)}. Sample again, by devinterp 2."
         )
     losses, first = (stored[x].load().astype("float64") for x in (LOSSES, INIT_LOSS))
     others = [dim for dim in losses.dims if dim not in ("chain", "step")]
@@ -81,7 +82,10 @@ def _opened(path: Path) -> xr.Dataset:
             stored: xr.Dataset = xr.open_zarr(path, consolidated=False)
             return stored
     except (OSError, KeyError, ValueError) as error:
-        raise RequestError(f"{path}: expected a Zarr store, got {error}") from error
+        raise RequestError(
+            f"{path}: expected a Zarr store, got {error}. Name the folder that "
+            "devinterp wrote."
+        ) from error
 
 
 def _is_plain(value: Any) -> bool:

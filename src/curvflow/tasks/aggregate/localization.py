@@ -31,7 +31,10 @@ def localization(member: Member, machine: Machine) -> Outcome:
     params, nodes = cast("LocalizationParams", member.params), member.inputs["of"]
     there = [node for node in nodes if node.status == "ok"]
     if not there:
-        raise InputError("of: expected an estimate with a localization, got none")
+        raise InputError(
+            "of: expected an estimate with a localization, got none. Name stages of "
+            "probe.llc that succeeded."
+        )
     gammas_N, nbetas_N = (
         np.array([float(node[name]) for node in there])
         for name in ("localization", "nbeta")

@@ -67,7 +67,7 @@ class _Item:
 
 @computes_each("aggregate.spectral_distance")
 def spectral_distance(member: Member, machine: Machine) -> Outcome:
-    """Compare spectra in pairs, and tell what random vectors do to the distances.
+    """Compare spectra in pairs, and state what random vectors add to the distances.
 
     Args:
         member: densities of largest entropy, or other spectra; a target maybe.
@@ -146,7 +146,7 @@ def _item(
 def _measure(
     node: NodeData, params: SpectralDistanceParams, orders: int
 ) -> tuple[Measure, float]:
-    """Return what is compared of a spectrum, and its degrees of freedom."""
+    """Return the compared numbers of a spectrum, and its degrees of freedom."""
     measure, freedom = _versions(node, params, orders)
     if params.divergence == "heat_trace":
         given = params.times

@@ -46,7 +46,7 @@ def solver_bytes(
         params: method, number of columns and precision.
         size: D.
         products: bytes of a product with the columns, data included.
-        data: bytes that are also held between products.
+        data: bytes that stay in memory between products.
     """
     during, peak = _vectors_held(params, size)
     most = max(products + 8 * size * during, data + 8 * size * peak)
@@ -54,7 +54,7 @@ def solver_bytes(
 
 
 def _vectors_held(params: EigenvaluesParams, size: int) -> tuple[float, float]:
-    """Return the vectors held during a product, and at the peak, in double precision.
+    """Return the vectors in memory during a product and at the peak, in float64.
 
     Counted by `peak_bytes`; tests compare. In single precision some are half as large,
     and some are held in both.

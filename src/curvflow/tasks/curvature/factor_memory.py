@@ -76,7 +76,7 @@ def sampled_bytes(member: Member, params: FactorsParams) -> int:
 
 @lru_cache(maxsize=256)
 def _counted(params: FactorsParams, text: str, rows: int, samples: int) -> int:
-    """Return half the peak bytes of the factors of two models, with what is stored."""
+    """Return half the peak bytes of the factors of two models, with the stored ones."""
     problem = read(text)
     given = meta_inputs(problem, rows, samples, getattr(torch, params.dtype))
     of = recorded_networks(problem, [params] * 2, given)
@@ -85,12 +85,12 @@ def _counted(params: FactorsParams, text: str, rows: int, samples: int) -> int:
     def compute() -> list[Tensor]:
         return _stored(factors(of, choices).operator)
 
-    held = [tensor for tensor in given.values() if isinstance(tensor, Tensor)]
-    return peak_bytes(compute, given=held) // 2
+    tensors = [tensor for tensor in given.values() if isinstance(tensor, Tensor)]
+    return peak_bytes(compute, given=tensors) // 2
 
 
 def _stored(operator: BlockOperator) -> list[Tensor]:
-    """Return as many numbers as are stored of all models, beside the blocks.
+    """Return as many numbers as are stored of all models, without the blocks.
 
     What blocks hold is joined, and then copied for each model.
     """

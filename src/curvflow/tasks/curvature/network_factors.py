@@ -192,7 +192,7 @@ def recorded_networks(
 
 
 def choices_of(params: FactorsParams, names: tuple[str, ...] | None) -> Choices:
-    """Return which factors parameters ask for.
+    """Return which factors parameters request.
 
     Args:
         params: of the factors.
@@ -219,7 +219,7 @@ def _recursion(params: FactorsParams) -> Recursion | None:
 def rows_per_pass(problem: Problem, params: FactorsParams, num_samples: int) -> int:
     """Return how many samples of one model a pass takes, whatever the tile.
 
-    Roots go back one after another, but what they leave at the layers is held. Passes
+    Roots go back one after another, but what they leave at the layers is kept. Passes
     are as large as each other, up to the last few samples.
 
     Args:
@@ -324,13 +324,13 @@ def output_roots(
 
 
 def _drawn(
-    held: dict[str, Tensor],
+    drawn: dict[str, Tensor],
     loss: OutputLoss,
     params: Sequence[FactorsParams],
     num_samples: int,
 ) -> Tensor:
     """Return the uniform numbers of labels; of more draws, the first are the same."""
-    if "mc" not in held:
+    if "mc" not in drawn:
         assert loss.law is not None
         _, *each = fisher_draws(loss.law, loss.outputs, params[0].mc_samples)
         tokens = () if loss.tokens is None else (loss.tokens,)
@@ -340,17 +340,17 @@ def _drawn(
             "labels",
             lambda g: torch.rand(shape, generator=g, dtype=torch.float64),
         )
-        held["mc"] = by_model.movedim(1, 2 + len(tokens))
-    return held["mc"]
+        drawn["mc"] = by_model.movedim(1, 2 + len(tokens))
+    return drawn["mc"]
 
 
 def _coefficients(
-    held: dict[str, Tensor],
+    drawn: dict[str, Tensor],
     params: Sequence[FactorsParams],
     num_samples: int,
     roots: int,
 ) -> Tensor:
-    if "projection" not in held:
+    if "projection" not in drawn:
         shape = (params[0].mc_samples, num_samples, roots)
 
         def draw(generator: torch.Generator) -> Tensor:
@@ -359,8 +359,8 @@ def _coefficients(
             uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
             return torch.where(uniform < 0.5, -1.0, 1.0)
 
-        held["projection"] = _by_seed(params, "projections", draw).transpose(1, 2)
-    return held["projection"]
+        drawn["projection"] = _by_seed(params, "projections", draw).transpose(1, 2)
+    return drawn["projection"]
 
 
 def _by_seed(

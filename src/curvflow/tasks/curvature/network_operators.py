@@ -204,7 +204,7 @@ def record_meeting(machine: Machine, size: int) -> None:
     """Record that samples of networks in training meet in batches drawn at random.
 
     Args:
-        machine: with the receipt of what is computed.
+        machine: with the receipt of the computed tile.
         size: samples of a batch.
     """
     machine.partial.record(

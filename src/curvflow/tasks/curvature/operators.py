@@ -96,7 +96,7 @@ class TileOperator:
 
     Attributes:
         operator: symmetric maps of all members, (M, D, D); with `deflate` of one, on
-            what is left of the dimension.
+            the rest of the dimension.
         names: names of the consecutive blocks of the dimension D: parameter tensors,
             or `matrix`, `graph` or `factors`.
         sizes: sizes of these blocks.
@@ -251,10 +251,10 @@ def _data_bytes(member: Member) -> int:
         graph = member.one(GRAPH)
         entries, nodes = len(graph["indices"]), len(graph["indptr"])
         # Twins and components are found by hashes of all entries.
-        held = 40 * entries + 200 * nodes if _deflate(member) else 0
+        extra = 40 * entries + 200 * nodes if _deflate(member) else 0
         if operator_name(member) in ON_DIAGONAL:  # rows once more, with a diagonal
-            held += 16 * (entries + nodes)
-        return adjacency_bytes(graph) + held
+            extra += 16 * (entries + nodes)
+        return adjacency_bytes(graph) + extra
     given = as_data(member)
     return 0 if given is None else 2 * _stored_bytes(given)
 
@@ -436,7 +436,7 @@ def _deflated(member: Member, machine: Machine) -> Deflated:
 
 
 def atom_arrays(atoms: Atoms) -> dict[str, Array]:
-    """Return the variables that tell which eigenvalues have been taken out."""
+    """Return the variables that record which eigenvalues have been taken out."""
     return {"atom_values": atoms.values, "atom_counts": atoms.counts}
 
 

@@ -117,7 +117,7 @@ def preconditioned_runs(
 def _by_factors(
     members: Sequence[Member], operator: BatchedOperator, by: DampedBlocks
 ) -> PreconditionedRuns:
-    """Run Lanczos on what is left of an operator beside its factors."""
+    """Run Lanczos on an operator that its factors precondition."""
     ritz, _ = _runs(members, operator, by, lambda z_MDS: z_MDS[:, 0])
     largest = by.largest.tolist()
     floors = [

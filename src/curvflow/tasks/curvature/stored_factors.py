@@ -121,12 +121,12 @@ PRECONDITIONER = "preconditioner"
 def preconditioner_of(
     members: Sequence[Member], machine: Machine, size: int
 ) -> BlockOperator | None:
-    """Return the factors given beside an operator, or None.
+    """Return the factors given with an operator, or None.
 
     Args:
         members: of one `preconditioner_key`.
         machine: the device to compute on.
-        size: parameters that the operator beside them is of, D.
+        size: parameters of their operator, D.
 
     Returns:
         The factors in double precision, (M, D, D).
@@ -143,12 +143,12 @@ def preconditioner_of(
 def given_factors(
     nodes: Sequence[NodeData], machine: Machine, size: int
 ) -> BlockOperator:
-    """Return factors beside an operator.
+    """Return factors that stand for an operator.
 
     Args:
         nodes: of each model, of one `factors_key`.
         machine: the device to compute on.
-        size: parameters that the operator beside them is of, D.
+        size: parameters of their operator, D.
 
     Returns:
         The factors in double precision, (M, D, D).

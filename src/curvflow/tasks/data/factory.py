@@ -41,7 +41,7 @@ def _named(name: str, made: object) -> dict[str, Array | dict[str, Array]]:
     if not isinstance(made, Mapping):
         raise InputError(
             f"factory: expected {name} to return a mapping, or a tuple of 2 or 4 "
-            f"arrays, got {type(made).__name__}"
+            f"arrays, got {type(made).__name__}. Change what it returns."
         )
     for key in made:
         if key not in NAMES:
@@ -52,7 +52,8 @@ def _named(name: str, made: object) -> dict[str, Array | dict[str, Array]]:
     if not {"inputs", "targets"} <= set(made) or len(made) == 3:
         raise InputError(
             f"factory: expected {name} to return inputs and targets, and test_inputs "
-            f"and test_targets together, got {', '.join(map(str, made))}"
+            f"and test_targets together, got {', '.join(map(str, made))}. Return "
+            "two of them, or four."
         )
     return {str(key): _arrays(given) for key, given in made.items()}
 

@@ -127,7 +127,7 @@ def _decoded(params: FolderParams, content: Array, name: str) -> Array:
 
 
 def _coloured(params: FolderParams, image: Image.Image, name: str) -> Image.Image:
-    """Return an image in the colours asked for, whatever is transparent."""
+    """Return an image in the colours requested, whatever is transparent."""
     if image.mode.startswith(("I", "F")):
         raise InputError(
             f"path: expected images of 8 bits per channel, got {name} in mode "

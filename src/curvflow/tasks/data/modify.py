@@ -37,7 +37,7 @@ def modify(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     """Modify data sets.
 
     Args:
-        members: `data`, and what is done to them.
+        members: `data`, and changes made to them.
         machine: not used.
 
     Returns:

@@ -73,14 +73,18 @@ def _read(member: Member) -> Any:
         matrix = sparse.csr_array(files.mmread(io.BytesIO(content)))
     except (ValueError, TypeError, OverflowError) as error:
         raise InputError(
-            f"path: expected a MatrixMarket file, got one that breaks off ({error})"
+            f"path: expected a MatrixMarket file, got one that breaks off ({error}). "
+            "Save it again."
         ) from error
     if not np.isfinite(matrix.data).all():
         # NaN compares as symmetric, too.
-        raise InputError("path: expected finite entries, got NaN or infinity")
+        raise InputError(
+            "path: expected finite entries, got NaN or infinity. Correct them."
+        )
     gap = abs(matrix - matrix.T).max()
     if gap > 1e-12 * abs(matrix).max():
         raise InputError(
-            f"path: expected a symmetric matrix, got a[i,j] - a[j,i] up to {gap:.3g}"
+            f"path: expected a symmetric matrix, got a[i,j] - a[j,i] up to {gap:.3g}. "
+            "Take its symmetric part."
         )
     return matrix

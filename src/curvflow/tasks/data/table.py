@@ -70,7 +70,7 @@ class _Features:
     Attributes:
         names: of the F inputs.
         columns: (N, F).
-        shift: subtracted from what is in the table, (F,).
+        shift: subtracted from the entries of the table, (F,).
         width: divided by then, (F,).
     """
 

@@ -92,7 +92,10 @@ def drawn(
     if not stratified:
         return np.sort(order.numpy()[:count])
     if targets.ndim != 1:
-        raise InputError("stratified: expected labels, got values as targets")
+        raise InputError(
+            "stratified cannot be combined with values as targets. Remove it, or take "
+            "data with labels."
+        )
     labels, sizes = np.unique(targets, return_counts=True)
     shares = _shares(sizes, count)
     kept = [
@@ -124,7 +127,7 @@ def modified(
     num_classes: int,
     dtype: Floats,
 ) -> Arrays:
-    """Change a data set, in the order that docs/data.md tells.
+    """Change a data set, in the order that docs/data.md states.
 
     Args:
         arrays: `inputs`, `targets`, and both for the test set.
@@ -180,7 +183,10 @@ def _refuse_values(arrays: Arrays, params: Modifications) -> None:
     }
     for name, is_asked in asked.items():
         if is_asked:
-            raise InputError(f"{name}: expected labels, got {got} as targets")
+            raise InputError(
+                f"{name} cannot be combined with {got} as targets. Remove it, or take "
+                "data with labels."
+            )
 
 
 def _chosen(arrays: Arrays, classes: Sequence[int], num_classes: int) -> Arrays:
@@ -188,7 +194,8 @@ def _chosen(arrays: Arrays, classes: Sequence[int], num_classes: int) -> Arrays:
     for label in classes:
         if label >= num_classes:
             raise InputError(
-                f"classes: expected labels below {num_classes}, got {label}"
+                f"classes: expected labels below {num_classes}, got {label}. Remove "
+                "that label."
             )
     for _, prefix in SETS:
         rows, labels = of_classes(arrays[f"{prefix}targets"], classes)
@@ -290,8 +297,9 @@ def cropped(images: Array, side: int) -> Array:
     """
     if images.ndim != 4 or min(images.shape[2:]) < side:
         raise InputError(
-            f"crop: expected images (channels, height, width) of at least {side}x"
-            f"{side} pixels, got inputs of shape {images.shape[1:]}"
+            "crop: expected images (channels, height, width) of at least "
+            f"{side}x{side} pixels, got inputs of shape {images.shape[1:]}. Lower "
+            "crop, or remove it."
         )
     top, left = ((size - side) // 2 for size in images.shape[2:])
     return images[:, :, top : top + side, left : left + side]

@@ -45,7 +45,7 @@ class RoundedLayout(ConstrainedLayoutEngine):
     """
 
     def execute(self, fig: Figure) -> Any:
-        """Place the panels, and break labels beside them that are longer than they.
+        """Place the panels, and break labels next to them that are longer than they.
 
         Args:
             fig: the figure.

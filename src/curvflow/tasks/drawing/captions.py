@@ -186,7 +186,7 @@ def hold_sentences(measurements: Iterable[Measurement]) -> list[str]:
 
 
 def with_absent(caption: str, member: Member) -> str:
-    """Return a caption that states what is drawn without: nodes that failed.
+    """Return a caption that states which nodes are left out: those that failed.
 
     Args:
         caption: of the results that are there.

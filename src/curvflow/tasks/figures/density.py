@@ -142,10 +142,12 @@ def _curves(
         width = kernel_width(points, params)
         widest = max(widest, width)
         name = str(row.label)
-        for what in params.compare:
+        for comparison in params.compare:
             for node in nodes_with_equal_labels(row.ok[0], member.inputs["matrix"]):
-                label = f"{name}, {what}".removeprefix(", ")
-                yield _smooth(label, what, number, matrix_points(node, what), width)
+                label = f"{name}, {comparison}".removeprefix(", ")
+                yield _smooth(
+                    label, comparison, number, matrix_points(node, comparison), width
+                )
         curve = _smooth(name or "Ritz values", "ritz", number, points, width)
         yield replace(curve, quadrature=_quadrature_error(row.ok, curve))
         yield from _atoms(name, number, row.ok, width)
@@ -314,9 +316,10 @@ def _outside_sentence(curves: Sequence[Curve]) -> list[str]:
     ]
     share = short_number(max(shares), 1)
     at_most = "at most " if len(grids) > 1 else ""
-    what = "each density on a grid" if len(grids) > 1 else "the density on a grid"
+    densities = "each density on a grid" if len(grids) > 1 else "the density on a grid"
     return [
-        f"Beyond the Ritz values by {NEAR_WIDTHS:g} widths: {at_most}{share} of {what}."
+        f"Beyond the Ritz values by {NEAR_WIDTHS:g} widths: {at_most}{share} of "
+        f"{densities}."
     ]
 
 

@@ -237,12 +237,12 @@ def _caption(
     rows: Sequence[Difference], nodes: Sequence[NodeData], params: ForestParams
 ) -> str:
     paired = {row.paired for row in rows}
-    what = "Mean differences of pairs" if True in paired else "Differences of means"
+    quantity = "Mean differences of pairs" if True in paired else "Differences of means"
     if len(paired) > 1:
-        what = "Mean differences, of pairs or of means"
+        quantity = "Mean differences, of pairs or of means"
     student = "Student's" if paired == {True} else "Welch's"
     kind = student if params.interval == "t" else "the bootstrap's"
-    notes = [f"{what}; bars: {kind} {100 * params.confidence:g} % interval."]
+    notes = [f"{quantity}; bars: {kind} {100 * params.confidence:g} % interval."]
     if params.test != "none":
         tests = {
             ("t", True): "Student's t-test",

@@ -146,8 +146,8 @@ def _numbers(
 def _caption(
     nodes: Sequence[NodeData], rows: Sequence[NodeGroup], params: LandscapeFigureParams
 ) -> str:
-    what = "Losses" if params.show == "plane" else params.y.capitalize()
-    text = f"{what} at w + t d for steps t"
+    quantity = "Losses" if params.show == "plane" else params.y.capitalize()
+    text = f"{quantity} at w + t d for steps t"
     text += selection_text(nodes, params.label)
     notes = [f"{text}.", *captions.left_out_sentences(rows)]
     drawn = [node for row in rows for node in row.ok]

@@ -117,15 +117,16 @@ def _points(
     if not row.ok:
         return {}
     compared: dict[str, WeightedPoints] = {
-        what: matrix_points(node, what)
-        for what in params.compare
+        comparison: matrix_points(node, comparison)
+        for comparison in params.compare
         for node in nodes_with_equal_labels(row.ok[0], matrices)
     }
     ritz = ritz_points(row.ok)
     ends = [points.ends for points in (ritz, *compared.values())]
     bounds = min(low for low, _ in ends), max(high for _, high in ends)
     binned: dict[str, WeightedPoints] = {
-        what: _binned(points, params.bins, bounds) for what, points in compared.items()
+        comparison: _binned(points, params.bins, bounds)
+        for comparison, points in compared.items()
     }
     return {**binned, "ritz": ritz}
 

@@ -94,7 +94,7 @@ def from_graph(
         dtype: of the products; None takes float64.
 
     Returns:
-        The operator; of the size of the graph only its rows are held.
+        The operator; of the size of the graph only its rows are stored.
 
     Raises:
         InputError: the adjacency is not square, symmetric, real, finite and without
@@ -106,7 +106,7 @@ def from_graph(
     weights = torch.as_tensor(rows.data)
     if (weights < 0).any():
         raise InputError(
-            f"adjacency: expected no negative weights, got {float(weights.min()):g}. "
+            f"adjacency: expected weights of at least 0, got {float(weights.min()):g}. "
             "Take their magnitudes, or from_matrix for a matrix of your own."
         )
     graph = Adjacency.of(

@@ -131,7 +131,7 @@ class SymmetricOperator(Curvature):
         entries: Matrix | None = None,
         memory: Memory = at_once,
     ) -> None:
-        """Take the products and what is known of them.
+        """Take the products and their known properties.
 
         Args:
             batched: of one model, (1, D, D).

@@ -1,4 +1,4 @@
-"""Kronecker factors beside an operator of the library, as stages are given them."""
+"""Kronecker factors for an operator of the library, as stages are given them."""
 
 from __future__ import annotations
 

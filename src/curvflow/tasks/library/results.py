@@ -55,8 +55,8 @@ class Result:
     Attributes:
         value: the quantity, a number or an array.
         sem: standard error of the value, of its shape; NaN for a single draw, None of
-            what is not drawn.
-        draws: whose mean the value is, along the last dimension; None of what is not
+            numbers that are not drawn.
+        draws: whose mean the value is, along the last dimension; None if not
             drawn.
         num_matvecs: work, products with a vector.
         variables: all that was measured, by the names that a study gives them.

@@ -40,7 +40,9 @@ def to_arviz(draws: xr.Dataset) -> xr.DataTree:
     """
     if not {"chain", "draw"} <= set(draws.get("loss_trace", xr.DataArray()).dims):
         kind = draws.attrs.get("kind", "a dataset without loss_trace")
-        raise RequestError(f"to_arviz: expected results of probe.llc, got {kind}")
+        raise RequestError(
+            f"to_arviz: expected results of probe.llc, got {kind}. Pass those."
+        )
     loss = _leading(draws["loss_trace"])
     llc = _leading(draws["nbeta"] * (draws["loss_trace"] - draws["init_loss"]))
     statistics = {

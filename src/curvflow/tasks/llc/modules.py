@@ -76,7 +76,7 @@ def module_targets(
     Args:
         net: the module, in eval or in train mode.
         loss: of outputs and targets, or its name.
-        data: one batch, a list of batches, or a loader; held in memory.
+        data: one batch, a list of batches, or a loader; kept in memory.
         layers: names or patterns of the parameters that move; None moves all that
             require a gradient.
         seed: of all that is drawn.
@@ -246,7 +246,7 @@ def _linear(names: Sequence[str]) -> list[int]:
 
 
 def _all_move(net: nn.Module, dense: Sequence[nn.Linear]) -> bool:
-    """Return whether each dense layer has parameters of its own that move."""
+    """Return whether each dense layer has separate parameters that move."""
     parameters = list(net.parameters())
     expected = sum(1 + (layer.bias is not None) for layer in dense)
     return len(parameters) == expected and all(p.requires_grad for p in parameters)

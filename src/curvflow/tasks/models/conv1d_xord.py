@@ -27,7 +27,7 @@ def build(spec: Conv1dXord, input_shape: Sequence[int], num_outputs: int) -> Net
     """Build filters over pairs, an activation and a dense layer.
 
     Args:
-        spec: the filters, and whether each is a tensor of its own.
+        spec: the filters, and whether each is a separate tensor.
         input_shape: of one sample; flattened, and read pair by pair.
         num_outputs: C.
 

@@ -163,16 +163,15 @@ def _make(spec: FactoryModel, generator: torch.Generator) -> nn.Module:
             raise
         # User code raises whatever it likes.
         except Exception as error:
-            place = place_of(error)
+            where = f"{place}: " if (place := place_of(error)) else ""
             raise InputError(
-                f"model: {place + ': ' if place else ''}{type(error).__name__}: "
-                f"{first_line(error)}: expected {spec.factory} to return a "
-                "torch.nn.Module"
+                f"model: {where}expected {spec.factory} to return a torch.nn.Module, "
+                f"got {type(error).__name__}: {first_line(error)}. Correct it."
             ) from error
     if not isinstance(module, nn.Module) or not list(module.parameters()):
         raise InputError(
             f"model: expected {spec.factory} to return a torch.nn.Module with "
-            f"parameters, got {type(module).__name__}"
+            f"parameters, got {type(module).__name__}. Return a module."
         )
     if not any(p.requires_grad for p in module.parameters()):
         raise InputError(

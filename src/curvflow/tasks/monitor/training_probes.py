@@ -71,7 +71,7 @@ class State:
 
 
 class TrainingProbes:
-    """A module, its loss and held data, measured at whatever its weights are.
+    """A module, its loss and data, measured at whatever its weights are.
 
     Attributes:
         module: the module itself, not what wraps it for several processes.
@@ -294,7 +294,10 @@ class TrainingProbes:
         weights = [named[name].detach().flatten() for name in self.layers]
         weights_D = torch.cat(weights)
         if not torch.isfinite(weights_D).all():
-            raise InputError("expected finite parameters, got NaN or infinity.")
+            raise InputError(
+                "expected finite parameters, got NaN or infinity. Lower the learning "
+                "rate, or measure earlier."
+            )
         of = replace(self._subject, weights=weights_D)
         if any(
             isinstance(leaf, Tensor) and leaf.device != weights_D.device
@@ -418,7 +421,7 @@ def loss_name(loss: Any) -> str:
     """Return what a loss is called, the same in every program.
 
     Args:
-        loss: a name, a module or a callable; of functions of one name no more is told,
+        loss: a name, a module or a callable; of functions of one name no more is known,
             and of other callables only the class.
     """
     if isinstance(loss, str):

@@ -161,14 +161,14 @@ def _refused(name: str, does: str, layer: Callable[[], str] = str) -> Iterator[N
     # User code raises whatever it likes.
     except Exception as error:
         said = f"{type(error).__name__}: {first_line(error)}"
-        if place := place_of(error):
-            text = f"{place}: {said}: expected a module that {does}, got {name}"
-        else:
-            text = f"expected a module that {does}, got {name} with {said}"
-        remedy = (
-            f". It is in {named}: replace that layer." if (named := layer()) else ""
-        )
-        raise InputError(f"model: {text}{remedy}") from error
+        where = f"{place}: " if (place := place_of(error)) else ""
+        remedy = "Correct the module."
+        if named := layer():
+            remedy = f"It is in {named}: replace that layer."
+        raise InputError(
+            f"model: {where}expected a module that {does}, got {name} with {said}. "
+            f"{remedy}"
+        ) from error
 
 
 def place_of(error: BaseException) -> str:

@@ -99,7 +99,7 @@ def note_scaling(
     Args:
         forward_pass: of the network.
         name: of the norm, with a `scale` and perhaps a `shift`.
-        x: what is scaled, (M, N, ...).
+        x: to be scaled, (M, N, ...).
         y: what comes out.
         channel: dimension of their entries.
         deviation: what x is multiplied by before it is scaled, if anything.

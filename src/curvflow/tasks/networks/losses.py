@@ -67,7 +67,7 @@ class Rows(NamedTuple):
         return cls(array.shape, array.dtype.str, np.ascontiguousarray(array).tobytes())
 
     def tensor(self) -> Tensor:
-        """Return the rows as a tensor of their own."""
+        """Return the rows as a new tensor."""
         flat = np.frombuffer(self.content, dtype=self.dtype)
         return torch.as_tensor(flat.copy()).reshape(self.shape)
 
@@ -100,8 +100,8 @@ class NetworkLoss:
         law: of which it is the negative logarithm; None where it is of none.
         weighs_terms: targets are loaded as pairs of a label and its weight.
         predicted: from outputs to what stands for the targets.
-        by_sign: what is predicted above 0 stands for a target above 1/2.
-        loaded: from the targets of a data set to what is loaded.
+        by_sign: a prediction above 0 stands for a target above 1/2.
+        loaded: from the targets of a data set to loaded ones.
         class_weights: of its terms, by their labels.
     """
 
@@ -419,14 +419,15 @@ def _function(spec: OwnLoss) -> Callable[[Tensor, Tensor], Tensor]:
             return loss
         raise InputError(
             f"loss: expected {spec.factory} to return a function of outputs and "
-            f"targets, got {type(made).__name__}"
+            f"targets, got {type(made).__name__}. Correct it."
         )
     if _can_be_called(function, None, None, **spec.kwargs):
         return partial(function, **spec.kwargs)
     raise InputError(
         f"loss: expected {spec.factory} to take outputs and targets, and the keyword "
         f"arguments {', '.join(spec.kwargs) or '(none)'}, got "
-        f"{spec.factory.partition(':')[2]}{inspect.signature(function)}"
+        f"{spec.factory.partition(':')[2]}{inspect.signature(function)}. Correct it, "
+        "or kwargs."
     )
 
 
@@ -493,7 +494,7 @@ def _refused(name: str, does: str) -> Iterator[None]:
     # User code raises whatever it likes.
     except Exception as error:
         said = f"{type(error).__name__}: {first_line(error)}"
-        text = f"expected {name} to {does}"
-        if place := place_of(error):
-            raise InputError(f"loss: {place}: {said}: {text}") from error
-        raise InputError(f"loss: {text}, got {said}") from error
+        where = f"{place}: " if (place := place_of(error)) else ""
+        raise InputError(
+            f"loss: {where}expected {name} to {does}, got {said}. Correct the function."
+        ) from error

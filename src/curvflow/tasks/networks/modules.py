@@ -187,19 +187,19 @@ class StackedModule:
         if forward_pass.uses is not None:
             # A frozen weight has no gradient, which is all that its uses tell.
             recorders = [
-                UseRecorder({name: held[name] for name in self.parameters})
-                for held in each_tensors
+                UseRecorder({name: named[name] for name in self.parameters})
+                for named in each_tensors
             ]
         contexts: Sequence[AbstractContextManager[object]] = (
             recorders or [nullcontext()] * models
         )
         results = []
         with self._routes(forward_pass):
-            for held, x, few, context in zip(
+            for named, x, few, context in zip(
                 each_tensors, each, numbers, contexts, strict=True
             ):
                 with context:
-                    results.append(self._one(held, x, few, moved=seen.moved))
+                    results.append(self._one(named, x, few, moved=seen.moved))
         if forward_pass.uses is not None:
             forward_pass.uses += stacked_uses([recorder.uses for recorder in recorders])
         outputs, moved = zip(*results, strict=True)
@@ -298,12 +298,12 @@ class StackedModule:
             shapes.append(shape)
             return like.new_full(shape, 0.5)
 
-        held = self._held(tensors)
-        before = {name: held[name].clone() for name in self._buffers}
-        self._call(held, inputs, note)
+        named = self._held(tensors)
+        before = {name: named[name].clone() for name in self._buffers}
+        self._call(named, inputs, note)
         if first is not None:
             return Observed(tuple(shapes), first.moved)
-        moved = {n for n in before if not torch.equal(before[n], held[n])}
+        moved = {n for n in before if not torch.equal(before[n], named[n])}
         self._check_moved(moved)
         for name, norm in self._norms.items():
             if self._trained[norm]:
@@ -334,32 +334,36 @@ class StackedModule:
         moved: Sequence[str],
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Return one model's outputs, and the statistics that this call has moved."""
-        held = self._held(tensors)
+        named = self._held(tensors)
         left = _Replayed(drawn)
-        output = self._call(held, inputs, left if drawn else None)
+        output = self._call(named, inputs, left if drawn else None)
         left.check_empty()
-        return output, {name: held[name].to(tensors[name]) for name in moved}
+        return output, {name: named[name].to(tensors[name]) for name in moved}
 
     def _call(
-        self, held: dict[str, Tensor], inputs: Tensor, draw: Uniform | None
+        self, tensors: dict[str, Tensor], inputs: Tensor, draw: Uniform | None
     ) -> Tensor:
-        """Return the outputs, and leave in `held` what buffers have become."""
+        """Return the outputs, and leave in `tensors` what buffers have become."""
         args, named = self._arguments(inputs)
         with nullcontext() if draw is None else Drawn(draw):
             if (homes := self._homes) is None:
-                held |= {name: held[first] for name, first in self.aliases.items()}
+                tensors |= {
+                    name: tensors[first] for name, first in self.aliases.items()
+                }
                 # Ties are known: to look for them takes as long as a layer.
                 output: Tensor = tensor_of(
-                    functional_call(self._module, held, args, named, tie_weights=False)
+                    functional_call(
+                        self._module, tensors, args, named, tie_weights=False
+                    )
                 )
                 return output
             try:
                 for home in homes:
-                    home.tensors[home.key] = held[home.name]
+                    home.tensors[home.key] = tensors[home.name]
                 output = tensor_of(self._module(*args, **named))
             finally:
                 for home in homes:
-                    held[home.name] = home.tensors[home.key]
+                    tensors[home.name] = home.tensors[home.key]
                     home.tensors[home.key] = home.own
         return output
 
@@ -376,7 +380,7 @@ class StackedModule:
 
     @cached_property
     def _homes(self) -> list[_Home] | None:
-        """Holders of tensors, or None if a layer must be told of new ones.
+        """Holders of tensors, or None if a layer must be given new ones.
 
         Recurrent layers keep lists of their weights. To put tensors in their places by
         `functional_call` takes as long as several layers.
@@ -389,27 +393,27 @@ class StackedModule:
         # Of a parameter that is a buffer, too, its own name.
         named = self._buffers | dict(self._module.named_parameters())
         names = {id(tensor): name for name, tensor in named.items()}
-        held: list[dict[str, Any]] = [layer._parameters for layer in layers]
-        held += [layer._buffers for layer in layers]
+        stores: list[dict[str, Any]] = [layer._parameters for layer in layers]
+        stores += [layer._buffers for layer in layers]
         return [
             _Home(tensors, key, names[id(given)], given)
-            for tensors in held
+            for tensors in stores
             for key, given in tensors.items()
             if given is not None
         ]
 
     def _held(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        held = dict(tensors)
+        copies = dict(tensors)
         if not self._buffers:
-            return held
+            return copies
         like = next(iter(tensors.values()))
         # Copies, so that a module that changes its buffers does not change these.
         for name, buffer in self._buffers.items():
             given = tensors[name] if name in tensors else _moved(buffer, like)
             copied = given.detach().clone()
             is_count = copied.is_floating_point() and not buffer.is_floating_point()
-            held[name] = copied.round().to(buffer.dtype) if is_count else copied
-        return held
+            copies[name] = copied.round().to(buffer.dtype) if is_count else copied
+        return copies
 
     @contextmanager
     def _routes(
@@ -479,15 +483,15 @@ def _has_forward_derivatives(
 def _has_second_derivatives(
     layer: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> bool:
-    size, held, given = _size_of(layer, args, kwargs)
+    size, parameters, given = _size_of(layer, args, kwargs)
     buffers = {n: b.double() for n, b in layer.named_buffers() if _is_real(b)}
-    leaves, form = tree_flatten((held, given))
+    leaves, form = tree_flatten((parameters, given))
     shapes = [leaf.shape for leaf in leaves]
     at = torch.cat([leaf.double().flatten() for leaf in leaves])
 
     def of_all(at: Tensor) -> Tensor:
-        held, inputs = tree_unflatten(parted(at, shapes), form)
-        return size(held | buffers, inputs)
+        parameters, inputs = tree_unflatten(parted(at, shapes), form)
+        return size(parameters | buffers, inputs)
 
     try:
         with differentiable():
@@ -503,21 +507,21 @@ def _size_of(
     """Return a layer's size as a function of parameters and inputs, and these."""
     given, form = tree_flatten(args)
     varied = [n for n, leaf in enumerate(given) if _is_real(leaf)]
-    held = {name: p.detach() for name, p in layer.named_parameters()}
+    parameters = {name: p.detach() for name, p in layer.named_parameters()}
 
-    def size(held: dict[str, Tensor], leaves: list[Tensor]) -> Tensor:
+    def size(parameters: dict[str, Tensor], leaves: list[Tensor]) -> Tensor:
         whole = list(given)
         for n, leaf in zip(varied, leaves, strict=True):
             whole[n] = leaf
         outputs = functional_call(
-            layer, held, tree_unflatten(whole, form), dict(kwargs)
+            layer, parameters, tree_unflatten(whole, form), dict(kwargs)
         )
         squares = [
             leaf.square().sum() for leaf in tree_leaves(outputs) if _is_real(leaf)
         ]
         return torch.stack(squares).sum()
 
-    return size, held, [given[n].detach() for n in varied]
+    return size, parameters, [given[n].detach() for n in varied]
 
 
 def _is_real(leaf: object) -> bool:

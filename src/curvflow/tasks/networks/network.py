@@ -177,7 +177,7 @@ class Network:
         moves_statistics: training moves the statistics, by means over a batch; else
             they stay, as most buffers of a user's module do.
         shares: weight of a batch, in the first batch from zero, in each statistic that
-            moves, by name: 0 of a count of batches, NaN of what is no running mean.
+            moves, by name: 0 of a count of batches, NaN if it is no running mean.
             None if all are running means of one weight, `MOMENTUM`.
         pass_bytes: bytes that activations of one model may take in one pass of
             products; None for the usual bound.

@@ -163,7 +163,7 @@ class Problem:
 
         Args:
             columns: vectors multiplied at once.
-            each: bytes held per activation; None for those of products.
+            each: bytes per stored activation; None for those of products.
         """
         most, size = self.network.pass_bytes or PASS_BYTES, self.network.num_parameters
         held = 8 * PASS_COPIES * columns if each is None else each
@@ -200,7 +200,7 @@ class Problem:
         since one pass at a time holds activations.
 
         Args:
-            data: the data set; it is held as stored and as loaded.
+            data: the data set; it is in memory as stored and as loaded.
             columns: vectors multiplied at once.
             count: counts the bytes of another operator; by default those of the
                 Hessian, forward over reverse.
@@ -351,7 +351,10 @@ def _posed_targets(loss: str, data: NodeData) -> Targets | None:
     criterion = network_loss(loss, has_labels=are_labels)
     loaded = criterion.loaded(data["targets"])
     if criterion.weighs_terms and not loaded[..., 1].any():
-        raise InputError("targets: expected labels that count, got none that does")
+        raise InputError(
+            "targets: expected labels that count, got none that does. Take data with "
+            "some."
+        )
     return Targets(are_labels, loaded.shape[1:])
 
 
@@ -802,7 +805,7 @@ def _check_tokens(tokens: Array, vocabulary: int) -> None:
 
 @dataclass(frozen=True)
 class Apart:
-    """Key of a member that is computed by itself, whatever it stands beside.
+    """Key of a member that is computed by itself, whatever its siblings.
 
     Attributes:
         member: its identity: a copy in the same tile is not computed again.

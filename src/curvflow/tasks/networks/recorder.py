@@ -29,7 +29,7 @@ _NORMS = (F.batch_norm, F.layer_norm, F.group_norm, F.rms_norm)
 class UseRecorder(TorchFunctionMode):
     """Notes each call of a layer's function with parameters of one model.
 
-    A parameter is told by its identity, so that a layer that is used twice, or a weight
+    A parameter is known by its identity, so that a layer that is used twice or a weight
     that two layers share, is noted under one name.
     """
 

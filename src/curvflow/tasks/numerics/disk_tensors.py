@@ -30,8 +30,8 @@ class DiskTensor:
 
     Attributes:
         shape: (M, N, ...), M is 1 for a set that is shared.
-        dtype: of what is read.
-        device: what is read is brought there.
+        dtype: of the rows read.
+        device: rows are moved there.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class DiskTensor:
         return len(self._sets)
 
     def element_size(self) -> int:
-        """Return the bytes of an entry of what is read."""
+        """Return the bytes of an entry of the rows read."""
         return self.dtype.itemsize
 
     def __getitem__(self, key: Any) -> Any:

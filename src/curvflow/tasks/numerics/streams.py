@@ -10,14 +10,14 @@ from torch import Tensor
 
 
 def stream(seed: int, purpose: str) -> torch.Generator:
-    """Return a generator of its own for a seed and a purpose.
+    """Return a separate generator for a seed and a purpose.
 
     Draws are made on the CPU, so that they do not depend on the device, and for one
     member at a time, so that they do not depend on its siblings.
 
     Args:
         seed: the node's seed.
-        purpose: what is drawn, such as `init`; streams of two purposes are independent.
+        purpose: of the draws, such as `init`; streams of two purposes are independent.
 
     Returns:
         A generator on the CPU.
@@ -37,7 +37,7 @@ def shuffled(seeds: Sequence[int], draw: int, num_samples: int) -> Tensor:
 
     Args:
         seeds: seed of each model.
-        draw: number of the draw; each has a stream of its own.
+        draw: number of the draw; each has a separate stream.
         num_samples: N.
 
     Returns:

@@ -129,9 +129,9 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 
 def _in_training(operator: Averaged, seeds: Sequence[int]) -> Sampled:
-    """Return the operators of batches whose samples meet, each with masks of its own.
+    """Return the operators of batches whose samples meet, each with separate masks.
 
-    The numbers of the calls tell these apart, as they come in the same order always.
+    The numbers of the calls distinguish these, as they always come in the same order.
     """
     calls = count()
     like = torch.empty(0, dtype=operator.dtype, device=operator.device)

@@ -385,7 +385,7 @@ class _Ends:
 
 
 def _bounds(member: Member, machine: Machine) -> tuple[float, float] | None:
-    """Return bounds of the eigenvalues of what is data; of factors they are known."""
+    """Return bounds of eigenvalues of stored matrices; of factors they are known."""
     if FACTORS in member.inputs:
         values = member.one(FACTORS)["values"]
         return float(values.min()), float(values.max())
@@ -393,7 +393,7 @@ def _bounds(member: Member, machine: Machine) -> tuple[float, float] | None:
 
 
 def _ends(members: Sequence[Member], machine: Machine) -> list[_Ends]:
-    """Return what is known of each member's eigenvalues, matrices read once."""
+    """Return the known bounds of each member's eigenvalues, matrices read once."""
     read: dict[int, tuple[float, float] | None] = {}
     ends = []
     for member in members:

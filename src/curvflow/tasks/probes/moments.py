@@ -305,7 +305,7 @@ class _Moments:
         return cls(draws.draws, means, errors, low, high, covariance)
 
     def beside(self, known: Tensor, share: float) -> _Moments:
-        """Return a share of these and what is known, which are together all."""
+        """Return a share of these and the known rest, which are together all."""
         return _Moments(
             known + share * self.draws,
             known + share * self.means,

@@ -23,7 +23,7 @@ Further functions are called where a rule has them:
     watch(weights_MD, state, validation_loss_M, hyper) -> state
     notice(hyper, problem) -> line
     rates(state, hyper) -> learning rate, momentum
-    told(state, hyper) -> numbers by name
+    recorded(state, hyper) -> numbers by name
     preconditioner(state, weights_MD, hyper) -> Preconditioner
 
 `check` refuses a problem that the rule cannot be trained on; if the specification's
@@ -34,11 +34,11 @@ weights that are the rule's result, measured and stored, where these are not tho
 steps from, such as an average; training goes on from the others all the same. `watch`
 is called after each epoch if the specification's `watches` says so. `notice` returns a
 line, or none, that is shown before training begins, as of what makes it slow. `rates`
-returns what is in force, (M, 1) each, where the rule chooses it itself; they are
-recorded, the momentum if the specification's `chooses_momentum` says so. `told` returns
-numbers that are recorded as curves, (M, 1) each: those that the specification's `tells`
-names. `preconditioner` returns how the rule scales its steps, if the specification's
-`has_preconditioner` says that it does so entry by entry.
+returns those in force, (M, 1) each, where the rule chooses them itself; they are
+recorded, the momentum if the specification's `chooses_momentum` says so. `recorded`
+returns numbers for further curves, (M, 1) each: those that the specification's
+`records` names. `preconditioner` returns how the rule scales its steps, if the
+specification's `has_preconditioner` says that it does so entry by entry.
 
 A specification whose `product_from` names an epoch gets H w as `context.product` from
 that epoch on. A rule of several gradients calls `context.gradient_at` at other weights,

@@ -1,6 +1,6 @@
 """Steps by the Gauss-Newton matrix of the batch, for stacked models.
 
-Beside the models M and parameters D: L layers, whose blocks are columns of their own.
+In addition to models M and parameters D: L layers, whose blocks are separate columns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from curvflow.tasks.rules.shared.kfac_control import (
     begun,
     move_along,
     rates_of,
-    recorded,
+    recorded_of,
     taken,
     zeta_of,
 )
@@ -48,7 +48,7 @@ class State(NamedTuple):
 
     Attributes:
         factors: of the preconditioner; empty without.
-        control: dampings, and what is kept of the step before.
+        control: dampings, and the state of the step before.
         solution: of the step before, (M, D); None where no search begins with it.
         iterations: of the step before; of layers, the most.
         residual: that it left, relative to the gradient; of layers, the largest.
@@ -208,10 +208,10 @@ def rates(state: State, hyper: Hyper) -> tuple[Tensor, Tensor]:
     return rates_of(state.control, hyper)
 
 
-def told(state: State, hyper: Hyper) -> dict[str, Tensor]:
+def recorded(state: State, hyper: Hyper) -> dict[str, Tensor]:
     """Return the numbers that are recorded as curves, (M, 1) each, by name."""
     return {
-        **recorded(state.control, hyper),
+        **recorded_of(state.control, hyper),
         "cg_iterations": state.iterations,
         "cg_residual": state.residual,
     }

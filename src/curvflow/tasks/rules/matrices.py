@@ -43,7 +43,7 @@ class Split(NamedTuple):
 
 @lru_cache(maxsize=64)
 def split(layout: Layout, left_out: tuple[str, ...], device: torch.device) -> Split:
-    """Tell matrices from the other parameters.
+    """Separate matrices from the other parameters.
 
     Args:
         layout: of the parameters.

@@ -1,4 +1,4 @@
-"""Gradient descent with a regulariser at a rate of its own, for stacked models.
+"""Gradient descent with a regulariser at a separate rate, for stacked models.
 
     w <- w - lr g - rate r
 

@@ -50,7 +50,7 @@ def _rate(lr_M1: Tensor) -> float:
 
 
 def notice(hyper: Hyper, problem: Problem) -> str:
-    """Say in a line if each model needs an optimiser of its own, which takes longer."""
+    """Say in a line if each model needs a separate optimiser, which takes longer."""
     rule: TorchOptimizer = hyper.rule
     if _adapter(hyper, problem).is_stacked:
         return ""

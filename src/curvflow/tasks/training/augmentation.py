@@ -18,11 +18,11 @@ from curvflow.tasks.training.gradients import Noise, Uniform
 class Augmenter:
     """Changes of the inputs of batches, for all models at once.
 
-    Models with equal seeds have the same changes, whatever their rules. What is drawn
+    Models with equal seeds have the same changes, whatever their rules. The draw
     depends on the seed and the step alone, so that going on needs no state.
 
     Attributes:
-        params: what is changed.
+        params: the changes.
     """
 
     params: Augmentation
@@ -77,7 +77,7 @@ def augmenter(params: Augmentation | None, problem: Problem) -> Augmenter | None
     """Return the changes of a training, or None if there are none.
 
     Args:
-        params: what is changed.
+        params: the changes.
         problem: whose inputs they are.
 
     Raises:

@@ -92,7 +92,7 @@ def split_validation(
 class LabelNoise:
     """Labels of batches replaced by those of other classes.
 
-    A sample comes once in an epoch, so that each epoch has noise of its own. Models
+    A sample comes once in an epoch, so that each epoch has independent noise. Models
     with equal seeds have the same, whatever their rules.
 
     Attributes:

@@ -78,7 +78,7 @@ class Evaluation:
         accuracy: Literal["auto", "nearest"] = "auto",
         draws: BatchDraws | None = None,
     ) -> None:
-        """Take what is evaluated.
+        """Take the evaluated sets.
 
         Args:
             problem: network and loss.
@@ -228,7 +228,7 @@ class Curves:
             weights_MW: parameters and statistics of the present result.
             update_MD: change of the weights over the last epoch.
             rates: learning rates and momenta of that epoch, (M,) each.
-            logged: numbers of `RULES_TELL`, (M,) each, NaN of rules without them.
+            logged: numbers of `RULES_RECORD`, (M,) each, NaN of rules without them.
             step_norm_M: mean length of the epoch's steps, if it is recorded.
 
         Returns:

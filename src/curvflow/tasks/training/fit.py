@@ -195,7 +195,7 @@ class Fit:
         self._judge(self._total_M, finite_M)
 
     def _changed(self, batch: Samples) -> Samples:
-        """Return a batch with what is drawn anew of its labels and inputs."""
+        """Return a batch with new draws of its labels and inputs."""
         if self.label_noise is not None:
             batch = self.label_noise.applied(batch, self._noise("labels"))
         if self.augmenter is not None:
@@ -292,7 +292,7 @@ class Fit:
             result_MW,
             update_MD=self.weights - self._before_MD,
             rates=self.updates.rates(self._position(max(0, self.step - 1))),
-            logged=self.updates.told(),
+            logged=self.updates.recorded(),
             step_norm_M=None if self.step_norms is None else self.step_norms.mean(),
         )
 

@@ -236,16 +236,16 @@ def parts_of(count: int, parts: int) -> list[Part]:
 def parts_in_memory(
     problem: Problem, count: int, like: Tensor, accumulation: int
 ) -> list[Part]:
-    """Cut a batch into the parts asked for, or more where its samples are large.
+    """Cut a batch into the parts requested, or more where its samples are large.
 
     Those of a module of the user's own, and of a network with a batch norm, may depend
-    on each other in training; their batches are cut as asked for alone.
+    on each other in training; their batches are cut as requested alone.
 
     Args:
         problem: network and loss.
         count: samples of the batch.
         like: a tensor of the dtype of the computation.
-        accumulation: parts asked for.
+        accumulation: parts requested.
 
     Returns:
         The parts, in order.

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from curvflow.schemas.keys import sha256
-from curvflow.schemas.kinds.shared.trained import RULES_TELL
+from curvflow.schemas.kinds.shared.trained import RULES_RECORD
 from curvflow.schemas.rules import Position, Rule
 from curvflow.tasks.networks.problems import Problem
 from curvflow.tasks.rules import functions_of
@@ -116,11 +116,11 @@ class _Group:
         rate_M1, momentum_M1 = self.functions.rates(self.state, self.scaled_hyper)
         return rate_M1.squeeze(1), momentum_M1.squeeze(1)
 
-    def told(self) -> Mapping[str, Tensor]:
+    def recorded(self) -> Mapping[str, Tensor]:
         """Return the numbers that the rule records, (M,) each, by name."""
-        if not self.rules[0].tells:
+        if not self.rules[0].records:
             return {}
-        values = self.functions.told(self.state, self.scaled_hyper)
+        values = self.functions.recorded(self.state, self.scaled_hyper)
         return {name: number_M1.squeeze(1) for name, number_M1 in values.items()}
 
     def preconditioner(self, weights_MD: Tensor) -> Preconditioner:
@@ -288,12 +288,12 @@ class Updates:
                 momenta_M[group.numbers] = chosen[1].to(rates_M)
         return rates_M, momenta_M
 
-    def told(self) -> dict[str, Tensor]:
+    def recorded(self) -> dict[str, Tensor]:
         """Return the numbers that rules record, (M,) each; NaN where one has none."""
         nothing_M = torch.full_like(self._rates_M, torch.nan)
-        numbers = {name: nothing_M.clone() for name in RULES_TELL}
+        numbers = {name: nothing_M.clone() for name in RULES_RECORD}
         for group in self._groups:
-            for name, number_M in group.told().items():
+            for name, number_M in group.recorded().items():
                 numbers[name][group.numbers] = number_M.to(nothing_M)
         return numbers
 

@@ -27,7 +27,7 @@ def read_tensors(content: bytes, name: str, field: str) -> dict[str, Array]:
 
     Returns:
         Arrays as `state_dict.layer.weight`, a single tensor as `array`; half precisions
-        as float32. Numbers, texts and the like beside them, such as an epoch, are left
+        as float32. Numbers, texts and the like among them, such as an epoch, are left
         out.
 
     Raises:

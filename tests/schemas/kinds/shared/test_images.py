@@ -32,20 +32,20 @@ from curvflow.schemas.kinds.shared.images import CIFAR10, CIFAR100, FASHION_MNIS
         (
             "modify",
             {"targets": "inputs", "label_noise": 0.2},
-            "expected label_noise 0.0 with targets: inputs, which keep no labels, got "
-            "0.2. Remove label_noise",
+            "label_noise 0.2 cannot be combined with targets: inputs, which keep no "
+            "labels. Remove label_noise.",
         ),
         (
             "modify",
             {"targets": "inputs", "relabel": "parity"},
-            "expected relabel none with targets: inputs, which keep no labels, got "
-            "parity. Remove relabel",
+            "relabel parity cannot be combined with targets: inputs, which keep no "
+            "labels. Remove relabel.",
         ),
         (
             "mnist",
             {"targets": "inputs", "labels": "one_hot"},
-            "expected labels index with targets: inputs, which keep no labels, got "
-            "one_hot. Remove labels",
+            "labels one_hot cannot be combined with targets: inputs, which keep no "
+            "labels. Remove labels.",
         ),
     ],
 )

@@ -261,11 +261,11 @@ stages:
             "operator: adjacency, lengths: [2, 6]",
             "lengths up to 5, which the 3 steps of 'spectrum' hold, got 6",
         ),
-        ("isolated: one", "", "with isolated zero or drop, got one"),
+        ("isolated: one", "", "cannot be combined with isolated one of 'spectrum'"),
         (
             "",
             "functionals: [log_trees]",
-            "'spectrum' with deflate components for log_trees, got all",
+            "log_trees cannot be combined with the whole spectrum of 'spectrum'",
         ),
     ],
 )

@@ -6,7 +6,7 @@ of a module. It is put together from what the names mean at this moment:
 - a function or class is the statement that defined it, in its cell, with the values
   that it took then: defaults, attributes of a class, what it closes over;
 - plain data, arrays and tensors are their values, wherever these came from;
-- what is imported is an import;
+- an imported name is an import;
 - anything else is the statement that bound the name last.
 
 Cells are found where tracebacks find them, in `linecache`. A function that stands in

@@ -522,7 +522,7 @@ class _Judge:
             self._operates(node.value)
 
     def _hooked(self, node: ast.AST, meaning: Meaning) -> None:
-        """Refuse a name that a module makes when it is asked for it."""
+        """Refuse a name that a module makes on access."""
         home = self._names.module(meaning.within) if meaning.within else None
         if home is not None and "__getattr__" in home.parts:
             raise _DoubtError(node, f"a name that {home.name}'s __getattr__ gives")
@@ -563,7 +563,7 @@ class _Judge:
     def _is_quiet(self, meaning: Meaning) -> bool:
         """Return whether calling a function of the project changes nothing.
 
-        It binds names of its own, to what would raise no doubt in its module if its
+        It binds new names, to what would raise no doubt in its module if its
         parameters might be anything, and returns.
         """
         parts = self._objects.parts(meaning)
@@ -621,7 +621,7 @@ class _Judge:
         )
 
     def _of_result(self, call: ast.Call, chain: list[str]) -> str:
-        """Return what is called of the result of a call, where it is an array's."""
+        """Return the method called on the result of a call, where it is an array's."""
         text = self._meaning(call.func).text
         if text == "functools.lru_cache" and not chain:
             return text
@@ -691,7 +691,7 @@ class _Judge:
         return self._names.spelt(self._module, node)
 
     def _is_filled(self, home: Module) -> bool:
-        """Return whether a variable of another module may hold what no text tells."""
+        """Return whether another module's variable may hold what no text shows."""
         return (
             not self._alone
             and home.name != self._module.name

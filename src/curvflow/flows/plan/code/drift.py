@@ -3,11 +3,11 @@
 Drift is changed code under an unchanged version: results were made by other code than
 that of today.
 
-Python keeps a module as it was imported, while fingerprints are told from its file. So
+Python keeps a module as it was imported, while fingerprints are read from its file. So
 before anything is computed, all modules that the nodes reach are imported, and compared
 with their files: no file has changed while they were imported; every function of the
-user's modules has the code that its file says; and what was told of an import in an
-earlier run of this process is told again. Edits of what the nodes do not reach pass, as
+user's modules has the code that its file says; and what was reported of an import in an
+earlier run of this process is reported again. Edits that nodes do not reach pass, as
 do comments and layout once the module has been seen.
 
 Not seen is an edit of constants alone, or of what a module does on import, made between

@@ -7,10 +7,10 @@ library or a decorator may read them: see `annotations`.
 
 Of a user's module with a doubt, see `doubts`, all counts at once: where a name of it is
 reached, and where another module that is reached imports it. So does one that is used
-as a value, and one of whose functions asks for names when it is called. Where Python
-is asked for classes, frames or loaded modules, all imported modules count.
+as a value, and one of whose functions requests names when it is called. Where Python
+is to list classes, frames or loaded modules, all imported modules count.
 
-Not followed is what no text tells: `getattr` of an object by a computed name,
+Not followed is what no text shows: `getattr` of an object by a computed name,
 `import_module` of a computed name outside of `Kind.loads`, methods of objects whose
 class is never named. Such code counts only if something else reaches it. A function
 without source, as of `exec`, has no fingerprint; that of a notebook has: see `cells`.
@@ -481,7 +481,7 @@ class Code:
 
     Attributes:
         fingerprint: 64 hexadecimal digits over the number of the normal form and all
-            definitions; empty if it cannot be told, and is not to be compared.
+            definitions; empty if it is unknown, and is not to be compared.
         definitions: `module:function`, `module:Class`, `module:Class.method` or
             `module:NAME` to 16 digits over its normal form.
         paths: per definition a shortest way to it from the kind's function, by names.
@@ -524,7 +524,7 @@ class _Runs:
 
     Attributes:
         all: what their parameters name.
-        passed: what of it runs for whoever takes their weights.
+        passed: what of it runs for all that take their weights.
         codes: of the nodes, by the modules that a run has loaded by computed names;
             None of any.
     """
@@ -647,7 +647,7 @@ class Fingerprints:
     def are_as_before(self, files: Mapping[str, str]) -> bool:
         """Return whether modules still have the digests that a record gives.
 
-        Then all code that was told from them is what it was, and none needs parsing.
+        Then all code that was read from them is what it was, and none needs parsing.
         """
         return all(self._sources.digest(name) == old for name, old in files.items())
 

@@ -2,7 +2,7 @@
 
 A name's definition is every statement of the module that binds or changes it: a
 function, a class, an assignment, `NAME["x"] = f`, `NAME.update(...)`. What a module
-does beside that when it is imported stands under the name `<module>`.
+does besides when it is imported stands under the name `<module>`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The normal form of a definition: its meaning as text, whatever it looks like.
 
 Left out are comments, layout, docstrings, annotations and positions. Local names are
-numbered, unless the code asks for them by `locals`, `vars`, `eval` or `exec`;
+numbered, unless the code requests them by `locals`, `vars`, `eval` or `exec`;
 parameters keep their names, for callers use them. A reference to anything global or
 imported becomes its full name: that of a definition of the project, of a module, or of
 something outside. Nothing depends on the version of Python.
@@ -522,7 +522,7 @@ class _Writer:
             self._plain(node)
 
     def nothing(self, node: ast.AST) -> None:
-        """Leave out what has no meaning of its own."""
+        """Leave out what has no effect."""
 
     def choice(self, node: ast.If) -> None:
         if self._module.is_for_checkers(node.test):
@@ -577,7 +577,7 @@ class _Writer:
             self.references[f"{self._module.name}:{COMPUTED}"] = None
 
     def _hand(self, call: ast.Call) -> None:
-        """Refer to annotations of what is given to a library that may read them."""
+        """Refer to annotations of objects given to a library that may read them."""
         for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
             inner = argument.slice if isinstance(argument, ast.Subscript) else argument
             for given in inner.elts if isinstance(inner, ast.Tuple) else [inner]:

@@ -1,6 +1,6 @@
 """Meanings of names of a project: objects, functions, classes.
 
-All that no text tells is taken for what would do harm.
+All that no text shows is taken to do harm.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Objects:
 
     Attributes:
         names: of the project.
-        is_filled: whether a variable of a module may hold what no text tells.
+        is_filled: whether a variable of a module may hold a value that no text shows.
     """
 
     def __init__(self, names: Names, is_filled: Callable[[Module], bool]) -> None:
@@ -153,7 +153,7 @@ class Objects:
     def gives_instance(self, meaning: Meaning) -> bool:
         """Return whether an attribute of a class may be an object that acts.
 
-        As one with `__get__`, when the class is asked for it.
+        As one with `__get__`, on access through the class.
         """
         full = meaning.definition or ""
         name = meaning.text.removeprefix(full).lstrip(".").partition(".")[0]
@@ -331,7 +331,7 @@ class Objects:
         )
 
     def _has_calling_base(self, home: Module, cls: ast.ClassDef) -> bool:
-        """Return whether a base may call methods by names of its own, when it is made.
+        """Return whether a base may call methods by computed names, when it is made.
 
         As `logging.Handler` does, and pydantic one.
         """
@@ -352,7 +352,7 @@ class Objects:
         Args:
             home: the module of the call.
             call: of a class of the project.
-            meaning: of what is called.
+            meaning: of the called object.
             means: the meaning of a name where the call stands.
         """
         classes = list(self.classes(meaning))

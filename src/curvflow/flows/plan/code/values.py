@@ -1,7 +1,7 @@
 """Objects of a project that hold values, and compute with nothing but these.
 
 Such as an instance of a data class with properties: to make one, or to ask it for an
-attribute, changes nothing that another name of the project could tell.
+attribute, changes nothing that another name of the project could notice.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def keeps_values(
 ) -> bool:
     """Return whether a class runs no code of the project but properties that compute.
 
-    Those of its bases are asked for by themselves. `methods` are those of all of them,
+    Those of its bases are requested by themselves. `methods` are those of all of them,
     which a property neither calls nor hands on.
     """
     bound = bindings(cls.body, home.package)

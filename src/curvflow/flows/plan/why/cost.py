@@ -202,7 +202,7 @@ def _done(node: Node) -> float:
 def start_seconds(index: Index) -> float | None:
     """Return the seconds that a run spends on loading, starting and writing.
 
-    It is the median over the latest runs that asked for at most one worker and in which
+    It is the median over the latest runs that requested at most one worker and in which
     nothing failed; None if there was none.
     """
     runs = {run.begun: run for run in index.runs if _tells_of_start(run)}

@@ -29,7 +29,7 @@ class Link:
         node: name of the first of them.
         nodes: how many there are.
         state: `cached`, `stale` or `waiting`.
-        causes: what is to be said of them.
+        causes: their explanations.
         continues: which of them go on from a shorter computation.
     """
 
@@ -185,7 +185,7 @@ def explain(plan: Plan, stage: str, where: Mapping[str, str]) -> list[Answer]:
     """
     if stage not in plan.graph.nodes:
         hint = nearest(stage, plan.graph.nodes)
-        raise UnknownNameError(f"no stage '{stage}' in the study. {hint}")
+        raise UnknownNameError(f"expected a stage of the study, got '{stage}'. {hint}")
     points = set(plan_views(plan)[stage].where(where).points)
     chosen = [node for node in plan.graph.nodes[stage] if node.point in points]
     return [_answer(plan, node) for node in chosen]

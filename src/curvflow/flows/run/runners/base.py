@@ -31,7 +31,7 @@ class LostInput:
     """Results that the tile takes could not be read.
 
     Attributes:
-        payloads: what is wrong with each of their payloads.
+        payloads: the fault of each of their payloads.
     """
 
     payloads: Mapping[str, str]
@@ -58,7 +58,7 @@ class Broken:
 
     Attributes:
         error: one line; ends the run.
-        is_request: what was asked for is wrong, rather than the store or the cluster.
+        is_request: the request is wrong, rather than the store or the cluster.
     """
 
     error: str

@@ -232,7 +232,7 @@ class DaskRunner:
         return Died(reason) if tile.sent > SEND_AGAIN else None
 
     def _look(self, *, at_once: bool = False) -> None:
-        """Ask for the workers there are, now and then.
+        """Request the list of workers, now and then.
 
         Raises:
             ClusterError: the scheduler is lost, or no worker comes to take a tile.

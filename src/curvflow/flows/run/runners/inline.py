@@ -57,7 +57,7 @@ class Inline:
 class ThisProcess:
     """The machine that tiles of this process run on.
 
-    Tables and figures need neither PyTorch nor the GPU that a run asks for, so a run
+    Tables and figures need neither PyTorch nor the GPU that a run requests, so a run
     that makes nothing else has neither.
     """
 

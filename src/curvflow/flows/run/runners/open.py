@@ -1,4 +1,4 @@
-"""Open the runner that a run's options ask for."""
+"""Open the runner that a run's options request."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Processes:
 
     Attributes:
         cpu: that compute on the CPU.
-        gpu: that compute on a GPU, each on one of its own.
+        gpu: that compute on a GPU, each on a separate one.
     """
 
     cpu: int = 0

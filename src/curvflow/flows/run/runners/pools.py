@@ -54,7 +54,7 @@ def threads_fault(threads: int, scheduler: str) -> str | None:
 class Pools:
     """The resources that tiles request, by those that workers declared so far.
 
-    A resource once seen is asked for to the end: when the last GPU goes, its tiles wait
+    A resource once seen is requested to the end: when the last GPU goes, its tiles wait
     for another and do not slip onto a CPU.
     """
 
@@ -69,7 +69,7 @@ class Pools:
             self._declared |= {name for name in worker.resources if worker.has([name])}
 
     def resources(self, needs: Needs) -> tuple[str, ...]:
-        """Return the resources that tiles of this need ask for."""
+        """Return the resources that tiles of this need request."""
         wanted = "GPU" if needs == "gpu" and self._device != "cpu" else "CPU"
         return (wanted,) if wanted in self._declared else ()
 

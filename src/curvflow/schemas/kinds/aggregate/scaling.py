@@ -18,7 +18,7 @@ from curvflow.schemas.nodes import Numbers, Table
 
 
 class ScalingParams(ScalingLaw):
-    """Of what a law is fitted, and what has one of its own."""
+    """Quantity that a law is fitted to, and the groups fitted separately."""
 
     unconverged: Unconverged = "count"
 

@@ -75,23 +75,25 @@ class ArrayParams(TargetParams):
     @model_validator(mode="after")
     def _one_test_set(self) -> ArrayParams:
         if (self.test_inputs is None) != (self.test_targets is None):
-            raise ValueError("expected test_inputs and test_targets together, got one")
+            raise ValueError(
+                "expected test_inputs and test_targets together, got one. Name both "
+                "or neither."
+            )
         if self.test_inputs is not None and self.test_fraction:
             raise ValueError(
-                "expected test arrays or a test_fraction, got both. Remove one."
+                "test_inputs and test_targets cannot be combined with test_fraction. "
+                "Remove one of them."
             )
         return self
 
     @model_validator(mode="after")
     def _one_split(self) -> ArrayParams:
         if self.group is not None and self.time is not None:
-            raise ValueError(
-                "expected a split by group or by time, got both. Remove one."
-            )
+            raise ValueError("group cannot be combined with time. Remove one of them.")
         if (self.group or self.time) and not self.test_fraction:
             raise ValueError(
-                "expected a test_fraction with group or time, got 0. Set the share to "
-                "be held out."
+                f"{'group' if self.group else 'time'} cannot be combined with "
+                "test_fraction 0. Set the share to be held out."
             )
         return self
 
@@ -199,7 +201,10 @@ def check(params: ArrayParams, files: Mapping[str, Mapping[str, Array]]) -> None
             f"{len(arrays['inputs']) - held_out} of {len(arrays['inputs'])}. Lower it."
         )
     if by is not None and params.group is not None and len(np.unique(by)) < 2:
-        raise InputError("group: expected at least 2 groups to split, got 1")
+        raise InputError(
+            "group: expected at least 2 groups to split, got 1. Name another array, "
+            "or remove group."
+        )
 
 
 def num_test(params: ArrayParams, inputs: Array) -> int:
@@ -218,7 +223,7 @@ def split_by(
 
     Raises:
         InputError: the array is not there, or is not one entry for each sample that
-            can be told apart or put in order.
+            can be distinguished or put in order.
     """
     if params.by is None:
         return None
@@ -233,13 +238,16 @@ def split_by(
     if by.shape != (samples,):
         raise InputError(
             f"{role}: expected one entry for each of the {samples} samples, got an "
-            f"array of shape {by.shape}"
+            f"array of shape {by.shape}. Name an array of that shape."
         )
     if by.dtype.kind not in kinds:
         known = "numbers or texts" if params.group else "numbers or dates"
-        raise InputError(f"{role}: expected {known}, got dtype {by.dtype}")
+        raise InputError(f"{role}: expected {known}, got dtype {by.dtype}. Convert it.")
     if by.dtype.kind in "fM" and (missing := int(np.isnan(by).sum())):
-        raise InputError(f"{role}: expected an entry everywhere, got {missing} missing")
+        raise InputError(
+            f"{role}: expected an entry everywhere, got {missing} missing. Fill them "
+            "in, or leave those samples out."
+        )
     return by
 
 

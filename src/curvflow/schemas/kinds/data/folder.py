@@ -24,7 +24,7 @@ Size = PositiveInt | Annotated[tuple[PositiveInt, PositiveInt], Field(strict=Fal
 
 
 class FolderParams(Modifications):
-    """A folder of images, their size and colours, and what is done to them."""
+    """A folder of images, their size and colours, and changes made to them."""
 
     path: Annotated[str, IMAGES] = Field(
         description="folder with a folder of images for each class, or with such "
@@ -58,7 +58,7 @@ class FolderParams(Modifications):
         if self.shape is not None and (self.crop or 0) > min(self.shape[1:]):
             raise ValueError(
                 f"expected a crop of at most {min(self.shape[1:])} pixels, got "
-                f"{self.crop}. Lower crop"
+                f"{self.crop}. Lower crop."
             )
         return self
 
@@ -69,7 +69,7 @@ class FolderParams(Modifications):
 
     @property
     def shape(self) -> tuple[int, int, int] | None:
-        """Channels, height and width of an image, before crop; None if files tell."""
+        """Channels, height and width of an image before crop; None if in files."""
         if self.size is None:
             return None
         height, width = self.size if isinstance(self.size, tuple) else (self.size,) * 2
@@ -92,7 +92,7 @@ class Listing:
 
 
 def listing(names: Iterable[str]) -> Listing:
-    """Tell classes and parts from the paths of images.
+    """Read classes and parts from the paths of images.
 
     Args:
         names: paths within the folder, `class/name` or `part/class/name`.
@@ -106,8 +106,8 @@ def listing(names: Iterable[str]) -> Listing:
     paths = {name: name.split("/") for name in sorted(names)}
     if not paths:
         raise InputError(
-            f"path: expected images in a folder for each class, got none that end in "
-            f"{', '.join(SUFFIXES)}"
+            "path: expected images in a folder for each class, got none that end in "
+            f"{', '.join(SUFFIXES)}. Name the folder that holds them."
         )
     has_parts = all(len(parts) == 3 and parts[0] in PARTS for parts in paths.values())
     for name, parts in paths.items():
@@ -126,7 +126,7 @@ def listing(names: Iterable[str]) -> Listing:
     if len(classes) < 2:
         raise InputError(
             f"path: expected folders of at least 2 classes, got {len(classes)} with "
-            "images to train on"
+            "images to train on. Put the images into a folder for each class."
         )
     for name, label in labelled["test"]:
         if label not in classes:
@@ -143,7 +143,7 @@ def check(params: FolderParams, files: Files) -> None:
     """Refuse a folder that is no data set, by the names in it.
 
     Args:
-        params: what is done to the images.
+        params: changes made to the images.
         files: the files, under `path`, unread.
 
     Raises:
@@ -152,13 +152,13 @@ def check(params: FolderParams, files: Files) -> None:
     images = listing(files["path"])
     if params.test_fraction and images.test:
         raise InputError(
-            "test_fraction: expected a folder test or a test_fraction, got both. "
-            "Remove one."
+            "test_fraction cannot be combined with a folder test. Remove one of them."
         )
     for label in params.classes or ():
         if label >= len(images.classes):
             raise InputError(
-                f"classes: expected labels below {len(images.classes)}, got {label}"
+                f"classes: expected labels below {len(images.classes)}, got {label}. "
+                "Remove that label."
             )
     held_out = round(params.test_fraction * len(images.train))
     if (left := len(images.train) - held_out) < 2:
@@ -172,7 +172,7 @@ def samples_in_files(params: FolderParams, files: Files) -> Samples:
     """Return the form of the samples.
 
     Args:
-        params: what is done to the images.
+        params: changes made to the images.
         files: the files, under `path`, unread.
     """
     classes = len(listing(files["path"]).classes)

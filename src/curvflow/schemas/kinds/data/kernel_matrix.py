@@ -14,7 +14,7 @@ from curvflow.schemas.params import Params
 
 
 class KernelMatrixParams(Params):
-    """The points, the function of two of them, and how it is held."""
+    """The points, the function of two of them, and how it is stored."""
 
     kernel: Literal["squared_exponential", "exponential", "matern32", "matern52"] = (
         Field(

@@ -49,8 +49,8 @@ class KnownAnswerDataParams(KnownAnswerParams):
         model = known(self)
         if self.num_samples is None and self.noise not in (0, _NOISE):
             raise ValueError(
-                f"expected num_samples with noise, got null and {self.noise:g}: the "
-                "whole population has none. Give num_samples, or remove noise."
+                f"noise {self.noise:g} cannot be combined with num_samples null, the "
+                "whole population, which has none. Give num_samples, or remove noise."
             )
         sizes = [self.inputs, self.outputs]
         if not isinstance(model, DeepLinear):
@@ -61,7 +61,9 @@ class KnownAnswerDataParams(KnownAnswerParams):
                 )
             return self
         if self.inputs is None or self.outputs is None:
-            raise ValueError("expected inputs and outputs with deep_linear, got null")
+            raise ValueError(
+                "expected inputs and outputs with deep_linear, got null. Give both."
+            )
         refuse_rank_above(min(self.inputs, self.outputs, *model.hidden), self.rank)
         return self
 

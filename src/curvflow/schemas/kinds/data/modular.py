@@ -40,8 +40,8 @@ class ModularParams(Params):
     def _can_be_computed(self) -> ModularParams:
         if self.operation == "division" and (factor := _least_factor(self.p)) < self.p:
             raise ValueError(
-                f"expected a prime p with operation: division, got {self.p}, a "
-                f"multiple of {factor}. Take another p, or multiply."
+                f"operation: division cannot be combined with p {self.p}, a multiple "
+                f"of {factor}. Take a prime p, or multiply."
             )
         if self.num_train < 2:
             raise ValueError(

@@ -41,8 +41,9 @@ class RandomMatrixParams(Params):
     def _fits(self) -> RandomMatrixParams:
         if (self.ensemble == "eigenvalues") != (self.eigenvalues is not None):
             raise ValueError(
-                "expected eigenvalues with the ensemble eigenvalues and with no other, "
-                f"got ensemble {self.ensemble}"
+                "expected eigenvalues with the ensemble eigenvalues and with no "
+                f"other, got ensemble {self.ensemble}. Set ensemble: eigenvalues, or "
+                "leave eigenvalues out."
             )
         return self
 

@@ -32,16 +32,21 @@ class SparseMatrixParams(Params):
 
     @property
     def rows(self) -> int | None:
-        """Rows of the matrix, D; None if a file tells."""
+        """Rows of the matrix, D; None if read from a file."""
         return None if self.grid is None else prod(self.grid)
 
     @model_validator(mode="after")
     def _one_source(self) -> SparseMatrixParams:
         if (self.path is None) == (self.grid is None):
             got = "neither" if self.path is None else "both"
-            raise ValueError(f"expected one of 'path' and 'grid', got {got}")
+            raise ValueError(
+                f"expected one of 'path' and 'grid', got {got}. Give one of them."
+            )
         if self.grid is not None and min(self.grid) < 1:
-            raise ValueError(f"expected a grid of points, got {list(self.grid)}")
+            raise ValueError(
+                f"expected a grid of points, got {list(self.grid)}. Write 1 or more "
+                "along each side."
+            )
         return self
 
 
@@ -58,14 +63,17 @@ def check(params: SparseMatrixParams, files: Mapping[str, Mapping[str, Array]]) 
     if params.path is None:
         return
     if "bytes" not in files["path"]:
-        raise InputError(f"path: expected a .mtx file, got {params.path}")
+        raise InputError(
+            f"path: expected a .mtx file, got {params.path}. Save the matrix in "
+            "MatrixMarket form."
+        )
     text = files["path"]["bytes"].tobytes()[:4096].decode("latin-1")
     lines = text.splitlines() or [""]
     entries, symmetry = matrix_market_banner(lines[0])
     if entries not in NUMBERS or symmetry not in SYMMETRIES:
         raise InputError(
             f"path: expected real numbers, symmetric or general, got {entries} "
-            f"{symmetry}"
+            f"{symmetry}. Save the matrix in such a form."
         )
     _check_sizes(next((line for line in lines[1:] if line[:1] not in "%"), ""))
 
@@ -73,11 +81,14 @@ def check(params: SparseMatrixParams, files: Mapping[str, Mapping[str, Array]]) 
 def _check_sizes(line: str) -> None:
     sizes = line.split()
     if len(sizes) != 3 or not all(size.isdecimal() for size in sizes):
-        raise InputError(f"path: expected rows, columns and entries, got '{line[:60]}'")
+        raise InputError(
+            f"path: expected rows, columns and entries, got '{line[:60]}'. Correct the "
+            "line."
+        )
     if sizes[0] != sizes[1] or int(sizes[0]) < 2:
         raise InputError(
             f"path: expected a square matrix, got {sizes[0]} rows and {sizes[1]} "
-            "columns"
+            "columns. Take a square one."
         )
 
 

@@ -86,13 +86,11 @@ class TableParams(Params):
     @model_validator(mode="after")
     def _distinct_columns(self) -> TableParams:
         if self.group is not None and self.time is not None:
-            raise ValueError(
-                "expected a split by group or by time, got both. Remove one."
-            )
+            raise ValueError("group cannot be combined with time. Remove one of them.")
         if (self.group or self.time) and not self.test_fraction:
             raise ValueError(
-                "expected a test_fraction with group or time, got 0. Set the share to "
-                "be held out."
+                f"{'group' if self.group else 'time'} cannot be combined with "
+                "test_fraction 0. Set the share to be held out."
             )
         if self.target in (self.group, self.time, *(self.columns or ())):
             raise ValueError(
@@ -101,9 +99,14 @@ class TableParams(Params):
             )
         for name in self.columns or ():
             if (self.columns or ()).count(name) > 1:
-                raise ValueError(f"expected distinct columns, got '{name}' twice")
+                raise ValueError(
+                    f"expected distinct columns, got '{name}' twice. Name each once."
+                )
         if self.delimiter in '"\n\r':
-            raise ValueError("expected a delimiter such as , or ; got another")
+            raise ValueError(
+                f"expected a delimiter such as ',' or ';', got {self.delimiter!r}. "
+                "Name the character between cells."
+            )
         return self
 
 
@@ -192,7 +195,9 @@ def _input_names(params: TableParams, table: Table) -> list[str]:
     others = {params.target, params.group, params.time}
     names = params.columns or [n for n in table.names if n not in others]
     if not names:
-        raise InputError("columns: expected at least one column of inputs, got none")
+        raise InputError(
+            "columns: expected at least one column of inputs, got none. Name some."
+        )
     for name in params.categories:
         if name not in names:
             raise InputError(
@@ -300,7 +305,7 @@ def _targets(
     if len(classes) < 2:
         raise InputError(
             f"target: expected at least 2 classes in column '{params.target}', got "
-            f"{len(classes)}"
+            f"{len(classes)}. Name another column, or set targets_as: values."
         )
     names = classes if numbers is None else [as_text(number) for number in classes]
     return labels.astype(np.int64), list(names)
@@ -350,7 +355,8 @@ def check(params: TableParams, files: Files) -> None:
         groups = len(np.unique(data.by))
         if groups < 2:
             raise InputError(
-                f"group: expected at least 2 groups to split, got {groups}"
+                f"group: expected at least 2 groups to split, got {groups}. Name "
+                "another column, or remove group."
             )
 
 

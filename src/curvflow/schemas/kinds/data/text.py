@@ -83,9 +83,9 @@ class TextParams(Params):
     @model_validator(mode="after")
     def _settings_of_the_unit(self) -> TextParams:
         if (self.unit == "tokenizer") != (self.tokenizer is not None):
-            got = "none" if self.tokenizer is None else f"unit: {self.unit}"
+            given = "null" if self.tokenizer is None else f"{self.tokenizer}"
             raise ValueError(
-                f"expected a tokenizer with unit: tokenizer alone, got {got}. Give "
+                f"tokenizer {given} cannot be combined with unit: {self.unit}. Give "
                 "both or neither."
             )
         if self.unit == "tokenizer":
@@ -98,7 +98,8 @@ class TextParams(Params):
                     )
         if self.unknown_token == self.end_token:
             raise ValueError(
-                f"expected an end_token other than unknown_token, got {self.end_token}"
+                "expected an end_token other than unknown_token, got "
+                f"{self.end_token}. Rename one of them."
             )
         return self
 
@@ -222,7 +223,7 @@ def check(params: TextParams, files: Files) -> None:
             "curvflow[text], or take unit: words."
         )
     if not documents(params, files):
-        raise InputError("path: expected text, got none")
+        raise InputError("path: expected text, got none. Take a file with text.")
 
 
 def samples_in_files(params: TextParams, files: Files) -> Samples:

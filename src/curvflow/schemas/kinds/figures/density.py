@@ -56,10 +56,7 @@ class DensityFigureParams(FigureParams):
     def _one_width(self) -> DensityFigureParams:
         self.refuse_one_name_twice(label=self.label)
         if self.kappa is not None and self.sigma is not None:
-            raise ValueError(
-                f"expected kappa or sigma, got both, {self.kappa} and {self.sigma}. "
-                "Remove one of them."
-            )
+            raise ValueError("kappa cannot be combined with sigma. Remove one of them.")
         if self.limits and self.limits[0] >= self.limits[1]:
             raise ValueError(
                 f"expected limits that ascend, got {list(self.limits)}. Swap them."

@@ -13,7 +13,7 @@ from curvflow.schemas.nodes import Figure, Landscape
 
 
 class LandscapeFigureParams(FigureParams):
-    """Lines or planes, and what is drawn over them."""
+    """Lines or planes, and drawings over them."""
 
     label: str | None = Field(None, description="axis whose labels have a row each")
     show: Literal["lines", "plane"] = Field(

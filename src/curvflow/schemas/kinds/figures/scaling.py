@@ -15,7 +15,7 @@ from curvflow.schemas.nodes import Figure, Numbers
 
 
 class ScalingFigureParams(FigureParams, ScalingLaw):
-    """Of what a law is fitted, and what is drawn beside it."""
+    """Quantity that a law is fitted to, and drawings next to it."""
 
     band: bool = Field(True, description="draw Student's interval of the law at each x")
     crossovers: bool = Field(

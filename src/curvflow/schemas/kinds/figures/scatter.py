@@ -77,10 +77,10 @@ class ScatterParams(FigureParams):
     def _normalised_as_asked(self) -> ScatterParams:
         if self.normalise == "none":
             for name in ("within", "lower_is_better"):
-                if value := getattr(self, name):
+                if getattr(self, name):
                     raise ValueError(
-                        f"expected normalise of max with {name}, got none and "
-                        f"{value}. Set normalise: max, or remove {name}."
+                        f"{name} cannot be combined with normalise none. Set "
+                        f"normalise: max, or remove {name}."
                     )
         for name in self.within or ():
             if name not in self.parts:
@@ -104,14 +104,14 @@ class ScatterParams(FigureParams):
             if self.normalise == "max" and STAGE not in (self.within or ()):
                 raise ValueError(
                     f"expected within to name 'stage' with {name} per stage, got "
-                    f"{', '.join(self.within or ()) or 'null'}. Different variables "
-                    "have no common largest."
+                    f"{', '.join(self.within or ()) or 'null'}. Add it there: "
+                    "different variables have no common largest."
                 )
         return self
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The axes each of whose labels has points of its own."""
+        """The axes each of whose labels has separate points."""
         named = (self.label, self.marker, *(self.each or ()))
         return tuple(name for name in named if name is not None)
 

@@ -62,11 +62,12 @@ class EigenvaluesParams(OperatorParams):
     def _which_by_method(self) -> Self:
         if self.method == "power" and self.which != "LM":
             raise ValueError(
-                f"expected which LM with method power, got {self.which}. Take lanczos."
+                f"which {self.which} cannot be combined with method power. Take "
+                "lanczos, or which LM."
             )
         if self.method == "lobpcg" and self.which == "LM":
             raise ValueError(
-                "expected which LA or SA with method lobpcg, got LM. Take lanczos."
+                "which LM cannot be combined with method lobpcg. Take lanczos."
             )
         return self
 
@@ -89,7 +90,7 @@ def _lacks_of_ritz(params: Any, name: str, ritz: Any) -> Iterator[ParamProblem]:
 
 def _not_lobpcg(params: Any, name: str, _: Any) -> Iterator[ParamProblem]:
     if params.method != "lobpcg":
-        message = f"expected lobpcg with factors '{name}', got {params.method}"
+        message = f"method {params.method} cannot be combined with factors '{name}'"
         yield ("method",), message, "Take lobpcg, or remove preconditioner."
 
 

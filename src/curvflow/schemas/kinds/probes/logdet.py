@@ -130,16 +130,15 @@ def _orders(params: Any) -> int:
 def _of_factors(params: Any, name: str, _: Any) -> Iterator[ParamProblem]:
     """Yield what factors cannot be divided by."""
     if params.damping == 0:
-        message = f"expected damping above 0 with factors '{name}', got 0"
-        yield ("damping",), message, "Factors may be singular: set damping."
+        message = f"damping 0 cannot be combined with factors '{name}', which may be "
+        yield ("damping",), f"{message}singular", "Set damping above 0."
     if params.reorthogonalize == "none":
-        message = f"expected reorthogonalize full with factors '{name}', got none"
+        message = f"reorthogonalize none cannot be combined with factors '{name}'"
         yield ("reorthogonalize",), message, "Remove it."
     if not params.method.startswith(("auto", "preconditioned")):
-        message = (
-            f"expected preconditioned_slq or preconditioned_meme with factors '{name}'"
-        )
-        yield ("method",), f"{message}, got {params.method}", "Take auto."
+        message = f"method {params.method} cannot be combined with factors '{name}'"
+        hint = "Take preconditioned_slq, preconditioned_meme or auto."
+        yield ("method",), message, hint
 
 
 def _of_ritz(params: Any, name: str, ritz: Any) -> Iterator[ParamProblem]:
@@ -148,11 +147,11 @@ def _of_ritz(params: Any, name: str, ritz: Any) -> Iterator[ParamProblem]:
     assert lacking is not None
     yield from lacking(params, name, ritz)
     if params.method not in ("auto", "slq", "chebyshev", "meme"):
-        message = f"expected slq, chebyshev or meme with the Ritz data '{name}', got "
-        hint = "Take one of these, or weights or a matrix."
-        yield ("method",), message + params.method, hint
+        message = f"method {params.method} cannot be combined with Ritz data '{name}'"
+        hint = "Take slq, chebyshev or meme, or weights or a matrix."
+        yield ("method",), message, hint
     if params.compare:
-        message = f"expected false with the Ritz data '{name}', got true"
+        message = f"compare true cannot be combined with the Ritz data '{name}'"
         yield ("compare",), message, "Remove it, or take weights or a matrix."
 
 

@@ -35,8 +35,8 @@ class TraceParams(VectorsParams):
             )
         if self.method == "auto" and self.rel_sem is None:
             raise ValueError(
-                "expected rel_sem with method auto, got none. Set rel_sem, the error "
-                "to reach, or name a method."
+                "method auto cannot be combined with rel_sem null. Set rel_sem, the "
+                "error to reach, or name a method."
             )
         return self
 

@@ -59,7 +59,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with named columns, which are converted when they are asked for.
+    """A table with named columns, which are converted when they are requested.
 
     Attributes:
         names: of the columns, in the order of the file.
@@ -117,7 +117,7 @@ def table_of(
         The table.
 
     Raises:
-        InputError: it is no such file, its columns have no names of their own, or a
+        InputError: it is no such file, its columns have no distinct names, or a
             package is not installed.
     """
     if content[:4].tobytes() == PARQUET:
@@ -137,7 +137,8 @@ def _csv(
                 places.append(reader.line_num)
     except csv.Error as error:
         raise InputError(
-            f"{field}: expected a CSV file, got line {reader.line_num} with: {error}"
+            f"{field}: expected a CSV file, got line {reader.line_num} with: {error}. "
+            "Correct the line."
         ) from error
     header = [name.strip() for name in rows[0]] if rows else []
     _check_names(header, delimiter, field)
@@ -145,7 +146,7 @@ def _csv(
         if len(row) != len(header):
             raise InputError(
                 f"{field}: expected {len(header)} cells in line {place}, as the first "
-                f"line has, got {len(row)}"
+                f"line has, got {len(row)}. Correct the line, or name the delimiter."
             )
     cells = rows[1:]
 
@@ -271,7 +272,10 @@ def _arrow_column(cells: Any, missing_values: Collection[str], where: str) -> Co
     if types.is_boolean(kind):
         cells = cells.cast(pyarrow.int8())
     elif not (types.is_integer(kind) or types.is_floating(kind)):
-        raise InputError(f"{where}: expected numbers, texts or times, got {kind}")
+        raise InputError(
+            f"{where}: expected numbers, texts or times, got {kind}. Convert the "
+            "column, or leave it out."
+        )
     plain = cells.cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False)
     numbers = np.array(plain, dtype=np.float64)
     return Column(missing | np.isnan(numbers), None, numbers)

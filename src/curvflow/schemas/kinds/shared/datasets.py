@@ -107,7 +107,7 @@ def dataset_as(
 def _packed(
     arrays: Mapping[str, Array | Mapping[str, Array]],
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Return arrays with several inputs side by side, and what tells them apart."""
+    """Return arrays with several inputs side by side, and the layout of these."""
     packed: dict[str, Array] = {}
     forms: dict[str, str] = {}
     for name, given in arrays.items():
@@ -187,7 +187,7 @@ def dataset_of(
     test_inputs: Array | None = None,
     test_targets: Array | None = None,
 ) -> dict[str, Array]:
-    """Do as `dataset`, with inputs of a precision of their own, and known classes.
+    """Do as `dataset`, with inputs of a given precision, and known classes.
 
     Args:
         dtype: of inputs that are no whole numbers; images take float32, half the room.

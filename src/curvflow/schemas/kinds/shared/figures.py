@@ -147,5 +147,5 @@ Comparisons = Annotated[tuple[Comparison, ...], Field(strict=False)]
 
 
 def asks_for_a_matrix(params: Any) -> bool:
-    """Tell whether a figure compares with a matrix, and so takes one."""
+    """Return whether a figure compares with a matrix, and so takes one."""
     return bool(params.compare)

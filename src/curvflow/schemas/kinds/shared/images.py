@@ -134,7 +134,8 @@ class ImageParams(Modifications):
         for label in self.classes or ():
             if label >= self.num_labels:
                 raise ValueError(
-                    f"expected classes from 0 to {self.num_labels - 1}, got {label}"
+                    f"expected classes from 0 to {self.num_labels - 1}, got {label}. "
+                    "Correct it."
                 )
         train, test = self.counts
         for name, asked, left in (
@@ -149,7 +150,7 @@ class ImageParams(Modifications):
         if (self.crop or 0) > self.shape[1]:
             raise ValueError(
                 f"expected a crop of at most {self.shape[1]} pixels, got {self.crop}. "
-                "Lower crop"
+                "Lower crop."
             )
         return self
 

@@ -64,7 +64,8 @@ def check_arrays(
     if prefix and not any(name.startswith(prefix) for name in arrays):
         known = next(iter(arrays), "none")
         raise InputError(
-            f"prefix: expected the beginning of names such as {known}, got '{prefix}'"
+            f"prefix: expected the beginning of names such as {known}, got '{prefix}'. "
+            "Correct it, or remove prefix."
         )
     for name, array in arrays.items():
         # Infinity may be in a mask, or beside the network; none is taken for weights.
@@ -72,7 +73,8 @@ def check_arrays(
             continue
         if np.isnan(array).any():
             raise InputError(
-                f"{source}: expected finite numbers, got others in the array '{name}'"
+                f"{source}: expected finite numbers, got others in the array '{name}'. "
+                "Take weights that have not diverged."
             )
     for tensor, name in params.names.items():
         starts = prefixes(arrays, [name])

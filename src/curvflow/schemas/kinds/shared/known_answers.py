@@ -45,9 +45,9 @@ def known(params: KnownAnswerParams) -> Known:
     model = params.model
     if not isinstance(model, Known) or not _is_known(model):
         raise ValueError(
-            "expected deep_linear, quadratic_well, normal_crossing, or an mlp with one "
-            "hidden layer, activation tanh and bias false, and without dropout and "
-            f"linear layers, got {_told(model)}"
+            "expected deep_linear, quadratic_well, normal_crossing, or an mlp with "
+            "one hidden layer, activation tanh and bias false, and without dropout "
+            f"and linear layers, got {_described(model)}. Take one of these models."
         )
     _refuse_unknown_rank(model, params.rank)
     return model
@@ -62,11 +62,11 @@ def _refuse_unknown_rank(model: Known, rank: int) -> None:
         if rank == units:
             return
         expected = f"rank 0 or {units} with {model.kind}, none of its units or all"
-    raise ValueError(f"expected {expected}, got {rank}")
+    raise ValueError(f"expected {expected}, got {rank}. Take such a rank.")
 
 
 def same_truth(model: Known) -> str:
-    """Tell in words what models of one truth have in common, whatever their widths."""
+    """Describe what models of one truth have in common, at any widths."""
     match model:
         case NormalCrossing():
             count = len(model.powers)
@@ -89,7 +89,8 @@ def refuse_rank_above(width: int, rank: int) -> None:
     """
     if rank > width:
         raise ValueError(
-            f"expected a rank of at most {width}, the least width, got {rank}"
+            f"expected a rank of at most {width}, the least width, got {rank}. Lower "
+            "it, or widen the model."
         )
 
 
@@ -100,5 +101,5 @@ def _is_known(model: Known) -> bool:
     return is_plain and model.activation == "tanh" and len(model.hidden) == 1
 
 
-def _told(model: object) -> str:
+def _described(model: object) -> str:
     return "another mlp" if isinstance(model, Mlp) else str(model_name(model))

@@ -14,7 +14,7 @@ from curvflow.schemas.params import Ints, Neutral, Params
 class Modifications(Params):
     """Changes to a data set, made in the order of these fields.
 
-    Each draws from a stream of its own, made from the seed and its name, so that
+    Each draws from a separate stream, made from the seed and its name, so that
     changing one leaves the draws of the others alone.
     """
 
@@ -70,7 +70,9 @@ class Modifications(Params):
         for label in classes or ():
             if label < 0 or (classes or ()).count(label) > 1:
                 what = f"{label} twice" if label >= 0 else f"{label}"
-                raise ValueError(f"expected distinct labels from 0 on, got {what}")
+                raise ValueError(
+                    f"expected distinct labels from 0 on, got {what}. Correct them."
+                )
         return classes
 
     @model_validator(mode="after")
@@ -80,8 +82,8 @@ class Modifications(Params):
             for name, none in kept:
                 if (value := getattr(self, name)) != none:
                     raise ValueError(
-                        f"expected {name} {none} with targets: inputs, which keep no "
-                        f"labels, got {value}. Remove {name}"
+                        f"{name} {value} cannot be combined with targets: inputs, "
+                        f"which keep no labels. Remove {name}."
                     )
         return self
 
@@ -90,7 +92,7 @@ def known_samples(params: Modifications, taken: Samples) -> Samples:
     """Return the form of the samples of the changed data set.
 
     Args:
-        params: what is done.
+        params: the changes.
         taken: the form of those of the data set that is changed.
     """
     shape, outputs = taken.shape, taken.outputs

@@ -129,7 +129,8 @@ class Factory(Params):
                 raise  # the function was called, and something in it failed
             raise InputError(
                 f"factory: expected {self.factory} to take the keyword arguments "
-                f"{', '.join(self.kwargs) or '(none)'}, got TypeError: {error}"
+                f"{', '.join(self.kwargs) or '(none)'}, got TypeError: {error}. "
+                "Correct kwargs."
             ) from error
 
     def find(self) -> Callable[..., Any]:

@@ -77,7 +77,7 @@ class ModeParams(NetworkModeParams):
     def _batches_of_training(self) -> ModeParams:
         if self.mode == "eval" and self.train_batch_size is not None:
             raise ValueError(
-                "expected mode train with train_batch_size, got eval. Remove "
+                "train_batch_size cannot be combined with mode eval. Remove "
                 "train_batch_size, or set mode to train."
             )
         return self
@@ -171,7 +171,7 @@ def unknown_layers(params: Any, name: str, training: Any) -> Iterator[ParamProbl
     Args:
         params: with `layers`.
         name: of the stage that returns the weights.
-        training: its parameters, which may have a model that tells its tensors.
+        training: its parameters, which may have a model with known tensors.
     """
     tensors = getattr(getattr(training, "model", None), "tensors", ())
     if tensors:
@@ -237,7 +237,7 @@ def no_likelihood(
 
     Args:
         params: of the operator.
-        field: of them that asks for labels.
+        field: of them that requests labels.
         name: of the stage that returns the weights.
         training: its parameters, which may have a loss.
     """
@@ -341,7 +341,7 @@ def ritz_inputs(
     """Return the same inputs for a kind with parameters that Ritz data leave no say.
 
     Args:
-        settled: these parameters, beside those of the operator.
+        settled: these parameters, in addition to those of the operator.
         orders: from the parameters to the moments that are taken of the Ritz data,
             which hold two for each step but one.
         reads_atoms: whether the kind adds eigenvalues that were taken out.
@@ -377,7 +377,7 @@ def larger_than_formed(params: Any, name: str, matrix: Any) -> Iterator[ParamPro
     Args:
         params: with `max_size`.
         name: of the stage that returns the matrix, or the graph of one.
-        matrix: its parameters, which may tell its `rows`.
+        matrix: its parameters, which may have its `rows`.
     """
     rows = getattr(matrix, "rows", None)
     if rows is not None and rows > params.max_size and params.isolated != "drop":
@@ -404,7 +404,7 @@ def more_than_rows(params: Any, name: str, matrix: Any) -> Iterator[ParamProblem
     Args:
         params: with `k`.
         name: of the stage that returns the matrix.
-        matrix: its parameters, which may tell its `rows`.
+        matrix: its parameters, which may have its `rows`.
     """
     rows = getattr(matrix, "rows", None)
     if rows is not None and params.k > rows:
@@ -534,7 +534,7 @@ def not_at_wbic(params: Any, name: str, draws: Any) -> Iterator[ParamProblem]:
 
 
 def not_localised(params: Any, name: str, draws: Any) -> Iterator[ParamProblem]:
-    """Yield that draws are held by nothing, so that no prior goes with them.
+    """Yield that draws have no localization, so that no prior goes with them.
 
     Args:
         params: whose `prior_precision`, if it has one, may be given instead.

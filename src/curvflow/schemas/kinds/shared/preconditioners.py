@@ -1,4 +1,4 @@
-"""The input of Kronecker factors beside the operator that they stand for."""
+"""The input of Kronecker factors that stand for the operator."""
 
 from __future__ import annotations
 

@@ -108,8 +108,8 @@ class LlcParams(Params):
         method = self.sampling_method
         if method in EXACT and self.batch_size is not None:
             raise ValueError(
-                f"expected no batch_size with sampling_method {method}, which takes "
-                f"all the data, got {self.batch_size}. Remove it, or take sgld."
+                f"batch_size cannot be combined with sampling_method {method}, which "
+                "takes all the data. Remove it, or take sgld."
             )
         return self
 
@@ -121,13 +121,13 @@ class LlcParams(Params):
             is_default = getattr(self, name) == type(self).model_fields[name].default
             if not is_default and method not in methods:
                 raise ValueError(
-                    f"expected sampling_method {' or '.join(methods)} with {name}, "
-                    f"which others do not use, got {got}. Remove {name}, or name one."
+                    f"{name} cannot be combined with {got}. Remove {name}, or take "
+                    f"sampling_method {' or '.join(methods)}."
                 )
         if method in EXACT and self.at_draws != "full":
             raise ValueError(
-                f"expected at_draws full with sampling_method {method}, which takes "
-                f"all the data, got {self.at_draws}. Remove it, or take sgld."
+                f"at_draws {self.at_draws} cannot be combined with sampling_method "
+                f"{method}, which takes all the data. Remove it, or take sgld."
             )
         return self
 
@@ -139,13 +139,13 @@ class LlcParams(Params):
         if self.batch_size is None or self.batch_size < 2:
             got = "null" if self.batch_size is None else self.batch_size
             raise ValueError(
-                "expected a batch_size of 2 or more with nbeta devinterp, which is "
-                f"b / ln b of it, got {got}. Give it, or take nbeta auto."
+                "nbeta devinterp, which is b / ln b, cannot be combined with "
+                f"batch_size {got}. Set batch_size to 2 or more, or take nbeta auto."
             )
         return self
 
     @model_validator(mode="after")
-    def _is_told(self) -> LlcParams:
+    def _is_complete(self) -> LlcParams:
         lacking = [name for name in FOUND if getattr(self, name) is None]
         if self.calibrate == "none" and lacking:
             raise ValueError(
@@ -185,9 +185,10 @@ class ObservingLlcParams(ModeParams, LlcParams):
             return self
         if self.sampling_method not in EXACT:
             raise ValueError(
-                f"expected sampling_method {' or '.join(EXACT)} with mode train, whose "
-                "loss is that of batches of training as they are, got "
-                f"{self.sampling_method or 'null'}. Name one, or take mode eval."
+                "mode train, whose loss is that of batches of training as they are, "
+                "cannot be combined with sampling_method "
+                f"{self.sampling_method or 'null'}. Take {' or '.join(EXACT)}, or mode "
+                "eval."
             )
         if self.keep_losses is not None:
             raise ValueError(
@@ -204,7 +205,7 @@ class ObservingLlcParams(ModeParams, LlcParams):
             value = getattr(self, name)
             if value != type(self).model_fields[name].default:
                 raise ValueError(
-                    f"expected keep_losses with {name} {value}, got null. Give "
+                    f"{name} {value} cannot be combined with keep_losses null. Give "
                     f"keep_losses, or remove {name}."
                 )
         return self

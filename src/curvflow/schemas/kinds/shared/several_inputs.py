@@ -72,7 +72,9 @@ def array_names(spec: InputArrays, names: tuple[str, ...]) -> dict[str, str]:
         InputError: the test set has other inputs.
     """
     if len(set(names)) < len(names):
-        raise InputError(f"inputs: expected each name once, got {', '.join(names)}")
+        raise InputError(
+            f"inputs: expected each name once, got {', '.join(names)}. Name each once."
+        )
     arrays = dict(spec) if isinstance(spec, Mapping) else {}
     if not isinstance(spec, str | Mapping) and len(spec) == len(names):
         arrays = dict(zip(names, spec, strict=True))
@@ -101,17 +103,22 @@ def pack(role: str, arrays: Mapping[str, Array]) -> tuple[Array, str]:
     for name, array in arrays.items():
         if not array.ndim:
             raise InputError(
-                f"{role}.{name}: expected a row for each sample, got a number"
+                f"{role}.{name}: expected a row for each sample, got a number. Give it "
+                "a first dimension over samples."
             )
     counts = {name: len(array) for name, array in arrays.items()}
     if len(set(counts.values())) != 1:
         listed = ", ".join(f"{count} of {name}" for name, count in counts.items())
-        raise InputError(f"{role}: expected as many rows in each, got {listed}")
+        raise InputError(
+            f"{role}: expected as many rows in each, got {listed}. Give each sample a "
+            "row in all of them."
+        )
     parts = []
     for name, array in arrays.items():
         if array.dtype.kind not in "fiub":
             raise InputError(
-                f"{role}.{name}: expected real numbers, got dtype {array.dtype}"
+                f"{role}.{name}: expected real numbers, got dtype {array.dtype}. "
+                "Convert it."
             )
         kind = "i" if array.dtype.kind == "u" else array.dtype.kind
         parts.append(InputPart(name, array.shape[1:], kind))
@@ -120,10 +127,10 @@ def pack(role: str, arrays: Mapping[str, Array]) -> tuple[Array, str]:
     for part in parts:
         most = _largest(arrays[part.name]) if part.kind == "i" else 0
         if most >= bound:
-            what = "2^24 beside real ones" if is_real else "2^63"
+            limit = "2^24 beside real ones" if is_real else "2^63"
             raise InputError(
-                f"{role}.{part.name}: expected whole numbers below {what}, got {most}. "
-                "Number them anew."
+                f"{role}.{part.name}: expected whole numbers below {limit}, got {most}."
+                " Number them anew."
             )
     dtype = np.float64 if is_real else np.int64
     rows = [
@@ -148,12 +155,12 @@ def input_parts(text: str) -> tuple[InputPart, ...]:
     )
 
 
-def only_one_input(given: Mapping[str, Any] | NodeData, what: str) -> None:
+def only_one_input(given: Mapping[str, Any] | NodeData, taker: str) -> None:
     """Refuse data whose samples have several inputs.
 
     Args:
         given: variables of the data set.
-        what: takes one input.
+        taker: takes one input.
 
     Raises:
         InputError: there are several.
@@ -161,6 +168,6 @@ def only_one_input(given: Mapping[str, Any] | NodeData, what: str) -> None:
     if INPUT_PARTS in given:
         names = ", ".join(part.name for part in input_parts(str(given[INPUT_PARTS])))
         raise InputError(
-            f"data: expected one input a sample for {what}, got {names}. Take the "
+            f"data: expected one input a sample for {taker}, got {names}. Take the "
             "module of a factory, whose forward has these names."
         )

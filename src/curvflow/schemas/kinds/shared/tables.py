@@ -141,7 +141,7 @@ def check_names(params: ScalingLaw, taken: Taken) -> Iterator[ParamProblem]:
         taken: the kinds of the stages taken.
 
     Yields:
-        What is wrong with a name.
+        The fault of a name.
     """
     yield from not_single("y", [params.y], taken)
     if params.x is not None:

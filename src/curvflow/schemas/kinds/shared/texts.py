@@ -60,7 +60,10 @@ def text_of(content: Array, field: str) -> str:
             f"{error.start}. Write the file in UTF-8."
         ) from error
     if (at := text.find("\0")) >= 0:
-        raise InputError(f"{field}: expected text, got a null character at {at}")
+        raise InputError(
+            f"{field}: expected text, got a null character at {at}. Take a file of "
+            "plain text."
+        )
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -71,7 +74,7 @@ def parted(lengths: Sequence[int], test_fraction: float, *, whole: bool) -> int:
         lengths: tokens of each document.
         test_fraction: share of the tokens held out, those at the end.
         whole: the test part begins where a document does, nearest to the place that
-            the share asks for; of two as near, the earlier.
+            the share requests; of two as near, the earlier.
 
     Returns:
         Number of tokens in the training part.

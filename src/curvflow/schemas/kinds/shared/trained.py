@@ -22,7 +22,7 @@ CURVES = (
 )
 
 # Those of some rules alone, which are recorded where a rule tells them.
-RULES_TELL = (
+RULES_RECORD = (
     "damping",
     "preconditioner_damping",
     "reduction_ratio",
@@ -33,7 +33,7 @@ RULES_TELL = (
 )
 
 # Beside them that of rules which choose it, and one that is asked for.
-RECORDED = (*CURVES, "chosen_momentum", "step_norm", *RULES_TELL)
+RECORDED = (*CURVES, "chosen_momentum", "step_norm", *RULES_RECORD)
 
 # What is kept of a rule's preconditioner.
 PRECONDITIONER = ("preconditioner", "preconditioned_lr", "stable_up_to")

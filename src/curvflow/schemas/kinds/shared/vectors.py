@@ -53,7 +53,7 @@ class VectorsParams(OperatorParams):
             is_set = field is not None and getattr(self, name) != field.default
             if self.probes_per == "data" and is_set:
                 raise ValueError(
-                    f"expected probes_per batch with {name}, got data. Remove {name}, "
+                    f"{name} cannot be combined with probes_per data. Remove {name}, "
                     "or set probes_per to batch."
                 )
         return self
@@ -76,8 +76,8 @@ class VectorsParams(OperatorParams):
     def _stops(self) -> VectorsParams:
         if self.max_probes is not None and self.rel_sem is None:
             raise ValueError(
-                "expected rel_sem with max_probes, got none. Remove max_probes, or "
-                "set rel_sem, the error to reach."
+                "max_probes cannot be combined with rel_sem null. Remove max_probes, "
+                "or set rel_sem, the error to reach."
             )
         if self.max_probes is not None and self.max_probes < self.num_probes:
             raise ValueError(
@@ -98,7 +98,7 @@ def vector_inputs(*settled: str) -> dict[str, Input]:
     """Return the inputs of an operator; a matrix or graph is no mean over samples.
 
     Args:
-        settled: further parameters of batches, beside those that all have.
+        settled: further parameters of batches, in addition to those that all have.
     """
     names = ("probes_per", "batch_size", *settled)
     without_samples = {

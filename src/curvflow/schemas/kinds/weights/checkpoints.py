@@ -47,7 +47,7 @@ class CheckpointsParams(ImportedParams):
             groups = re.compile(pattern).groups
         except re.error as error:
             raise ValueError(
-                f"expected a regular expression, got '{pattern}': {error}"
+                f"expected a regular expression, got '{pattern}' ({error}). Correct it."
             ) from None
         if groups != 1:
             raise ValueError(
@@ -59,7 +59,7 @@ class CheckpointsParams(ImportedParams):
     @model_validator(mode="after")
     def _chooses_once(self) -> Self:
         if self.steps is not None and self.every is not None:
-            raise ValueError("expected steps or every, got both. Remove one of them.")
+            raise ValueError("steps cannot be combined with every. Remove one of them.")
         return self
 
 

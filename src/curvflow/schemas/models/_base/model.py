@@ -19,7 +19,7 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 def _some(values: T) -> T:
     if not values:
-        raise ValueError("expected one entry or more, got none")
+        raise ValueError("expected one entry or more, got none. Add one.")
     return values
 
 
@@ -54,7 +54,7 @@ class Model(Params):
     def misfits(
         self, shape: tuple[int, ...], tokens: int | None, outputs: int | None
     ) -> Iterator[tuple[str, str]]:
-        """Yield what is wrong with samples for this model, and what to do.
+        """Yield the faults of samples for this model, and the remedies.
 
         Args:
             shape: of the inputs of one sample.

@@ -48,7 +48,7 @@ class SequenceModel(Model):
     def misfits(
         self, shape: tuple[int, ...], tokens: int | None, outputs: int | None
     ) -> Iterator[tuple[str, str]]:
-        """Yield what is wrong with samples for this model, and what to do.
+        """Yield the faults of samples for this model, and the remedies.
 
         Args:
             shape: of the inputs of one sample.

@@ -40,9 +40,9 @@ class GaussNewton(QuadraticRule):
     )
 
     @property
-    def tells(self) -> tuple[str, ...]:
+    def records(self) -> tuple[str, ...]:
         """Those of the model, and how well its matrix was solved."""
-        return (*super().tells, "cg_iterations", "cg_residual")
+        return (*super().records, "cg_iterations", "cg_residual")
 
     def scratch(
         self, shapes: Sequence[tuple[int, ...]], batch_size: int, outputs: int

@@ -45,17 +45,17 @@ class Kfac(QuadraticRule):
             raise ValueError(
                 "preconditioner_adaptation_interval cannot be combined with "
                 "preconditioner_damping null, which takes damping as it is. Set "
-                "preconditioner_damping"
+                "preconditioner_damping."
             )
         if self.structure == "ekfac" and self.fisher_type == "recursive":
             raise ValueError(
                 "structure ekfac cannot be combined with fisher_type recursive, which "
-                "has no gradients of samples. Set fisher_type: type-2"
+                "has no gradients of samples. Set fisher_type: type-2."
             )
         if self.structure == "ekfac" and self.inverse == "factored":
             raise ValueError(
                 "structure ekfac cannot be combined with inverse factored, which does "
-                "not see corrected eigenvalues. Set inverse: exact"
+                "not see corrected eigenvalues. Set inverse: exact."
             )
         return self
 

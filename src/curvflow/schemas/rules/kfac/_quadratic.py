@@ -101,7 +101,7 @@ class QuadraticRule(Rule):
 
     @property
     def chooses_momentum(self) -> bool:
-        """True: that of the model changes, and one that is given stands beside it."""
+        """True: that of the model changes, with one that is given."""
         return True
 
     @property
@@ -115,7 +115,7 @@ class QuadraticRule(Rule):
         return False
 
     @property
-    def tells(self) -> tuple[str, ...]:
+    def records(self) -> tuple[str, ...]:
         """The dampings, and how far the model is to be trusted."""
         return (
             "damping",
@@ -147,17 +147,17 @@ class QuadraticRule(Rule):
         if self.schedule is not None and self.step == "quadratic":
             raise ValueError(
                 "schedule cannot be combined with step quadratic, which chooses the "
-                "rate. Set step: lr"
+                "rate. Set step: lr."
             )
         if self.damping_lower_threshold > self.damping_upper_threshold:
             raise ValueError(
                 "expected damping_lower_threshold up to damping_upper_threshold, got "
                 f"{self.damping_lower_threshold:g} above "
-                f"{self.damping_upper_threshold:g}. Lower it"
+                f"{self.damping_upper_threshold:g}. Lower it."
             )
         if self.min_damping > self.max_damping:
             raise ValueError(
                 f"expected min_damping up to max_damping, got {self.min_damping:g} "
-                f"above {self.max_damping:g}. Lower it"
+                f"above {self.max_damping:g}. Lower it."
             )
         return self

@@ -126,7 +126,7 @@ def _undirected(params: GraphParams, entries: Entries) -> tuple[Array, Any]:
 
 
 def _check_directions(params: GraphParams, entries: Entries, matrix: Any) -> None:
-    """Refuse a matrix whose entries are no undirected edges, where that is asked for.
+    """Refuse a matrix whose entries are no undirected edges, where that is required.
 
     An edge list may have all its edges once, or all of them in both directions.
 
@@ -146,7 +146,8 @@ def _check_directions(params: GraphParams, entries: Entries, matrix: Any) -> Non
     if entries.form == "both":
         raise InputError(
             f"path: expected each edge at both its nodes, got the one between {i} and "
-            f"{j} at one of them, or of another weight there"
+            f"{j} at one of them, or of another weight there. Set entries to what the "
+            "file lists."
         )
     raise InputError(
         f"directed: expected each edge in both directions, got the one between {i} and "
@@ -238,7 +239,10 @@ def _items(content: Array) -> int:
                 )
                 return int(reading(file)[0][0])
     except (zipfile.BadZipFile, StopIteration, IndexError, OSError) as error:
-        raise ValueError("expected an archive of the arrays of a graph") from error
+        raise ValueError(
+            "expected an archive of the arrays of a graph, got another file. Save it "
+            "by scipy.sparse.save_npz."
+        ) from error
 
 
 def _unpacked(content: Array) -> float:
@@ -249,5 +253,7 @@ def _unpacked(content: Array) -> float:
     try:
         text = zlib.decompressobj(wbits=31).decompress(raw)
     except zlib.error as error:
-        raise ValueError("expected a .gz file, got one that is broken") from error
+        raise ValueError(
+            "expected a .gz file, got one that is broken. Compress it again."
+        ) from error
     return len(content) * len(text) / len(raw)

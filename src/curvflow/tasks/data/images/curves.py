@@ -40,7 +40,7 @@ def member_bytes(member: Member) -> int:
 def curves(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     """Draw quadratic curves through three points each with a soft pen.
 
-    Training and test pictures have streams of their own, and more of them begin with
+    Training and test pictures have separate streams, and more of them begin with
     the same.
 
     Args:

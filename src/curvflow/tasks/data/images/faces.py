@@ -36,7 +36,7 @@ def member_bytes(member: Member) -> int:
 
 @computes("data.faces", member_bytes=member_bytes)
 def faces(members: Sequence[Member], machine: Machine) -> list[Outcome]:
-    """Make images of photographs, each turned and scaled by draws of its own.
+    """Make images of photographs, each turned and scaled by separate draws.
 
     More people begin with the images of fewer.
 

@@ -70,7 +70,7 @@ def read_gml(content: Array, *, refuses_directed: bool) -> Entries:
 
 
 def _names(file: _File, ids: list[int]) -> Array:
-    """Return labels, if every node has one of its own, else ids."""
+    """Return labels, if every node has a different one, else ids."""
     labels = [node.values.get("label", "") for node in file.nodes]
     are_names = all(0 < len(label) <= LONGEST_NAME for label in labels)
     if are_names and len(set(labels)) == len(labels):

@@ -130,5 +130,5 @@ def _check_lengths(cells: Cells) -> None:
         at = int(np.argmax(wrong))
         raise InputError(
             f"path: expected the name of a node, of 1 to {LONGEST_NAME} bytes, got "
-            f"{cells.shown(at)}"
+            f"{cells.shown(at)}. Rename the node."
         )

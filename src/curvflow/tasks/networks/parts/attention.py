@@ -1,6 +1,6 @@
 """Attention between the tokens of a sample, and networks of residual blocks of it.
 
-Letters of shapes beside M models, N samples and T tokens: S tokens that ask, H heads, E
+Letters of shapes, besides M models, N samples, T tokens: S tokens that ask, H heads, E
 entries of a head, W of a token, B all heads of all samples of all models.
 """
 

@@ -1,6 +1,6 @@
 """Recurrent layers, token after token, for a batch of models.
 
-Letters of shapes beside M models, N samples and T tokens: H hidden units, G gates of
+Letters of shapes, besides M models, N samples and T tokens: H hidden units, G gates of
 all of them.
 """
 

@@ -105,7 +105,7 @@ def unembedding(name: str, vocabulary: int) -> Part:
         vocabulary: number of tokens, V.
 
     Returns:
-        The part, from (W,) or (T, W) to (V,) or (T, V), with no tensor of its own.
+        The part, from (W,) or (T, W) to (V,) or (T, V), without parameters.
     """
 
     def build(shape: Shape) -> BuiltPart:
@@ -292,7 +292,7 @@ def sequence_network(
         data: its samples.
         middle: from the number of tokens, None where inputs are vectors, and the
             readout to the part between inputs and readout.
-        head: from what is read to outputs; None for a dense layer.
+        head: from the vectors read to outputs; None for a dense layer.
 
     Returns:
         The network.

@@ -121,9 +121,9 @@ def _rows(kept_CBO: Tensor, num_inputs: int) -> Tensor | None:
     return None
 
 
-def _gelu(kept: Tensor, other: Tensor) -> Tensor:
-    _aten.gelu.out(kept, out=other)
-    return other
+def _gelu(kept: Tensor, spare: Tensor) -> Tensor:
+    _aten.gelu.out(kept, out=spare)
+    return spare
 
 
 def _gelu_back(back: Tensor, kept: Tensor) -> None:
@@ -149,10 +149,10 @@ _ACTIVATIONS: dict[
     str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Tensor], None]]
 ] = {
     "gelu": (_gelu, _gelu_back),
-    "identity": (lambda kept, other: kept, lambda back, kept: None),
-    "relu": (lambda kept, other: torch.relu_(kept), _relu_back),
-    "sigmoid": (lambda kept, other: torch.sigmoid_(kept), _sigmoid_back),
-    "tanh": (lambda kept, other: torch.tanh_(kept), _tanh_back),
+    "identity": (lambda kept, spare: kept, lambda back, kept: None),
+    "relu": (lambda kept, spare: torch.relu_(kept), _relu_back),
+    "sigmoid": (lambda kept, spare: torch.sigmoid_(kept), _sigmoid_back),
+    "tanh": (lambda kept, spare: torch.tanh_(kept), _tanh_back),
 }
 
 
@@ -215,7 +215,7 @@ def backward(
         room: is written into.
         seen: what each layer saw.
         into: where the gradient goes.
-        adds: whether it is added to what is there.
+        adds: whether it is added to the numbers there.
     """
     for number in range(len(layers) - 1, -1, -1):
         back, target = room.other[number], into[number]

@@ -215,7 +215,7 @@ def has_reverse_mode(loss: Scalar, weights: Tensor) -> bool:
     """Return whether second derivatives by reverse mode are what they should be.
 
     Where a function says that it can be derived but once, torch leaves its part out
-    without a word if gradients by some tensors are asked for (2.13); and one written by
+    without a word if gradients by some tensors are requested (2.13); and one written by
     hand may forget on what its gradient depends. So the graph is searched for the
     former, and a product is compared with a difference of gradients.
 

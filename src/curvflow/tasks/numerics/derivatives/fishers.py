@@ -126,7 +126,7 @@ def ggn_roots(
         output_losses: from outputs and targets to the losses of the samples, (M, N).
         outputs_MNC: of the models; a term of several to a sample is a sample here.
         targets: of the samples, (M or 1, N, ...).
-        psd: what is done where a Hessian is indefinite: `refuse`, set negative
+        psd: treatment of an indefinite Hessian: `refuse`, set negative
             eigenvalues to 0 (`clip`), take magnitudes (`abs`), or take the Fisher
             matrix of the loss in place of all Hessians (`fisher`).
         loss: name or law of the loss, for `fisher` and for messages.
@@ -218,7 +218,7 @@ def fisher_rows(
 ) -> Tensor:
     """Return the rows S J of each sample, in double precision.
 
-    A sample of a model is computed as a model of its own, with a copy of its weights.
+    A sample of a model is computed as a separate model, with a copy of its weights.
 
     Args:
         outputs: from weights (M, D) and inputs (M, N, ...) to outputs (M, N, C); the

@@ -317,7 +317,7 @@ class BatchedResidual(BatchedHessian):
     """The residual H - G of M models in one pass, (M, D, D).
 
     It is the Hessian of sum_nc s_nc f_nc by the weights, s the gradient of the loss by
-    the outputs f, held fixed.
+    the outputs f, fixed.
     """
 
     def __init__(

@@ -145,7 +145,7 @@ def _dropout(module: nn.Module) -> str:
     for name, layer in module.named_modules():
         if layer.training and _chance(layer) > 0:
             return (
-                "module (dropout): expected no draws, got "
+                "module (dropout): expected the same outputs at every call, got "
                 f"{_shown(name, layer)} in training. Call eval() on it, or set its "
                 "probability to 0."
             )

@@ -1,6 +1,6 @@
 """Likelihoods whose negative logarithm is a loss, of outputs of any shape.
 
-Outputs of a module are terms, each with a law of its own: a label among C classes, or C
+Outputs of a module are terms, each with a separate law: a label among C classes, or C
 values. One table says which axes are what, and how many terms the
 mean loss is taken over. Losses of values by name and sampled Fisher matrices go by it;
 other losses are called as they are, and Gauss-Newton matrices take their derivatives.

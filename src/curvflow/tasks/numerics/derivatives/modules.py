@@ -1,7 +1,7 @@
 """Curvature of any torch module and loss, as operators: the door for other programs.
 
 All matrices are those of the mean loss over all samples of the data, without weight
-decay. See docs/operators.md for what is taken, and what is refused.
+decay. See docs/operators.md for modules that are taken, and that are refused.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class OverBatches:
         """Samples of all batches.
 
         Raises:
-            InputError: samples cannot be taken apart: batches are not held, the loss is
+            InputError: samples cannot be taken apart: batches are not kept, the loss is
                 no mean over samples, or labels are drawn for all of them.
         """
         return sum(num_samples(batch) for batch in self._held())

@@ -64,7 +64,7 @@ def peak_bytes(compute: Callable[[], object], given: Sequence[Tensor] = ()) -> i
     Args:
         compute: run once, on tensors of the device `meta`, which takes neither the
             memory nor the time; elsewhere it is counted as well, and runs in full.
-        given: tensors that are held before, so that a view of them is nothing new.
+        given: tensors that exist before, so that a view of them is nothing new.
 
     Returns:
         Bytes of all tensors that were made within and lived at once. What kernels use
@@ -110,7 +110,7 @@ class Part:
         models: which models.
         rows: which samples.
         weights: of these models, (M, D).
-        fixed: what is behind the weights and nothing is derived by, (M, S).
+        fixed: constants behind the weights, (M, S).
         inputs: shape (M or 1, N, ...).
         targets: shape (M or 1, N, ...).
         drawn: random numbers that a call takes, in their order; None if it is given no
@@ -144,7 +144,7 @@ class Part:
         )
 
     def full(self, weights_MD: Tensor) -> Tensor:
-        """Return weights with what is fixed behind them, (M, D + S)."""
+        """Return weights with the constants behind them, (M, D + S)."""
         if not self.fixed.shape[1]:
             return weights_MD
         return torch.cat([weights_MD, self.fixed], dim=1)
@@ -163,7 +163,7 @@ def passes(
 
     Args:
         weights_MD: of the models.
-        fixed_MS: what is behind them.
+        fixed_MS: constants behind them.
         inputs: shape (M or 1, N, ...).
         targets: shape (M or 1, N, ...).
         batch_size: samples per pass.
@@ -320,7 +320,7 @@ class Averaged(ABC):
             columns: how many, S.
 
         Returns:
-            Bytes beyond what is held before: the block, its product and what a pass
+            Additional bytes: the block, its product and what a pass
             makes. No number is computed.
         """
         twin = self._on("meta")

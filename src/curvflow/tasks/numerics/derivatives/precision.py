@@ -70,7 +70,7 @@ class StepByStep(TorchFunctionMode):
     """Recurrent layers by products and activations, within the block.
 
     On a GPU torch fuses the steps of LSTM and GRU, also where cuDNN is switched off.
-    What is fused has no forward derivatives (2.13). Packed sequences stay as they are.
+    Fused functions have no forward derivatives (2.13). Packed sequences stay so.
     """
 
     def __torch_function__(

@@ -46,7 +46,7 @@ class _Step:
         run: the operation.
         args: with slots.
         kwargs: with slots.
-        into: numbers of the tensors returned; None for what is not needed.
+        into: numbers of the tensors returned; None for those not needed.
         last: numbers that no later step takes.
     """
 

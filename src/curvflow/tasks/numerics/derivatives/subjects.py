@@ -55,7 +55,7 @@ def calm(module: nn.Module, seed: int | None) -> Iterator[None]:
 
     Args:
         module: called within the block.
-        seed: of what is drawn within the block; None if nothing is.
+        seed: of draws within the block; None if there are none.
 
     Yields:
         Nothing.
@@ -156,7 +156,7 @@ class Subject:
 
     @property
     def has_one_batch(self) -> bool:
-        """True if all data are one batch that is held."""
+        """True if all data are one batch in memory."""
         return isinstance(self.data, list) and len(self.data) == 1
 
     def batches(self) -> Iterator[Batch]:
@@ -308,7 +308,7 @@ def subject(
 
 @contextmanager
 def _one_line(expected: str, remedy: str) -> Iterator[None]:
-    """Tell what a user's code raises as one line."""
+    """Report what a user's code raises as one line."""
     try:
         yield
     except InputError:

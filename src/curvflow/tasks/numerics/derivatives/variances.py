@@ -60,7 +60,7 @@ def batches(
 
     Args:
         seeds: seed of each model.
-        draw: number of the draw; each has a stream of its own.
+        draw: number of the draw; each has a separate stream.
         num_samples: N.
         num_batches: K.
         size: samples per batch, B; K B is at most N.
@@ -74,7 +74,7 @@ def batches(
 
 @dataclass(frozen=True)
 class CurvatureDraws:
-    """Unbiased estimates, each of a random vector and random batches of its own.
+    """Unbiased estimates, each of a new random vector and new random batches.
 
     Attributes:
         variance: of S^2 = sum over entries of the variance between samples, (M, S).
@@ -241,7 +241,7 @@ def gradient_variance(
         sizes: sizes of the L consecutive parameter tensors.
         num_samples: N, of which these are n.
         fixed_MS: what `losses` takes behind the weights.
-        samples_per_pass: gradients held at once for each model.
+        samples_per_pass: gradients in memory at once for each model.
         batch_size: consecutive samples that meet in one gradient, B, a divisor of n.
         drawn: random numbers of networks in training, which `losses` then takes as
             `draw`; the standard error is then that of the batches.

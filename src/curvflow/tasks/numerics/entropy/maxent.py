@@ -59,7 +59,10 @@ def prior(name: str, support: Support, num_nodes: int) -> Prior:
     """
     low, high = support
     if not low < high:
-        raise InputError(f"support: expected low below high, got {low:g} and {high:g}.")
+        raise InputError(
+            f"support: expected low below high, got {low:g} and {high:g}. Swap them, "
+            "or move one."
+        )
     if name == "log" and low <= 0:
         raise InputError(
             f"support: expected an interval above zero for the prior log, got {low:g} "
@@ -94,7 +97,7 @@ CHUNK = 256
 
 @dataclass(frozen=True)
 class MaxEnt:
-    """A density by its masses at nodes, and what is known of the fit.
+    """A density by its masses at nodes, and the quality of the fit.
 
     Attributes:
         prior: q0 with its nodes.

@@ -1,4 +1,4 @@
-"""Traces of means over samples, by random vectors of their own for each batch.
+"""Traces of means over samples, by separate random vectors for each batch.
 
 A mean over N samples is a mean over batches, and so is its trace: each batch may have
 vectors of its own. One product per sample then draws as many vectors as there are
@@ -126,7 +126,7 @@ class Pass:
         self.units = [part[models] for part in self.units]
 
     def draws(self) -> tuple[Tensor, Tensor]:
-        """Return those of equal batches, (M, L, m, 2), and of what is over, a batch."""
+        """Return those of equal batches, (M, L, m, 2), and of a last, smaller one."""
         drawn_MLU2 = torch.cat(self.units, dim=2)
         over = int(self.rest > 0)
         return drawn_MLU2[:, :, over:], drawn_MLU2[:, :, :over]
@@ -221,7 +221,7 @@ class _Traces(Batches):
     """Traces of M models so far."""
 
     def estimates(self, rel_sem: float | None) -> list[BatchTrace]:
-        """Return what is known of each model, and whether it is accurate enough."""
+        """Return the estimate of each model, and whether it is accurate enough."""
         return self.traces(rel_sem)
 
 

@@ -1,4 +1,4 @@
-"""Traces by random vectors, beside a matrix like the one looked at and of known trace.
+"""Traces by random vectors, with a similar matrix of known trace as a control variate.
 
 For any c the mean of z.Az - c (z.Kz - tr K) is tr A, whatever K is: a control variate.
 The c that leaves the least is learnt from half of the vectors and used on the other
@@ -104,7 +104,7 @@ def _pairs(a: Tensor, k: Tensor) -> Tensor:
 
 
 class Controlled(Probed):
-    """Each vector by itself, with K beside A; no vector is kept."""
+    """Each vector by itself, with A and with K; no vector is kept."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class Controlled(Probed):
         return Error(whole_M.sqrt(), freedom_M)
 
     def estimates(self, rel_sem: float | None) -> list[TraceDraws]:
-        """Return what is known of each model, and whether it is accurate enough."""
+        """Return the estimate of each model, and whether it is accurate enough."""
         estimates, slopes = super().estimates(rel_sem), self.slopes
         none = torch.zeros_like(slopes[0])
         plain_M = self._error((none, none)).sem

@@ -129,7 +129,7 @@ class _Lines(Vectors):
         )
 
     def estimates(self, rel_sem: float | None) -> list[Diagonal]:
-        """Return what is known of each model, and whether it is accurate enough."""
+        """Return the estimate of each model, and whether it is accurate enough."""
         sums = (self._slopes_MD, self._squares_MD, self._rest_MD)
         slopes_MD, squares_MD, rest_MD = (held_MD.cpu() for held_MD in sums)
         return [
@@ -328,7 +328,7 @@ class _Entries(Batches):
         self._within_MD = self._within_MD[models]
 
     def estimates(self, rel_sem: float | None) -> list[Diagonal]:
-        """Return what is known of each model, and whether it is accurate enough."""
+        """Return the estimate of each model, and whether it is accurate enough."""
         passes = len(self.passes)
         vectors_MD, batches_MD = self._sums.errors(self._last)
         mean_MD = (self._means_MD + self._sums.mean(self._last)) / passes
@@ -338,7 +338,7 @@ class _Entries(Batches):
         return [self._estimate(*each, rel_sem) for each in together]
 
     def _by_law(self, vectors_MD: Tensor) -> Tensor:
-        """Return the variances, by the law of signs where pairs do not tell them.
+        """Return the variances, by the law of signs where pairs do not give them.
 
         Signs of two dimensions are alike, or opposite, in both vectors of a batch in
         half of the cases. What is so in all of B batches is so in B + 1 vectors.

@@ -1,6 +1,6 @@
 """Distances of spectra, of many versions of both at once.
 
-Versions are what random vectors might have told as well, so that distances of them tell
+Versions are spectra that other vectors might have given: distances of them show
 the error of a distance.
 Further letters: R versions, G points, K + 1 orders 0 .. K, T times.
 """

@@ -121,7 +121,7 @@ def form_error(squares_MS: Tensor, apart_M: Tensor, size: int, *, signs: bool) -
 
 
 def spread_tells(size: int, count: int) -> bool:
-    """Return whether the spread of the forms of random signs tells their error.
+    """Return whether the spread of the forms of random signs estimates their error.
 
     Args:
         size: D.

@@ -50,7 +50,7 @@ def normal_crossing(
 
 
 def separable(parts: Sequence[Coefficient]) -> Coefficient:
-    """Return that of a sum of losses, each of parameters of its own.
+    """Return that of a sum of losses, each of separate parameters.
 
     Args:
         parts: of the losses.
@@ -131,7 +131,7 @@ def reduced_rank_at(
     if not (rank <= a <= min(inputs, hidden) and rank <= b <= min(outputs, hidden)):
         raise InputError(
             f"ranks: expected them from the rank {rank} to those that the matrices can "
-            f"have, got {a} and {b}"
+            f"have, got {a} and {b}. Choose others."
         )
     if width < 0:
         raise InputError(
@@ -212,5 +212,5 @@ def _check_rank(widths: Sequence[int], rank: int) -> None:
     if not 0 <= rank <= min(widths):
         raise InputError(
             f"rank: expected 0 to {min(widths)}, the least of the widths "
-            f"{list(widths)}, got {rank}"
+            f"{list(widths)}, got {rank}. Lower it, or widen the matrices."
         )

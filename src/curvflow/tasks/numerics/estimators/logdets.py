@@ -1,7 +1,7 @@
 """Log-determinants of positive definite operators from Lanczos runs.
 
-Every estimate is a mean over runs, each with a draw of its own, so that each has a
-standard error; `gap` shows what is wrong for all runs alike. Further letters: S
+Every estimate is a mean over runs, each with an independent draw, so that each has a
+standard error; `gap` shows errors that all runs share. Further letters: S
 runs, K nodes of a run or orders.
 """
 
@@ -207,7 +207,7 @@ def by_quadrature(
             show that they are above, see `floor_by_test`.
         controls: taken off by regression over the runs; few runs are left alone.
         relative: error of the quadrature that is enough, relative to the value; None
-            asks for two standard errors of the vectors.
+            requests two standard errors of the vectors.
 
     Returns:
         The estimate; its gap is to the Gauss-Radau rule with a node at the floor, which

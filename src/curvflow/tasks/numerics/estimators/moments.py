@@ -49,7 +49,7 @@ class SupportError(InputError):
 
 
 class MomentDraws(NamedTuple):
-    """Draws of moments, and what tells their errors.
+    """Draws of moments, and the spreads that estimate their errors.
 
     Attributes:
         draws: v.p_k(A)v of each unit vector, (M, S, K + 1), float64, on the CPU.
@@ -95,7 +95,7 @@ def moment_draws(
             (M, 2); None for powers.
 
     Returns:
-        The draws, and what their pairs and triples tell; NaN of blocks of one vector,
+        The draws, and the spreads of their pairs and triples; NaN of blocks of one vector,
         or two.
 
     Raises:

@@ -1,8 +1,8 @@
 """Traces by the method of which a pilot expects the fewest products.
 
-The pilot is Hutch++ of the first vectors. Their images tell the variance of a plain
+The pilot is Hutch++ of the first vectors. Their images estimate the variance of a plain
 vector, and the variance that is left outside of the range at half and at all of its
-rank; what is left at more is a power law through both. Products of the pilot serve
+rank; the residual at more is a power law through both. Products of the pilot serve
 whichever method goes on.
 """
 
@@ -62,7 +62,7 @@ def piloted_traces(
 ) -> Found:
     """Estimate traces to an error by the method that seems to take the fewest products.
 
-    Each model has a method of its own. A sketch that has not reached the error at
+    Each model has a separate method. A sketch that has not reached the error at
     the most vectors that fit into memory goes on as plain vectors.
 
     Args:

@@ -91,7 +91,7 @@ class Probed(Vectors):
         return torch.stack([part.sum(1) for part in parts], dim=1)
 
     def estimates(self, rel_sem: float | None) -> list[TraceDraws]:
-        """Return what is known of each model, and whether it is accurate enough."""
+        """Return the estimate of each model, and whether it is accurate enough."""
         draws_MLS = self.draws().cpu()
         return trace_estimates(
             draws_MLS,
@@ -152,7 +152,7 @@ class PlainVectors(Probed):
 
 
 class Hutchinson(PlainVectors):
-    """z.Az of each vector, of which the images tell the error.
+    """z.Az of each vector, whose images estimate the error.
 
     Reference:
         Hutchinson (1989), doi:10.1080/03610918908812806.
@@ -254,7 +254,7 @@ class HutchPlusPlus(Sketched):
         return self.sums(inside_MD.unsqueeze(2) + outside_MDS * images_MDS)
 
     def error(self, draws_MLS: Tensor) -> Error:
-        """Return the error by the images of what is outside of the range."""
+        """Return the error by the images of the part outside of the range."""
         return self.error_outside()
 
     def error_outside(self) -> Error:
@@ -361,7 +361,7 @@ class TraceDraws:
         num_matvecs: products made.
         reached: whether the relative standard error requested was reached; True if
             none was.
-        control: the matrix of known trace that was beside it; None if there was none.
+        control: the control matrix of known trace; None if there was none.
     """
 
     draws: Tensor
@@ -456,7 +456,7 @@ class Growing(Protocol[E]):
         """Draw vectors until there are `count` of them."""
 
     def estimates(self, rel_sem: float | None) -> list[E]:
-        """Return what is known of each model, and whether it is accurate enough."""
+        """Return the estimate of each model, and whether it is accurate enough."""
 
     def select(self, models: Tensor) -> None:
         """Keep some of the models, by their indices (m,)."""

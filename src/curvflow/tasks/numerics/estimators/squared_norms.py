@@ -27,7 +27,7 @@ from curvflow.tasks.numerics.operators.base import (
 
 
 class _Images(PlainVectors):
-    """||Az||^2 of each vector, a form in A^2, whose square pairs of images tell.
+    """||Az||^2 of each vector, a form in A^2, whose square pairs of images estimate.
 
     The mean of (Az.Aw)^2 over pairs of vectors is ||A^2||_F^2, half of the variance of
     ||Az||^2 for Gaussian vectors, and at least half of it for signs.
@@ -63,7 +63,7 @@ class _Images(PlainVectors):
 
 
 class _BatchImages:
-    """Unbiased draws, each of a vector and of batches of its own."""
+    """Unbiased draws, each of a new vector and new batches."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class _BatchImages:
         self._draws_M1S = torch.cat([self._draws_M1S, more_M1S], dim=2)
 
     def estimates(self, rel_sem: float | None) -> list[TraceDraws]:
-        """Return what is known of each model, and whether it is accurate enough."""
+        """Return the estimate of each model, and whether it is accurate enough."""
         samples = self._draws_M1S.shape[2] * self._batch_size * self._num_batches
         work = math.ceil(samples / self.operator.num_samples)
         return trace_estimates(self._draws_M1S, work, rel_sem)
@@ -168,7 +168,7 @@ def batch_squared_norms(
     rel_sem: float | None = None,
     max_probes: int | None = None,
 ) -> list[TraceDraws]:
-    """Estimate ||A||_F^2 of means over samples, each vector by batches of its own.
+    """Estimate ||A||_F^2 of means over samples, each vector by new batches.
 
     Args:
         operator: means over samples, of M models, or of one.

@@ -64,7 +64,7 @@ def random_vectors(
 ) -> Tensor:
     """Draw vectors of independent entries with mean 0 and variance 1.
 
-    Each vector has a stream of its own, so that neither its siblings nor the order
+    Each vector has a separate stream, so that neither its siblings nor the order
     and the size of blocks change it. Equal seeds draw equal vectors.
 
     Args:

@@ -1,4 +1,4 @@
-"""Graphs of clusters, each drawn by a law of its own, that few edges join."""
+"""Graphs of clusters, each drawn by a separate law, that few edges join."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class EntropicDensity:
         """Find the deepest minimum below the median.
 
         Args:
-            least: width of a gap, beside that of what lies below it.
+            least: width of a gap, relative to that of what lies below it.
 
         Returns:
             The gap, with the widest interval about the minimum that holds half an
@@ -145,7 +145,7 @@ class SmoothedSpectrum:
         """Find the widest interval below the median with half an eigenvalue at most.
 
         Args:
-            least: width of a gap, beside that of what lies below it.
+            least: width of a gap, relative to that of what lies below it.
 
         Returns:
             The gap, with its deepest point. `unresolved`, where the runs' own bounds

@@ -147,7 +147,7 @@ def log_trees(ritz: RitzData, known: float, *, atoms: Atoms = NO_ATOMS) -> Bound
 
     Args:
         ritz: runs on a Laplacian from random vectors, of positive eigenvalues alone.
-        known: what is added to the sum of the logarithms of these.
+        known: added to the sum of the logarithms of these.
         atoms: further eigenvalues, known exactly; those of zero do not count.
 
     Returns:
@@ -205,7 +205,7 @@ def _exact(ritz: RitzData, f: Callable[[Any], Any], atoms: Atoms) -> Bounded:
 
 
 def _less(bounds: Bounded, whole: float) -> Bounded:
-    """Return what is left of a whole."""
+    """Return the rest of a whole."""
     of = bounds.estimate
     left = replace(of, draws=whole - of.draws, mean=whole - of.mean)
     return Bounded(left, whole - bounds.upper, whole - bounds.lower, bounds.most)

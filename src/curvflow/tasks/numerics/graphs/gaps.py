@@ -2,7 +2,7 @@
 
 A run from a random vector bounds the weight of its measure below any point. Averaged
 over the runs and times D, these bounds are of a count of eigenvalues, and show where
-there is none, where there must be some, and where the steps do not tell.
+there is none, where there must be some, and where the steps do not suffice.
 Further letters: S runs, G points, K eigenvalues.
 """
 
@@ -331,7 +331,7 @@ class LowestEigenvalues:
         """Find the widest interval between neighbours that no residual reaches into.
 
         Args:
-            least: width of a gap, beside that of what lies below it.
+            least: width of a gap, relative to that of what lies below it.
 
         Returns:
             The gap, below the median. `no gap` where more than half of the eigenvalues

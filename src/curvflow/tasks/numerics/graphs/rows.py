@@ -37,7 +37,7 @@ def symmetric_rows(size: int, sources: Array, targets: Array) -> Rows:
         targets: the other, (E,); the same node for a loop.
 
     Returns:
-        The rows; time is that of sorting, and memory 16 bytes for each edge beside the
+        The rows; time is that of sorting, and memory 16 bytes for each edge and the
         edges, of which the rows keep 8.
     """
     entries = _entries(size, sources, targets)

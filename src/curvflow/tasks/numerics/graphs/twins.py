@@ -44,7 +44,7 @@ class Twins:
 
 
 def twins(indptr: Array, indices: Array, weights: Array | None = None) -> Twins:
-    """Find all twins that have a neighbour beside themselves.
+    """Find all twins that have a neighbour other than themselves.
 
     A sum of hashes over each row finds those that may be alike, and entries are
     compared then, so that equal hashes of unequal rows cost time alone.

@@ -1,4 +1,4 @@
-"""Directions beside that of the whole damped Gauss-Newton matrix.
+"""Directions compared with that of the whole damped Gauss-Newton matrix.
 
 Letters: M models, D parameters, K directions, T dampings, L layers.
 """
@@ -46,7 +46,7 @@ def alignment(
         operator: A, positive semidefinite.
         gradient_MD: g.
         directions_MDKT: those compared; the last, -(A + damping)^-1 g, with which.
-        damping_T: what is added to the diagonal.
+        damping_T: added to the diagonal.
         layers: places of the parameters of each layer.
 
     Returns:

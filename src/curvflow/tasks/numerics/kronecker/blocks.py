@@ -1,6 +1,6 @@
 """Curvature by blocks, as an operator and as a preconditioner of a batch of models.
 
-Letters of shapes beside M models and D parameters: see `forms`.
+Letters of shapes, besides M models and D parameters: see `forms`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ With h_l = W_l a_{l-1} + b_l, a_l = phi(h_l), the Hessian of a sample's loss by 
 and its block by W_l is H_l x a a'. Without D it is that of the Gauss-Newton matrix; of
 means over samples in place of every sample's own it is the recursive approximation.
 
-Letters of shapes beside M models and N samples: O units of a layer, I inputs of it.
+Letters of shapes, besides M models and N samples: O units of a layer, I inputs of it.
 """
 
 from __future__ import annotations

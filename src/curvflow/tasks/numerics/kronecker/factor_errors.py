@@ -5,7 +5,7 @@ Gz. Of its entries those on the block belong to the block of G, and the others t
 lies outside all blocks, so that means of squared lengths over z are squared Frobenius
 norms: of G, of what lies outside, of each block's difference from K.
 
-Letters of shapes beside M models and D parameters: S vectors, B blocks.
+Letters of shapes, besides M models and D parameters: S vectors, B blocks.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def block_draws(
         seeds: of each model's vectors.
         num_probes: vectors, S, each of which takes a product for every block.
         distribution: of the entries of the vectors.
-        exact: other factors E with the same blocks, if both are to be told apart.
+        exact: other factors E with the same blocks, if both are to be distinguished.
 
     Returns:
         The draws.

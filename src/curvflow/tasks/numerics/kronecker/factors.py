@@ -74,8 +74,8 @@ class Choices:
     Attributes:
         structure: form of a layer's block.
         kfac_approx: whether each position counts by itself, or a sample's sum.
-        separate_weight_and_bias: the bias has a block of its own.
-        other: form of the block of what is no layer.
+        separate_weight_and_bias: the bias has a separate block.
+        other: form of the block of parameters of no layer.
         is_forward_only: what comes back through outputs is not looked at: I stands for
             its factor.
         layers: names of the tensors looked at; None for all.
@@ -124,7 +124,7 @@ def factors(of: Recorded, choices: Choices) -> Factors:
         choices: which factors.
 
     Returns:
-        The blocks, in the order of the record; what is no layer comes last.
+        The blocks, in the order of the record; parameters of no layer come last.
 
     Raises:
         InputError: a parameter is in no layer that is known and `other` refuses it.
@@ -199,7 +199,7 @@ def _sorted(
 
 
 class _Sweep:
-    """Passes over the data, and what is added up in them."""
+    """Passes over the data, and the sums made in them."""
 
     def __init__(self, of: Recorded, choices: Choices) -> None:
         self._of, self._choices = of, choices
@@ -282,7 +282,7 @@ class _Sweep:
     def best_products(self, blocks: Sequence[Product]) -> list[Block]:
         """Return the products of two factors that are closest to the exact blocks.
 
-        One after another the factors are those that are best beside the other: the
+        In turn each factor is the best one for the other as it is: the
         power method for the leading pair of the rearranged block.
         """
         right = {block.name: block.right_factor for block in blocks}
@@ -336,7 +336,7 @@ class _Sweep:
         return {name: spanned(parts) / count for name, parts in sums.items()}
 
     def others(self) -> list[Block]:
-        """Return the blocks of what is no layer."""
+        """Return the blocks of parameters of no layer."""
         blocks, number = other_blocks(
             self._of, self.read, self.places, self._choices.other == "block"
         )
@@ -372,7 +372,7 @@ def _moved(
 
 
 def _over(mean: Tensor, given: Tensor) -> Tensor:
-    """Return a mean over the square of a norm; 0 beside a factor that is zero."""
+    """Return a mean over the square of a norm; 0 for a factor that is zero."""
     square = given.square().sum((1, 2, 3), keepdim=True)
     return torch.where(square > 0, mean / square, 0.0)
 

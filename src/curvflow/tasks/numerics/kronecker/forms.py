@@ -5,7 +5,7 @@ product, whose values are products; with corrected values; of a dense block, whe
 1; of a diagonal, where both are. Of a product the eigenpairs are found when first asked
 for: to multiply with it, and with a factored inverse, takes none.
 
-Letters of shapes beside M models and D parameters: G groups, O rows and I columns of a
+Letters of shapes, besides M models and D parameters: G groups, O rows, I columns of a
 group of a weight, P = G O I, S columns.
 """
 
@@ -311,7 +311,7 @@ def _inverted(factor: Tensor, damping_MG1: Tensor) -> Tensor:
 def _dampings(
     damping_M: Tensor, pi: Pi | float, right_MG: Tensor, left_MG: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return what is added to the left and to the right factor, (M, G, 1) each."""
+    """Return the dampings of the left and of the right factor, (M, G, 1) each."""
     split_MG = balance(right_MG, left_MG)
     if not isinstance(pi, str):
         split_MG = torch.full_like(split_MG, float(pi))

@@ -1,6 +1,6 @@
-"""Layers as a record of uses tells them: which tensors make a block, and by what rows.
+"""Layers as read from a record of uses: which tensors make a block, and by what rows.
 
-Letters of shapes beside those of `uses`: R draws or roots of a sample.
+Letters of shapes, besides those of `uses`: R draws or roots of a sample.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ def pieces(layer: Layer, places: Places, *, separate: bool) -> list[Piece]:
     Args:
         layer: with tensors looked at.
         places: of these.
-        separate: whether the bias has a block of its own.
+        separate: whether the bias has a separate block.
 
     Returns:
         One block, or two.

@@ -68,7 +68,7 @@ class Moments:
         piece: the block.
         kfac_approx: whether each position counts by itself, or a sample's sum.
         knows_returned: I stands for the moments of what comes back.
-        has_spread: errors of the moments will be asked for.
+        has_spread: errors of the moments will be requested.
         has_draws: and those of label draws, where there are several.
     """
 

@@ -46,7 +46,7 @@ class Recorded:
         names: of all parameter tensors, in their order.
         shapes: of these.
         weights: parameters, (M, D).
-        fixed: what is behind them, (M, S).
+        fixed: constants behind them, (M, S).
         inputs: shape (M or 1, N, ...).
         targets: shape (M or 1, N, ...).
         roots: of a pass.

@@ -49,7 +49,7 @@ def recursive_blocks(
 
     Returns:
         The blocks, and the number of derivatives back of each sample; none of chains
-        of dense layers, whose derivatives are products of what is known.
+        of dense layers, whose derivatives are products of known matrices.
 
     Raises:
         InputError: a layer is used twice, or is neither dense nor a convolution.
@@ -86,7 +86,7 @@ class _Wanted:
     Attributes:
         number: of its use in the record.
         pieces: blocks of its weight, one or two; none of a layer not looked at.
-        is_next: whether G_l is needed, beside its blocks.
+        is_next: whether G_l is needed, in addition to its blocks.
         left: sums of the blocks of G_l, (M, G, O, O), of each span of models.
         whole: sums of J' G_next J, (M, H, H).
         right: sums of what goes in, (M, G, I, I), of each piece.

@@ -98,7 +98,8 @@ def kernel_width(ritz: RitzData, sigma: float | None, kappa: float | None) -> Te
     """
     if (sigma is None) == (kappa is None):
         raise InputError(
-            "sigma: expected one width, sigma or kappa, got both or none. Pass one."
+            "sigma: expected one width, sigma or kappa, got "
+            f"{'neither' if sigma is None else 'both'}. Pass one."
         )
     low_M, high_M = extremes(ritz)
     if sigma is not None:

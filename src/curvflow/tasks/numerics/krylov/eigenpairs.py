@@ -104,7 +104,7 @@ def within_tolerance(
         residuals: of the pairs, (M, K).
         largest_M: the largest magnitude seen.
         tol: residual allowed, relative to the eigenvalue.
-        zero: what, relative to the largest, rounding cannot tell from zero.
+        zero: what, relative to the largest, rounding does not distinguish from zero.
     """
     magnitudes = values.double().abs()
     floor = zero * largest_M.double().unsqueeze(1)
@@ -124,7 +124,7 @@ def behind_copies(
         values_MK: eigenvalues, the most wanted first.
         residuals_MK: of the pairs; values no further apart than theirs may be equal.
         copies_M: how often a repeated eigenvalue can be found.
-        zero: what, relative to the largest, rounding cannot tell from zero.
+        zero: what, relative to the largest, rounding does not distinguish from zero.
     """
     floor_M11 = zero * values_MK.double().nan_to_num().abs().amax(1)[:, None, None]
     apart_MKK = (values_MK.unsqueeze(2) - values_MK.unsqueeze(1)).abs()

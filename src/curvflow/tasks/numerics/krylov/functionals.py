@@ -144,7 +144,7 @@ class Bounded:
 
         Returns:
             Its ends, (M,): of the bounds' means, further apart by Student's interval of
-            the vectors. Where the rule is no better than these, nodes do not tell the
+            the vectors. Where the rule is no better than these, nodes do not give the
             error of the bounds, and the spread of the bounds over the runs counts too;
             NaN then of a single run.
         """

@@ -97,9 +97,9 @@ def lanczos(
 ) -> RitzData:
     """Run Lanczos from every start, with full re-orthogonalisation or none.
 
-    Products are made, and the basis is held, in the operator's precision; its inner
+    Products are made, and the basis is stored, in the operator's precision; its inner
     products with a product and the small matrices are in double precision. Each start
-    has a Krylov space of its own, so no result depends on its siblings. Memory is
+    has a separate Krylov space, so no result depends on its siblings. Memory is
     (M, S, K, D) numbers of the operator's precision, or (M, S, 3, D) without
     re-orthogonalisation: eigenvalues that have been found are then found again, and
     the weights of such copies add up to that of the eigenvalue.
@@ -372,7 +372,7 @@ def _inner_columns(a_MDS: Tensor, b_MDS: Tensor) -> Tensor:
 
 
 def breakdown_tolerance(dtype: torch.dtype) -> float:
-    """Return the length, relative to ||A||, that products cannot tell from zero.
+    """Return the length, relative to ||A||, that products do not distinguish from zero.
 
     Rather too small: going on from rounding errors adds nodes of no weight, while
     stopping early would lose true ones.
@@ -410,7 +410,7 @@ def _orthogonalise(w_MSD: Tensor, basis_MSJD: Tensor) -> Tensor:
     """Take the basis off in place, and once more where that leaves little.
 
     Returns:
-        The lengths of what is left, (M, S).
+        The lengths of the residuals, (M, S).
     """
     taken_MS = _take_off(w_MSD, basis_MSJD)
     left_MS = lengths(w_MSD, dim=2)

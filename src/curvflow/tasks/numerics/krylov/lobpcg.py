@@ -148,7 +148,7 @@ class _Basis:
         return cls(operator, active, S_MDQ, AS_MDQ, largest, preconditioner)
 
     def improved(self, block: int, which: Which) -> tuple[Tensor, _Basis]:
-        """Return Ritz values, and (X, P) of what is kept."""
+        """Return Ritz values, and the basis (X, P) that is kept."""
         values_MB, S_MDQ, AS_MDQ = _improved(self.S_MDQ, self.AS_MDQ, block, which)
         return values_MB, replace(self, S_MDQ=S_MDQ, AS_MDQ=AS_MDQ)
 
@@ -188,7 +188,7 @@ class _Basis:
 def _improved(
     S_MDQ: Tensor, AS_MDQ: Tensor, block: int, which: Which
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return Ritz values, the basis (X, P) of what is kept, and its images."""
+    """Return Ritz values, the basis (X, P) that is kept, and its images."""
     small = (S_MDQ.mT @ AS_MDQ).cpu()
     values, turn = torch.linalg.eigh((small + small.mT) / 2)
     order = preference(values, which)[:, :block]

@@ -21,7 +21,7 @@ def new_directions(columns_MDS: Tensor, basis_MDK: Tensor) -> Tensor:
     """Return orthonormal columns that span what a basis lacks of some columns.
 
     Args:
-        columns_MDS: what is to be spanned, float64.
+        columns_MDS: the vectors to be spanned, float64.
         basis_MDK: orthonormal columns, or zeros.
 
     Returns:
@@ -122,7 +122,7 @@ def pivoted_cholesky(
         shift: taken off the diagonal first, such as the noise of a kernel.
 
     Returns:
-        L (D, k), and the diagonal of what is left, (D,), not below zero.
+        L (D, k), and the diagonal of the residual, (D,), not below zero.
 
     Reference:
         Harbrecht, Peters and Schneider (2012), doi:10.1016/j.apnum.2011.10.001,

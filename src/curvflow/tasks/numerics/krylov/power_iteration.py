@@ -32,7 +32,7 @@ def block_power(
 
     Each model stops by itself, so what it returns does not depend on its siblings. An
     eigenvalue has converged if its residual is at most `tol` of its magnitude, or if
-    both are at the rounding error of the largest, which tells a zero eigenvalue.
+    both are at the rounding error of the largest, the sign of a zero eigenvalue.
 
     Args:
         operator: symmetric maps A of M models, or one of a single model, (D, D).
@@ -114,7 +114,8 @@ def _rayleigh_ritz(
     small_MBB = basis_MDB.mT @ images_MDB
     if not torch.isfinite(small_MBB).all():
         raise InputError(
-            "weights: expected finite Hessian products, got NaN or infinity"
+            "weights: expected finite Hessian products, got NaN or infinity. Take "
+            "weights that have not diverged."
         )
     values_MB, turn_MBB = torch.linalg.eigh((small_MBB + small_MBB.mT) / 2)
     order = values_MB.abs().argsort(dim=1, descending=True, stable=True)

@@ -2,7 +2,7 @@
 
 A run from a random unit vector v gives the Gauss rule of v.f(A)v, exact for polynomials
 of degree 2K - 1; its mean over v is tr f(A) / D. Two errors remain apart: that of the
-random vectors, which f at the nodes tells, and that of the rule, which
+random vectors, estimated by f at the nodes, and that of the rule, which
 `functionals.bounded` bounds.
 Further letters: S runs, K nodes, P powers.
 """
@@ -125,7 +125,7 @@ Function = Callable[[Tensor], Tensor]
 
 
 def over_forms(ritz: RitzData, values_MSK: Tensor) -> Estimate:
-    """Return the mean of D v.f(A)v over the runs, with the error that f(A) tells.
+    """Return the mean of D v.f(A)v over the runs, with the error by f(A).
 
     Args:
         ritz: runs from random vectors.

@@ -1,6 +1,6 @@
 """Descent directions of damped curvature, each solved to a stated residual.
 
-Letters beside M models and D parameters: T dampings, L layers, S columns.
+Letters, besides M models and D parameters: T dampings, L layers, S columns.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def gauss_newton(
     Args:
         operator: A.
         gradient_MD: g.
-        damping_T: what is added to the diagonal, not negative.
+        damping_T: added to the diagonal, not negative.
         tol: residual allowed, relative to ||g||.
         max_iterations: products with the block at most.
 
@@ -136,7 +136,7 @@ def blocks(
 ) -> Directions:
     """Solve (A + damping) x = -g with nothing of A outside the blocks of layers.
 
-    Each block is a system of its own, by conjugate gradients, all at once.
+    Each block is a separate system, by conjugate gradients, all at once.
 
     Args:
         operator: as for `gauss_newton`.

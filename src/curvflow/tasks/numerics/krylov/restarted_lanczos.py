@@ -139,7 +139,7 @@ def restarted_lanczos(
     siblings. A block of B finds an eigenvalue as often as it occurs, up to B times;
     where it is found so often, what is less wanted is flagged as not converged, for
     there may be further copies before it.
-    Products are made, and the basis is held, in the operator's precision, the small
+    Products are made, and the basis is stored, in the operator's precision, the small
     matrices in double precision; where it is single, residuals count the rounding, seen
     in a last product with all pairs added up, or with each where that cannot tell that
     they are found. An operator no larger than the basis is multiplied with the

@@ -130,7 +130,7 @@ def best_run(ritz: RitzData, *, k: int, which: Which, tol: float) -> Ritz:
 
 
 def _present_first(ritz: RitzData, which: Which) -> Tensor:
-    """Return the numbers of the nodes, the most wanted first, what is absent last."""
+    """Return the numbers of the nodes, the most wanted first, absent ones last."""
     least = {"LM": 0.0, "LA": -torch.inf, "SA": torch.inf}[which]
     return preference(ritz.values.nan_to_num(nan=least), which)
 

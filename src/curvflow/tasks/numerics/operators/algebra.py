@@ -171,7 +171,7 @@ class PrincipalBlock:
 
 
 class BlockDiagonal:
-    """An operator without what is between its L consecutive blocks.
+    """The block diagonal of an operator, of L consecutive blocks.
 
     All blocks are multiplied in one product, of L times as many columns.
     """

@@ -200,7 +200,7 @@ class Repeated:
     """
 
     def __init__(self, operators: Sequence[Operator], which: Sequence[int]) -> None:
-        """Take the maps, of equal shape, and for each model the number of its own."""
+        """Take the maps, of equal shape, and for each model the number of its map."""
         self._operators, self._which = operators, list(which)
         rows, columns = operators[0].shape
         self.shape = (len(self._which), rows, columns)
@@ -354,7 +354,7 @@ def measured_product(
 
 
 def check_finite(products: Tensor) -> None:
-    """Refuse products, or what is made of all their entries, that are not finite.
+    """Refuse products, or sums of all their entries, that are not finite.
 
     Raises:
         InputError: there is NaN or infinity.

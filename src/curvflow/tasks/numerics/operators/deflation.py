@@ -60,7 +60,7 @@ NO_ATOMS = Atoms(np.zeros(0), np.zeros(0, np.int64))
 
 @dataclass(frozen=True)
 class Complement:
-    """An orthonormal basis B of what is orthogonal to known eigenvectors.
+    """An orthonormal basis B of the complement of known eigenvectors.
 
     Twins are united in the mean of their class. Of each component a Householder
     reflection turns a unit vector, of the coordinate that is then left out, into the
@@ -248,7 +248,7 @@ def _complement(
     labels: Array,
     vectors: Array,
 ) -> Complement:
-    """Return the basis of what is left.
+    """Return the basis of the complement.
 
     Args:
         operator: whose device and precision are taken.

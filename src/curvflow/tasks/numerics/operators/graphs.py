@@ -166,7 +166,7 @@ FEW = 1 / 16
 
 @dataclass(frozen=True)
 class _Parts:
-    """A sparse matrix, and what is to be added to its diagonal.
+    """A sparse matrix, and the number to be added to its diagonal.
 
     Attributes:
         matrix: in PyTorch's CSR form, (D, D).
@@ -227,7 +227,7 @@ class GraphOperator:
 
     @property
     def common(self) -> float:
-        """Number added to all of the diagonal in a pass of its own."""
+        """Number added to all of the diagonal in a separate pass."""
         return self._parts.common
 
     @property
@@ -330,10 +330,10 @@ def graph_operator(
         r: of the Bethe Hessian; None takes the root of <d^2> / <d> - 1.
 
     Returns:
-        The operator; beside W it holds one number for each of its entries.
+        The operator; in addition to W it has one number for each of its entries.
 
     Raises:
-        InputError: the Bethe Hessian of a graph with weights or loops is asked for.
+        InputError: the Bethe Hessian of a graph with weights or loops is requested.
 
     Reference:
         Chung (1997), Spectral Graph Theory; Newman (2006),

@@ -45,7 +45,7 @@ class SamplingOptions:
     Attributes:
         nbeta: inverse temperature; `auto` is n / ln n of n samples, `devinterp` is
             b / ln b of the batch size.
-        calibrate: whether what is None is chosen from the measured curvature.
+        calibrate: whether settings of None are chosen from the measured curvature.
         sampling_method: the sampler.
         lr: step.
         localization: gamma.

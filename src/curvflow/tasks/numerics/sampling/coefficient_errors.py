@@ -50,7 +50,7 @@ class Hold:
     Attributes:
         unheld: the coefficient without it, to first order in gamma of what is not
             quadratic.
-        unheld_sem: its standard error; half of what is added is taken to be unknown.
+        unheld_sem: its standard error; half of the correction is taken to be unknown.
         share: part of it that the localization takes.
     """
 
@@ -154,7 +154,7 @@ def hold_of(
         distances_CK: of the draws from the weights.
         localization: gamma.
         held: 1/2 (1 - p)^2 over the directions of the measured spectrum; NaN if it was
-            not measured, for draws do not show what is held altogether.
+            not measured, for draws do not show the whole share.
         sem: standard error of the mean of the rises.
 
     Returns:

@@ -28,7 +28,7 @@ class Averages:
     Attributes:
         value: the averages.
         sem: standard errors, of autocorrelated draws and of chains that differ.
-        r_hat: rank-normalised split R-hat of what is averaged; NaN if it is constant.
+        r_hat: rank-normalised split R-hat of the averaged numbers; NaN if constant.
         ess: effective number of draws for the average.
     """
 
@@ -43,7 +43,7 @@ class Averages:
         return ~(self.r_hat > MAX_R_HAT) & (self.ess >= MIN_ESS)
 
     def times(self, factor: float) -> Averages:
-        """Return the averages of what is averaged times a factor."""
+        """Return the averages times a factor."""
         return Averages(
             factor * self.value, abs(factor) * self.sem, self.r_hat, self.ess
         )

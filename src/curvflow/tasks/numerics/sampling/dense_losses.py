@@ -56,8 +56,8 @@ class DenseLosses:
         self._inputs, self._targets = inputs, targets
         self._on_disk = inputs if isinstance(inputs, DiskTensor) else None
         # Of samples on disk there is one, which says of what type they are.
-        held = inputs if self._on_disk is None else self._on_disk[:, :1]
-        self._input_rows, self._target_rows = _flat(held), _flat(targets)
+        rows = inputs if self._on_disk is None else self._on_disk[:, :1]
+        self._input_rows, self._target_rows = _flat(rows), _flat(targets)
         self._is_shared = len(inputs) == 1
         self._loss = cross_entropy_loss if loss == "cross_entropy" else squared_loss
         self._share = 1 / targets.shape[2] if loss == "mse" else 1.0

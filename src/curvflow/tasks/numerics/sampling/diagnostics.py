@@ -93,7 +93,7 @@ def mcse_along(values_MCK: Tensor, along_MCK: Tensor) -> Tensor:
 
     Where the noise of the values hides how they follow the coordinate, their own
     autocorrelations end too early. Those of their means between quantiles of the
-    coordinate do not, nor do those of what is left.
+    coordinate do not, nor do those of the rest.
 
     Args:
         values_MCK: draws.

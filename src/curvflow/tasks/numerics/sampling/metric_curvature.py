@@ -97,7 +97,7 @@ class MetricCurvature:
 
 
 def ratio(largest_M: Tensor, smallest_M: Tensor) -> Tensor:
-    """Return a condition number, (M,), at most that which rounding can tell."""
+    """Return a condition number, (M,), at most that which rounding resolves."""
     return largest_M / torch.maximum(smallest_M, ROUNDING * largest_M)
 
 

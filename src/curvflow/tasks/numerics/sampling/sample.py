@@ -362,16 +362,21 @@ def _check(posterior: Posterior, steps: Steps, streams: Sequence[Stream]) -> Non
     num_samples, num_chains = posterior.losses.num_samples, len(posterior.centre)
     if is_exact and batch is not None:
         raise ValueError(
-            f"batch_size: expected null with {steps.method}, which takes all the data, "
-            f"got {batch}."
+            f"batch_size cannot be combined with {steps.method}, which takes all the "
+            "data. Remove it, or take sgld."
         )
     if batch is not None and not 1 <= batch <= num_samples:
         raise ValueError(
-            f"batch_size: expected 1 to {num_samples} samples, got {batch}."
+            f"batch_size: expected 1 to {num_samples} samples, got {batch}. Choose "
+            "another."
         )
     if steps.adapt and not is_exact:
-        raise ValueError(f"adapt: {steps.method} accepts every step.")
+        raise ValueError(
+            f"adapt cannot be combined with {steps.method}, which accepts every step. "
+            "Remove adapt, or choose another method."
+        )
     if len(streams) != num_chains:
         raise ValueError(
-            f"streams: expected {num_chains}, one for each chain, got {len(streams)}."
+            f"streams: expected {num_chains}, one for each chain, got {len(streams)}. "
+            "Pass as many."
         )

@@ -203,7 +203,7 @@ class StepContext:
     """All that a step of a sampler depends on, except the state of its chains.
 
     Attributes:
-        posterior: what is sampled.
+        posterior: the sampled density.
         steps: settings of the sampler.
         step: its number.
         lr: step sizes, (C, 1).

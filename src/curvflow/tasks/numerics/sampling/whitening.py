@@ -32,7 +32,7 @@ class Eigenvectors:
         """Return the widths of the posterior along the vectors and the rest, (K + 1,).
 
         A direction of negative curvature is as wide as one of the same positive.
-        Without localization, flat ones are as wide as rounding can tell from others.
+        Without localization, flat ones are as wide as rounding resolves.
         """
         rest = self.curvatures[-1]
         known = torch.where(self.curvatures.isnan(), rest, self.curvatures)
@@ -140,7 +140,7 @@ class BlockWhitening:
 
         Returns:
             The maps, of full size. Directions without curvature are as wide as the
-            localization has it, or as rounding can tell from others.
+            localization has it, or as rounding resolves.
         """
         pairs = [block.eigenpairs for block in blocks.blocks]
         values_GF = torch.cat([each.values.flatten(1) for each in pairs], dim=1)

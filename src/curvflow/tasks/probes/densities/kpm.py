@@ -25,7 +25,7 @@ from curvflow.tasks.registry import Machine, computes_each
 
 @computes_each("probe.kpm")
 def kpm(member: Member, machine: Machine) -> Outcome:
-    """Sum a spectrum's damped Chebyshev series, and tell the errors of the sums.
+    """Sum a spectrum's damped Chebyshev series, and return the errors of the sums.
 
     Args:
         member: `moments` with the covariance of their means.

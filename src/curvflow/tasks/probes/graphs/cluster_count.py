@@ -1,4 +1,4 @@
-"""Numbers of clusters of graphs, from what is stored of their spectra."""
+"""Numbers of clusters of graphs, from their stored spectra."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def cluster_count(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         Per member the count with its errors, the gap, and a verdict.
 
     Raises:
-        InputError: a density or eigenvalues do not tell what is needed.
+        InputError: a density or eigenvalues lack what is needed.
 
     Reference:
         Granziol (2020), Algorithm 5, by the rules themselves in place of a density.
@@ -112,14 +112,14 @@ def _of_member(member: Member) -> Outcome:
     if params.method != "bethe_hessian":  # each of these is an eigenvalue of zero
         for end in ("count_low", "count_high"):
             count[end] = np.maximum(count[end], num_components)
-    answer = _told(gap, count, depth, size)
+    answer = _arrays(gap, count, depth, size)
     return Outcome({**answer, "components": num_components})
 
 
 def _by_ritz(
     params: ClusterCountParams, ritz: RitzData, atoms: Atoms
 ) -> tuple[Gap, Bounded]:
-    """Return the gap, and what is below it; of no use without one."""
+    """Return the gap, and the eigenvalues below it; of no use without one."""
     if params.method == "smoothed_lanczos":
         smoothed = SmoothedSpectrum(ritz, params.kernel_width, atoms)
         gap = smoothed.gap(params.least_gap)
@@ -166,7 +166,7 @@ def _by_eigenvalues(member: Member, params: ClusterCountParams) -> Outcome:
         **dict.fromkeys(("count_sem", "count_vectors"), np.array(0.0)),
         "converged": np.array(node["converged"][is_below].all()),
     }
-    answer = _told(gap, arrays, 0.0, size)
+    answer = _arrays(gap, arrays, 0.0, size)
     return Outcome({**answer, "components": num_components})
 
 
@@ -199,7 +199,7 @@ def _by_density(member: Member, params: ClusterCountParams) -> Outcome:
         "count_high": high.numpy(),
         "converged": node["converged"],
     }
-    return Outcome(_told(gap, arrays, held, int(node["size"])))
+    return Outcome(_arrays(gap, arrays, held, int(node["size"])))
 
 
 def _support(node: NodeData) -> tuple[float, float]:
@@ -217,7 +217,7 @@ def _support(node: NodeData) -> tuple[float, float]:
     return low, high
 
 
-def _told(
+def _arrays(
     gap: Gap, count: Mapping[str, Array], depth: float, size: int
 ) -> dict[str, Array]:
     """Return the variables of a count; without a gap there is no number."""

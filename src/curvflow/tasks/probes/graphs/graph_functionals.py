@@ -48,7 +48,7 @@ def graph_functionals(members: Sequence[Member], machine: Machine) -> list[Outco
         quadratures have converged.
 
     Raises:
-        InputError: triangles of a graph with loops are asked for, an index that is
+        InputError: triangles of a graph with loops are requested, an index that is
             infinite of several components, or one beyond the largest number.
 
     Reference:
@@ -84,7 +84,7 @@ def _of_member(member: Member) -> Outcome:
 
 @dataclass(frozen=True)
 class _Spectrum:
-    """Ritz data of a graph, and what the graph itself tells exactly.
+    """Ritz data of a graph, and the graph's exact numbers.
 
     Attributes:
         ritz: of one operator, without the atoms.

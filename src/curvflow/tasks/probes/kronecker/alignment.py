@@ -1,6 +1,6 @@
-"""Directions of factors and of exact solves beside that of Gauss-Newton.
+"""Directions of factors and of exact solves compared with that of Gauss-Newton.
 
-Letters beside M members, B batches and D parameters: K directions, T dampings, L
+Letters, besides M members, B batches and D parameters: K directions, T dampings, L
 layers; R = M B problems, batch after batch of each member.
 """
 
@@ -119,7 +119,7 @@ class _Exact:
         gauss_newton: of each batch, (R, D, D).
         hessian: the same; gauss_newton once more where no reference is of it.
         gradient: with the slope of l2, (R, D).
-        shift: what is added to the diagonals, l2 and each damping, (T,).
+        shift: added to the diagonals, l2 and each damping, (T,).
         layers: places of the parameters of each layer, by name.
     """
 

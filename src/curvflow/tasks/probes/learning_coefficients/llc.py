@@ -143,7 +143,7 @@ def _sampled(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 @full_precision()
 def _observed(targets: ChainTargets) -> list[dict[str, Array]]:
-    """Return what is observed of each target, and its losses at the weights."""
+    """Return the observables of each target, and its losses at the weights."""
     count = len(targets.weights)
     if targets.observables is None:
         return [{} for _ in range(count)]

@@ -1,4 +1,4 @@
-"""Coefficients of known posteriors, beside those of draws."""
+"""Coefficients of known posteriors, compared with those of draws."""
 
 from __future__ import annotations
 

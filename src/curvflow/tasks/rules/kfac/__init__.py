@@ -1,6 +1,6 @@
 """K-FAC: steps by Kronecker factors of the batch's Fisher matrix, for stacked models.
 
-Beside the models M and parameters D, see `curvflow.tasks.rules.shared` for letters.
+For letters other than M models and D parameters see `curvflow.tasks.rules.shared`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from curvflow.tasks.rules.shared.kfac_control import (
     is_due,
     move_along,
     rates_of,
-    recorded,
+    recorded_of,
     taken,
     zeta_of,
 )
@@ -44,7 +44,7 @@ class State(NamedTuple):
 
     Attributes:
         factors: blocks of the Fisher matrix, and their inverses.
-        control: dampings, and what is kept of the step before.
+        control: dampings, and the state of the step before.
     """
 
     factors: Factors
@@ -149,6 +149,6 @@ def rates(state: State, hyper: Hyper) -> tuple[Tensor, Tensor]:
     return rates_of(state.control, hyper)
 
 
-def told(state: State, hyper: Hyper) -> dict[str, Tensor]:
+def recorded(state: State, hyper: Hyper) -> dict[str, Tensor]:
     """Return the numbers that are recorded as curves, (M, 1) each, by name."""
-    return recorded(state.control, hyper)
+    return recorded_of(state.control, hyper)

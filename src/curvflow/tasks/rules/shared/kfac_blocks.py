@@ -1,13 +1,13 @@
 """Blocks of the Fisher matrix of a batch: their factors, averages and inverses.
 
 A part of a network has a tuple of tensors, the first dimension of each the model. Its
-matrix is held as
+matrix is stored as
 
 - of a piece of a layer: both factors, (M, G, O, O) and (M, G, I, I);
 - of a scale: the matrix, (M, P, P);
 - of the rest: a number, (M, 1).
 
-Its inverse is held as
+Its inverse is stored as
 
 - of a piece, factored: the inverses of both damped factors;
 - of a piece, exact: eigenvectors and eigenvalues of both factors;
@@ -41,13 +41,13 @@ def no_blocks(parts: Parts, weights_MD: Tensor) -> Held:
     def zeros(*shape: int) -> Tensor:
         return weights_MD.new_zeros(len(weights_MD), *shape)
 
-    held: list[tuple[Tensor, ...]] = []
+    blocks: list[tuple[Tensor, ...]] = []
     for piece in parts.pieces:
         groups, rows, columns = piece.sizes
-        held.append((zeros(groups, rows, rows), zeros(groups, columns, columns)))
+        blocks.append((zeros(groups, rows, rows), zeros(groups, columns, columns)))
     sizes = [len(scale.columns) for scale in parts.scales]
-    held += [(zeros(size, size),) for size in sizes]
-    return (*held, *((zeros(1),) for _ in parts.rest))
+    blocks += [(zeros(size, size),) for size in sizes]
+    return (*blocks, *((zeros(1),) for _ in parts.rest))
 
 
 def no_inverses(parts: Parts, weights_MD: Tensor, inverse: str) -> Held:
@@ -56,15 +56,15 @@ def no_inverses(parts: Parts, weights_MD: Tensor, inverse: str) -> Held:
     def zeros(*shape: int) -> Tensor:
         return weights_MD.new_zeros(len(weights_MD), *shape)
 
-    held: list[tuple[Tensor, ...]] = []
+    blocks: list[tuple[Tensor, ...]] = []
     for piece in parts.pieces:
         groups, rows, columns = piece.sizes
         both = zeros(groups, rows, rows), zeros(groups, columns, columns)
         values = zeros(groups, rows), zeros(groups, columns)
-        held.append(both if inverse == "factored" else (*both, *values))
+        blocks.append(both if inverse == "factored" else (*both, *values))
     sizes = [len(scale.columns) for scale in parts.scales]
-    held += [(zeros(size, size), zeros(size)) for size in sizes]
-    return (*held, *(() for _ in parts.rest))
+    blocks += [(zeros(size, size), zeros(size)) for size in sizes]
+    return (*blocks, *(() for _ in parts.rest))
 
 
 def no_corrections(parts: Parts, weights_MD: Tensor) -> tuple[Tensor, ...]:
@@ -132,7 +132,7 @@ def _of_rest(rest: Rest, swept: Swept) -> Tensor:
 
 
 def corrected(
-    networks: Networks, weights_MD: Tensor, parts: Parts, hyper: Hyper, held: Held
+    networks: Networks, weights_MD: Tensor, parts: Parts, hyper: Hyper, inverses: Held
 ) -> tuple[Tensor, ...]:
     """Return second moments along the eigenvectors of each piece, (M, G, O, I).
 
@@ -141,7 +141,7 @@ def corrected(
         weights_MD: where to take them.
         parts: of the network.
         hyper: with the choices fisher_type and mc_samples.
-        held: exact inverses, which hold eigenvectors.
+        inverses: exact inverses, which hold eigenvectors.
 
     Returns:
         The moments.
@@ -154,7 +154,7 @@ def corrected(
     for swept in networks.swept(weights_MD, labels, is_signed=False):
         models = swept.one.part.models
         for each, (left, right, *_), into in zip(
-            parts.pieces, held[: len(scales)], scales, strict=True
+            parts.pieces, inverses[: len(scales)], scales, strict=True
         ):
             bases = [basis[models] for basis in (left, right)]
             sides = [
@@ -168,7 +168,7 @@ def corrected(
 def averaged(before: Held, now: Held, share_M1: Tensor) -> Held:
     """Return moving averages, in which what was before has a share.
 
-    What is new is overwritten: memory that has not been touched costs as much.
+    New tensors are overwritten: memory that has not been touched costs as much.
     """
     if not share_M1.any():
         return now
@@ -190,7 +190,7 @@ def inverses(blocks: Held, parts: Parts, hyper: Hyper, damping_M1: Tensor) -> He
         blocks: of each part.
         parts: of the network.
         hyper: with the choices inverse and pi, or a number pi of each model.
-        damping_M1: what is added to blocks.
+        damping_M1: added to blocks.
     """
     inverted: list[tuple[Tensor, ...]] = []
     pieces, scales, rest = _by_kind(blocks, parts)
@@ -208,9 +208,9 @@ def inverses(blocks: Held, parts: Parts, hyper: Hyper, damping_M1: Tensor) -> He
     return (*inverted, *(() for _ in rest))
 
 
-def _by_kind(held: Held, parts: Parts) -> tuple[Held, Held, Held]:
+def _by_kind(inverses: Held, parts: Parts) -> tuple[Held, Held, Held]:
     first, last = len(parts.pieces), len(parts.pieces) + len(parts.scales)
-    return held[:first], held[first:last], held[last:]
+    return inverses[:first], inverses[first:last], inverses[last:]
 
 
 def _decomposed(matrices: Tensor) -> tuple[Tensor, Tensor]:
@@ -274,7 +274,7 @@ def _replaced(matrices: Tensor, is_kept_MG: Tensor) -> Tensor:
 
 def preconditioned(
     gradient_MD: Tensor,
-    held: Held,
+    inverses: Held,
     blocks: Held,
     corrections: Sequence[Tensor],
     parts: Parts,
@@ -283,15 +283,15 @@ def preconditioned(
     """Return the inverse of the damped blocks times gradients.
 
     Args:
-        gradient_MD: what is multiplied.
-        held: inverses as held.
+        gradient_MD: the vectors to be multiplied.
+        inverses: of the blocks.
         blocks: of each part.
         corrections: eigenvalues of each piece that stand for those of its product;
             none if they do not.
         parts: of the network.
-        damping_M1: what is added to blocks, where an inverse does not hold it.
+        damping_M1: added to blocks, where an inverse does not have it.
     """
-    pieces, scales, _ = _by_kind(held, parts)
+    pieces, scales, _ = _by_kind(inverses, parts)
     numbers = _by_kind(blocks, parts)[2]
     direction_MD = torch.empty_like(gradient_MD)
     damping_M111 = damping_M1[:, :, None, None]

@@ -1,6 +1,6 @@
 """Length, momentum, dampings and rejection of steps by the quadratic model.
 
-A rule finds a direction; what is here goes along it, and looks at what came of it.
+A rule finds a direction; these functions go along it, and look at the outcome.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Stepping = Callable[[Tensor, State, Tensor, Hyper, Step], tuple[Tensor, State]]
 
 
 class Control(NamedTuple):
-    """Dampings, and what is kept of the step before; numbers are (M, 1).
+    """Dampings, and the state of the step before; numbers are (M, 1).
 
     Attributes:
         velocity: the step before, (M, D); None without momentum.
@@ -214,7 +214,7 @@ def taken(
         context: of the step.
 
     Returns:
-        The new weights, and what is kept of the step.
+        The new weights, and the state of the step.
     """
     new_MD = weights_MD + move.change
     zeros_M1 = torch.zeros_like(control.steps)
@@ -287,7 +287,7 @@ def _adapted(damping_M1: Tensor, ratio_M1: Tensor, hyper: Hyper) -> Tensor:
 def _taken_back(
     before: Control, after: Control, is_worse_M1: Tensor, hyper: Hyper
 ) -> Control:
-    """Return what is kept after steps of which some are taken back."""
+    """Return the state after steps of which some are taken back."""
     decay_M1 = hyper["damping_adaptation_decay"]
 
     def raised(name: str, decay_M1: Tensor) -> Tensor:
@@ -313,7 +313,7 @@ def rates_of(control: Control, hyper: Hyper) -> tuple[Tensor, Tensor]:
     return rate_M1.expand_as(control.rate), control.momentum
 
 
-def recorded(control: Control, hyper: Hyper) -> dict[str, Tensor]:
+def recorded_of(control: Control, hyper: Hyper) -> dict[str, Tensor]:
     """Return the numbers that are recorded as curves, (M, 1) each, by name."""
     return {
         "damping": control.damping,

@@ -209,8 +209,8 @@ def _turned(
     is_new = context.count % rule.inv_update_steps == 0
     if is_new:
         undamped_M1 = torch.zeros_like(hyper["l2"])
-        held = inverses(factors.blocks, parts, hyper, undamped_M1)
-        factors = factors._replace(inverses=held)
+        inverted = inverses(factors.blocks, parts, hyper, undamped_M1)
+        factors = factors._replace(inverses=inverted)
     is_taken = context.count % rule.factor_update_steps == 0
     if not rule.is_corrected or not (is_new or is_taken):
         return factors
@@ -245,15 +245,15 @@ def with_damping(
         factors: of the step.
         hyper: with the choices of inverses.
         context: of the step.
-        damping_M1: what is added to blocks.
+        damping_M1: added to blocks.
         is_searched: several dampings are tried.
     """
     is_due = is_searched or context.count % hyper.rule.inv_update_steps == 0
     if not is_due or hyper.rule.inverse != "factored":
         return factors
     parts = rule_parts(hyper.rule, context.problem)
-    held = inverses(factors.blocks, parts, hyper, damping_M1)
-    return factors._replace(inverses=held)
+    inverted = inverses(factors.blocks, parts, hyper, damping_M1)
+    return factors._replace(inverses=inverted)
 
 
 def multiplied(
@@ -266,11 +266,11 @@ def multiplied(
     """Return the inverse of the damped blocks times a vector of each model.
 
     Args:
-        vectors_MD: what is multiplied.
+        vectors_MD: to be multiplied.
         factors: with their inverses.
         hyper: with the choices of factors.
         context: of the step.
-        damping_M1: what is added to blocks, where an inverse does not hold it.
+        damping_M1: added to blocks, where an inverse does not have it.
     """
     parts = rule_parts(hyper.rule, context.problem)
     return preconditioned(

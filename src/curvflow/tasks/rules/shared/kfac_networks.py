@@ -84,7 +84,7 @@ def labels_of(rule: QuadraticRule, problem: Problem) -> Labels:
 
 @dataclass(frozen=True)
 class Swept:
-    """A pass with the record of uses, and what is derived in it.
+    """A pass with the record of uses, and the derivatives taken in it.
 
     Attributes:
         one: pass with what comes back through each use.
@@ -99,7 +99,7 @@ class Swept:
 class Networks:
     """The models of a step with their batch, dropout and all.
 
-    A batch norm's statistics are those of the batch, and held in derivatives.
+    A batch norm's statistics are those of the batch, and constant in derivatives.
     """
 
     def __init__(self, context: Step, like: Tensor, psd: Psd = "refuse") -> None:
@@ -108,7 +108,7 @@ class Networks:
         Args:
             context: of the step.
             like: the tensor.
-            psd: what is done where the Hessian of the loss by the outputs is
+            psd: treatment where the Hessian of the loss by the outputs is
                 indefinite; `refuse` takes it as it is, for rules without factors.
         """
         self._context, self._like, self._psd = context, like, psd

@@ -136,7 +136,7 @@ def parts_of(text: str, approximation: Approximation, *, separate: bool) -> Part
     Args:
         text: canonical JSON of the problem.
         approximation: `expand` or `reduce`.
-        separate: biases have blocks of their own.
+        separate: biases have separate blocks.
 
     Raises:
         InputError: a large tensor is in no layer that is known.
@@ -202,7 +202,7 @@ def check_network(network: Network, rule: str) -> None:
         rule: its name, for the message.
 
     Raises:
-        InputError: it has a batch norm, whose statistics of a batch cannot be held.
+        InputError: it has a batch norm, whose statistics of a batch are not constant.
     """
     if network.moves_statistics and network.shares:
         raise InputError(

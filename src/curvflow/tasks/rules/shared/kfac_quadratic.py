@@ -27,7 +27,7 @@ class Move(NamedTuple):
         change: of the weights, (M, D), in their precision.
         rate: factor of the preconditioned gradient, (M, 1).
         momentum: factor of the step before, (M, 1).
-        predicted: q, (M, 1); NaN where no model was asked for.
+        predicted: q, (M, 1); NaN where no model was requested.
         loss: before the step, without the penalty, (M, 1); NaN likewise.
         damping: of the preconditioner, (M, 1).
         inverses: that the direction was found by.

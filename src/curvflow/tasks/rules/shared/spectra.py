@@ -25,7 +25,7 @@ class Spectrum:
         values: (M, K), ascending; 0 behind a breakdown.
         weights: of these in the start, of sum 1, (M, K); 0 behind a breakdown.
         vectors: unit vectors as columns, (M, D, K); 0 behind a breakdown, None if not
-            asked for.
+            requested.
         is_finite: which models have one, (M,); the numbers of others mean nothing.
     """
 

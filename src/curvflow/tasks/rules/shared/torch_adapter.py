@@ -40,7 +40,7 @@ class Adapter:
         layout: of the tensors that it sees.
         entries: what it keeps.
         shared: of each entry whether one value serves all models; None if each model
-            has an optimiser of its own.
+            has a separate optimiser.
     """
 
     rule: TorchOptimizer

@@ -64,7 +64,7 @@ def made(rule: TorchOptimizer, tensors: Sequence[Tensor], lr: float) -> Optimize
         raise InputError(
             f"optimizer: expected {rule.optimizer} to take lr and the keyword "
             f"arguments {', '.join(rule.kwargs) or '(none)'} for these parameters, got "
-            f"{type(error).__name__}: {error}"
+            f"{type(error).__name__}: {error}. Correct kwargs, or choose another."
         ) from error
 
 

@@ -32,7 +32,7 @@ ZIP = b"PK"
 
 
 class GraphParams(Params):
-    """A file, and what is made of directions, repeated edges, loops and components."""
+    """A file, and the treatment of directions, repeated edges, loops and components."""
 
     path: Annotated[str | None, SourceFile(raw=True, rows_above="rows_above")] = Field(
         None,
@@ -104,7 +104,10 @@ class GraphParams(Params):
     @model_validator(mode="after")
     def _one_file(self) -> GraphParams:
         if self.path is None and self.name is None:
-            raise ValueError("expected a path, or the name of a published graph")
+            raise ValueError(
+                "expected a path, or the name of a published graph, got neither. Give "
+                "one of them."
+            )
         if self.folder is not None and self.name is None:
             raise ValueError(
                 "'folder' cannot be combined with 'path'. Write it into the path."
@@ -121,7 +124,8 @@ class GraphParams(Params):
             )
         if len(set(self.columns)) < len(self.columns):
             raise ValueError(
-                f"expected distinct columns, got {list(map(str, self.columns))}"
+                f"expected distinct columns, got {list(map(str, self.columns))}. Name "
+                "each once."
             )
         return self
 
@@ -153,7 +157,10 @@ def check(params: GraphParams, files: Files) -> None:
     content = files["path"]["bytes"]
     if params.format == "npz":
         if content[:2].tobytes() != ZIP:
-            raise InputError(f"path: expected an .npz file, got {params.path}")
+            raise InputError(
+                f"path: expected an .npz file, got {params.path}. Set format to what "
+                "the file is."
+            )
         return
     lines = heads.head_of(content)
     if params.format == "edges":

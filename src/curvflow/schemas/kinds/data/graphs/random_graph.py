@@ -61,7 +61,10 @@ class Cluster(Params):
     def _fits(self) -> Cluster:
         given = self.size if isinstance(self.size, tuple) else (self.size,) * 2
         if len(given) != 2 or not 1 <= given[0] <= given[1]:
-            raise ValueError(f"expected size as n or [least, most], got {list(given)}")
+            raise ValueError(
+                f"expected size as n or [least, most], got {list(given)}. Write one of "
+                "the two, from 1 on."
+            )
         _check_taken(self, {"model", "count", "size"}, "n")
         _refuse(MODELS[self.model].problems(self, given[0]))
         return self
@@ -173,7 +176,10 @@ class RandomGraphParams(Params):
         _check_taken(self, {"model", "seed"})
         _refuse(MODELS[self.model].problems(self, self.rows or 0))
         if (self.rows or 0) > MOST_NODES:
-            raise ValueError(f"expected at most {MOST_NODES} nodes, got {self.rows}")
+            raise ValueError(
+                f"expected at most {MOST_NODES} nodes, got {self.rows}. Lower the "
+                "number of nodes."
+            )
         return self
 
 
@@ -189,7 +195,7 @@ class Model:
             may be left out.
         edges: from parameters and nodes to the edges, on average.
         rows: from the parameters to the nodes.
-        problems: from parameters and nodes to what is wrong with them.
+        problems: from parameters and nodes to their faults.
     """
 
     ways: tuple[str, ...]
@@ -215,7 +221,9 @@ def _check_taken(params: Params, always: set[str], known: str = "") -> None:
     if lacking := sorted(needed - given):
         others = [" and ".join(sorted(way)) for way, _ in ways] if not given else []
         listed = ", or ".join(others) or " and ".join(lacking)
-        raise ValueError(f"expected {listed} with model {model}, got none")
+        raise ValueError(
+            f"expected {listed} with model {model}, got none. Add what is missing."
+        )
 
 
 def _names(way: str) -> tuple[set[str], set[str]]:
@@ -226,7 +234,7 @@ def _names(way: str) -> tuple[set[str], set[str]]:
 
 def _refuse(problems: Problems) -> None:
     for expected, got in problems:
-        raise ValueError(f"expected {expected}, got {got}")
+        raise ValueError(f"expected {expected}, got {got}. Choose another.")
 
 
 def _num_pairs(n: int) -> int:

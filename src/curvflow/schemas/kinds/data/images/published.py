@@ -17,25 +17,25 @@ from curvflow.schemas.kinds.shared.images import (
 
 
 class MnistParams(ImageParams):
-    """Places of the files of MNIST, and what is done to the images."""
+    """Places of the files of MNIST, and changes made to the images."""
 
     original: ClassVar[Original] = MNIST
 
 
 class FashionMnistParams(ImageParams):
-    """Places of the files of Fashion-MNIST, and what is done to the images."""
+    """Places of the files of Fashion-MNIST, and changes made to the images."""
 
     original: ClassVar[Original] = FASHION_MNIST
 
 
 class Cifar10Params(ImageParams):
-    """Places of the files of CIFAR-10, and what is done to the images."""
+    """Places of the files of CIFAR-10, and changes made to the images."""
 
     original: ClassVar[Original] = CIFAR10
 
 
 class Cifar100Params(ImageParams):
-    """Places of the files of CIFAR-100, and what is done to the images."""
+    """Places of the files of CIFAR-100, and changes made to the images."""
 
     original: ClassVar[Original] = CIFAR100
 

@@ -102,16 +102,14 @@ def _other_spectrum(params: Any, name: str, spectrum: Any) -> Iterator[ParamProb
         )
         yield ("operator",), message, "Set operator to that of the spectrum."
     if getattr(spectrum, "isolated", "zero") == "one":
-        message = f"expected '{name}' with isolated zero or drop, got one"
-        hint = (
-            f"Change it in '{name}'; a node without edges has no Laplacian of its own."
-        )
+        message = f"functionals cannot be combined with isolated one of '{name}'"
+        hint = f"Set isolated of '{name}' to zero or drop."
         yield ("ritz",), message, hint
     above_zero = [functional for functional in params.taken if functional in ABOVE_ZERO]
     if above_zero and "components" not in getattr(spectrum, "deflate", ()):
         message = (
-            f"expected '{name}' with deflate components for {', '.join(above_zero)}, "
-            "got all eigenvalues in one"
+            f"{', '.join(above_zero)} cannot be combined with the whole spectrum of "
+            f"'{name}', in which zero is not apart"
         )
         hint = f"Set deflate of '{name}' to [components]."
         yield ("functionals",), message, hint

@@ -79,7 +79,7 @@ def _split(name: str, description: str) -> tuple[Variable, ...]:
 def _drawn(params: Any, name: str, taken: Any) -> Iterator[ParamProblem]:
     """Yield why factors are not those that nothing is drawn or left out of."""
     if taken.fisher_type != "type-2":
-        message = f"expected '{name}' with fisher_type type-2, got {taken.fisher_type}"
+        message = f"expected fisher_type type-2 of '{name}', got {taken.fisher_type}"
         yield (), message, "Take factors of all roots."
 
 

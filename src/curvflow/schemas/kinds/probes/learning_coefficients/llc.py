@@ -27,25 +27,22 @@ def _lacking_samples(params: Any, name: str, data: Any) -> Iterator[ParamProblem
         message = f"expected a number with the {count} samples of '{name}', got auto"
         yield ("nbeta",), message, "Give it: n / ln n is of three or more."
     if params.observed != "train" and getattr(data, "num_test", None) == 0:
-        message = f"expected train, as '{name}' has no test samples, got "
-        yield (
-            ("observed",),
-            message + params.observed,
-            "Remove it, or take data with test samples.",
-        )
+        message = f"observed {params.observed} cannot be combined with '{name}', which "
+        message += "has no test samples"
+        yield ("observed",), message, "Remove it, or take data with test samples."
 
 
 def _without_metric(params: Any, name: str, _: Any) -> Iterator[ParamProblem]:
     """Yield samplers that take no metric, and steps of unknown units."""
     method = params.sampling_method
     if method is not None and method not in IN_METRIC:
-        message = f"expected {', '.join(IN_METRIC)} with factors '{name}', got {method}"
-        hint = "Take one of these, or remove preconditioner."
+        message = f"sampling_method {method} cannot be combined with factors '{name}'"
+        hint = f"Take one of {', '.join(IN_METRIC)}, or remove preconditioner."
         yield ("sampling_method",), message, hint
     may_be_either = params.calibrate == "auto" and method != "multiscale_mala"
     if may_be_either and params.lr is not None:
-        message = f"expected null with factors '{name}' and calibrate auto, which take "
-        message += f"their metric, and its units, if it is better, got {params.lr}"
+        message = f"lr {params.lr} cannot be combined with factors '{name}' and "
+        message += "calibrate auto, which take their metric, and its units, if better"
         yield ("lr",), message, "Remove it, or take calibrate none."
 
 

@@ -112,5 +112,8 @@ def find(name: str) -> Method:
         ValueError: none has this name.
     """
     if name not in METHODS:
-        raise ValueError(f"method: expected one of {', '.join(METHODS)}, got {name}.")
+        raise ValueError(
+            f"method: expected one of {', '.join(METHODS)}, got {name}. Choose one of "
+            "these."
+        )
     return METHODS[name]

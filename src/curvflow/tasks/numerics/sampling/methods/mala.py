@@ -51,7 +51,7 @@ def propose(
     coordinates S^-1 w, and s is S times the sum.
 
     Args:
-        posterior: what is sampled.
+        posterior: the sampled density.
         here: the positions before the step.
         lr_CD: step sizes, (C, 1), or (C, D) with a preconditioner.
         noise_CD: standard normal.

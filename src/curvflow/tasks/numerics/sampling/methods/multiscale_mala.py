@@ -121,7 +121,7 @@ def rescale(
     steps of any length would crawl along.
 
     Args:
-        posterior: what is sampled.
+        posterior: the sampled density.
         here: the positions before.
         which_C: uniform, chooses the parameter.
         width_C: standard deviation of s.
