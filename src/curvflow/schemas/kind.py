@@ -248,10 +248,10 @@ class Kind:
         carries: parameter paths, each with its subtree, whose code runs again wherever
             the result is taken as Weights: to measure a network is to compute it.
         continues: how it goes on from a stored result; None if it cannot.
-        truth: of a probe of an operator, from the parameters, what is known, and
+        truth: of a probe of an operator, from the parameters, the known, and
             the result to what its variables truly are; `make truth` compares them. A
             variable that it leaves out is not compared.
-        truth_of: what is known: the eigenvalues (D,), or another of `TruthOf`.
+        truth_of: the known: the eigenvalues (D,), or another of `TruthOf`.
         known_samples: of a kind that returns Data, from the parameters and the form of
             the samples taken to that of those returned, as far as planning knows it.
         samples_in_files: the same of a kind that returns what files hold, from the

@@ -456,7 +456,7 @@ def _one_model(
 def _slopes(
     problem: Problem, outputs_1NC: Tensor, targets: Tensor, leaves: Sequence[Tensor]
 ) -> tuple[Tensor, Sequence[Tensor | None]]:
-    """Return the loss (1,) and its derivative by each leaf, None of what is not used.
+    """Return the loss (1,) and its derivative by each leaf, None of unused ones.
 
     To let torch put in zeros takes as long as a layer, for it looks at each leaf.
     """

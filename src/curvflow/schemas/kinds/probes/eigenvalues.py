@@ -107,7 +107,7 @@ def most_wanted(params: EigenvaluesParams, eigenvalues: Array) -> Array:
 def _truth(
     params: EigenvaluesParams, eigenvalues: Array, result: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """Return what is wanted; of two of one magnitude the one whose sign was found."""
+    """Return the wanted; of two of one magnitude the one whose sign was found."""
     wanted = most_wanted(params, eigenvalues)
     found = np.asarray(result.get("eigenvalues", wanted))
     apart = np.abs(eigenvalues + wanted[:, None]).min(1)

@@ -119,7 +119,7 @@ def leaning_interval(
 
     A mean of forms has nearly the law of a chi-squared number, scaled and shifted to
     the same mean, variance and skewness: of nu = 8 / skewness^2 degrees of freedom.
-    What it is above its start is taken for its scale, for draws that are low tell low
+    What it is above its start is taken for its scale, for draws that are low state low
     errors. So far as it goes beyond Student's end it is taken.
 
     Args:

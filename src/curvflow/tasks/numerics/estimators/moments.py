@@ -95,8 +95,8 @@ def moment_draws(
             (M, 2); None for powers.
 
     Returns:
-        The draws, and the spreads of their pairs and triples; NaN of blocks of one vector,
-        or two.
+        The draws, and the spreads of their pairs and triples; NaN of blocks of one
+        vector, or two.
 
     Raises:
         InputError: a product is not finite.
@@ -310,7 +310,7 @@ def moment_intervals(
 
     The variance of a draw is that of a form in p_k(A), which its square tells: the
     moment of twice the order where there is one, else pairs of vectors. The third
-    moment is told by three times the order, else by triples.
+    moment is that of three times the order, else of triples.
 
     Args:
         draws: draws of one model, (S, orders), of the orders 0, 1, ..., and what else

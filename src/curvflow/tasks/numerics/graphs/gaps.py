@@ -136,7 +136,7 @@ def count_interval(
     A random unit vector has in k of D dimensions a weight of mean k / D, and D times
     that the variance 2 k (1 - k / D) D / (D + 2), that of Gaussian vectors, which signs
     hardly exceed. So the numbers k are taken that the mean of the draws is within 1.96
-    of their own standard errors of, for draws that are low tell low errors.
+    of their own standard errors of, for draws that are low state low errors.
 
     Args:
         count: draws and bounds, (M,).

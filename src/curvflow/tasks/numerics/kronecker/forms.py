@@ -31,7 +31,7 @@ class Block(ABC):
     Attributes:
         name: of the weight, or of all tensors joined by " and ".
         places: of its P parameters in a vector, row by row, or what finds them: of
-            large blocks they take as long as the block, and may never be asked for.
+            large blocks they take as long as the block, and may never be needed.
     """
 
     name: str

@@ -157,7 +157,7 @@ class Piece:
         return _columns(self.layer, self.places, self.names)
 
     def find_columns(self) -> Tensor:
-        """Return `columns`, for what may not ask for them."""
+        """Return `columns`, for those who may not need them."""
         return self.columns
 
     @property

@@ -86,7 +86,7 @@ def _drawn(params: Any, name: str, taken: Any) -> Iterator[ParamProblem]:
 def _truth(
     params: FactorErrorParams, factors: Array, result: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """Return what the numbers truly are, but for the parts that `exact` tells."""
+    """Return what the numbers truly are, but for the parts that need `exact`."""
     whole, numbers, kept = factors  # G, the numbers of its blocks, K
     inside, eye, square = numbers >= 0, np.eye(len(whole)), (whole**2).sum()
     own = [numbers.diagonal() == number for number in range(int(numbers.max()) + 1)]
