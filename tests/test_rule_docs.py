@@ -59,3 +59,10 @@ def test_every_rule_is_in_the_overview_in_the_order_of_the_sections():
 def test_no_section_of_a_rule_is_written_by_hand():
     assert not re.findall(r"^### `", WRITTEN, re.MULTILINE)
     assert "<!-- rules" not in page()
+
+
+def test_lookahead_names_the_rules_that_it_does_not_take():
+    averages = {"lookahead", "ema", "swa", "gadam", "gadam_auto", "gadamx"}
+    outside = {name for name, rule in all_rules().items() if rule.not_inside}
+    text = section("lookahead")
+    assert {n for n in outside - averages if f"`{n}`" not in text} == set()

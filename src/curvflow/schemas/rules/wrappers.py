@@ -128,10 +128,10 @@ axes:
         text="""\
 s ← s + α (w − s), w ← s after every `k` steps of the rule `inner`, with α = `alpha`;
 the result is s. `inner` is any rule but `torch_optimizer`, `spectral_sgd`,
-`spectral_swa` and those of this section, with all its hyper-parameters, and keeps its
-state when w is set back; H w is taken at w. `init` and `schedule` stand next to
-`inner`; a schedule multiplies the learning rate within. A preset, which brings an
-`init`, is not taken there.
+`spectral_swa`, `kfac`, `gauss_newton` and those of this section, with all its
+hyper-parameters, and keeps its state when w is set back; H w is taken at w. `init` and
+`schedule` stand next to `inner`; a schedule multiplies the learning rate within. A
+preset, which brings an `init`, is not taken there.
 """,
         source="""\
 Zhang et al. (2019), arXiv:1907.08610.
@@ -159,9 +159,9 @@ Both gradients are of the same batch with the same dropout. A batch norm normali
 the batch in both, and its running statistics move once, at w. A step is that of two
 gradients, and `num_gradients` counts both. Decay, H w and the curvature that `inner`
 may look at are those at w. `inner` is any rule but `torch_optimizer`, `spectral_sgd`,
-which chooses its rate, `sam` itself, and those whose result is not the weights they
-step from; `init`, `schedule` and presets as under [`lookahead`](#lookahead), within
-which `sam` may stand.
+`kfac` and `gauss_newton`, which choose their rates, `sam` itself, and those whose
+result is not the weights they step from; `init`, `schedule` and presets as under
+[`lookahead`](#lookahead), within which `sam` may stand.
 """,
         source="""\
 Foret, Kleiner, Mobahi and Neyshabur (2021), arXiv:2010.01412, eq. 2 with p = 2; Kwon,
