@@ -201,7 +201,7 @@ def test_an_index_without_a_map_is_refused(tmp_path, text):
     [
         ({"step": "(["}, "a regular expression, got"),
         ({"step": r"\d+"}, "with one group, got"),
-        ({"steps": [1], "every": 2}, "steps or every, got both"),
+        ({"steps": [1], "every": 2}, "steps cannot be combined with every"),
         ({"steps": []}, "at least 1 item"),
         ({"path": None}, "valid string"),
     ],
