@@ -93,14 +93,15 @@ def runs(tmp_path_factory):
     for above in (1 << 30, 0):
         seen: list[type] = []
 
-        def spied(sets, *rest, seen=seen):
-            seen.extend(map(type, sets))
-            return DiskTensor(sets, *rest)
+        class Spied(DiskTensor):
+            def __init__(self, sets, *rest, seen=seen):
+                seen.extend(map(type, sets))
+                super().__init__(sets, *rest)
 
         store = LocalStore(folder / f"store{above}")
         with (
             mock.patch.object(zarr_payloads, "SHARD_BYTES", 500),  # of several chunks
-            mock.patch.object(problems, "DiskTensor", spied),
+            mock.patch.object(problems, "DiskTensor", Spied),
         ):
             curvflow.run(study(folder, above), store=store.location, workers=1)
         stores.append(store)

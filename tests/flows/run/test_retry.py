@@ -43,7 +43,9 @@ def test_a_tile_is_interrupted_so_often_and_no_more():
     for count in range(MOST_INTERRUPTIONS):
         assert tile.interruptions == count
         tile = tile.after_interruption("store")
-    with pytest.raises(StoreError, match=f"heartbeat {MOST_INTERRUPTIONS} times"):
+    with pytest.raises(
+        StoreError, match=f"got {MOST_INTERRUPTIONS} tries that missed it"
+    ):
         tile.after_interruption("store")
 
 

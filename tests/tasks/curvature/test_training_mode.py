@@ -227,7 +227,7 @@ def test_means_over_other_samples_are_refused():
     [
         (
             {"train_batch_size": 4},
-            "expected mode train with train_batch_size, got eval",
+            "train_batch_size cannot be combined with mode eval",
         ),
         (
             {"mode": "train", "operator": "gradient_covariance"},

@@ -51,5 +51,7 @@ def test_iterate_and_average_have_their_exact_moments(lr, steps):
 
 
 def test_looking_ahead_needs_a_velocity_here_as_well():
-    with pytest.raises(ValidationError, match="expected momentum above 0"):
+    with pytest.raises(
+        ValidationError, match="nesterov cannot be combined with momentum 0"
+    ):
         rule(rule="swa", lr=0.1, start=0, nesterov=True)

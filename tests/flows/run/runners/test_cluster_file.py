@@ -74,7 +74,10 @@ def test_a_factory_may_accompany_the_file(write, module):
             "1:1: clusters: expected the key 'cluster', got 'clusters'. "
             "Did you mean 'cluster'?",
         ),
-        ("cluster: [1]", "1:10: cluster: expected a mapping, got [1]."),
+        (
+            "cluster: [1]",
+            "1:10: cluster: expected a mapping, got [1]. Write such a value.",
+        ),
         (
             "cluster: {factory: 'a:b'",
             "1:25: expected YAML, got a syntax error (expected ',' or '}', but got "
@@ -99,7 +102,7 @@ def test_a_factory_may_accompany_the_file(write, module):
         ),
         (
             f"cluster:\n  {FACTORY}\n  workers: 0",
-            "3:12: cluster.workers: expected an integer of at least 1, got 0.",
+            "3:12: cluster.workers: expected an integer of at least 1, got 0. Raise it.",
         ),
         (
             f"cluster:\n  {FACTORY}\n  workers: '4'",
@@ -112,7 +115,7 @@ def test_a_factory_may_accompany_the_file(write, module):
         ),
         (
             f"cluster:\n  {FACTORY}\n  kwargs: [1]",
-            "3:11: cluster.kwargs: expected a mapping, got [1].",
+            "3:11: cluster.kwargs: expected a mapping, got [1]. Write such a value.",
         ),
     ],
 )

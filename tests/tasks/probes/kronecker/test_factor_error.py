@@ -150,7 +150,7 @@ def test_factors_without_exact_ones_are_not_split():
 @pytest.mark.parametrize(
     ("exact", "word"),
     [
-        ("fisher_type: mc", "fisher_type type-2, got mc"),
+        ("fisher_type: mc", "fisher_type type-2 of 'exact', got mc"),
         ("structure: ekfac", "structure"),
         ("layers: [layer1.weight]", "layers"),
     ],
