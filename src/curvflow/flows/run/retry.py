@@ -221,8 +221,8 @@ class TileInFlight:
         if self.interruptions >= MOST_INTERRUPTIONS:
             raise StoreError(
                 f"{store}: expected workers to see this run's heartbeat, got "
-                f"{MOST_INTERRUPTIONS} tries that missed it. Check file-system caching on "
-                "them (NFS attribute cache); what is finished is kept."
+                f"{MOST_INTERRUPTIONS} tries that missed it. Check file-system caching "
+                "on them (NFS attribute cache); what is finished is kept."
             )
         return replace(self, interruptions=self.interruptions + 1)
 

@@ -102,7 +102,8 @@ def test_a_factory_may_accompany_the_file(write, module):
         ),
         (
             f"cluster:\n  {FACTORY}\n  workers: 0",
-            "3:12: cluster.workers: expected an integer of at least 1, got 0. Raise it.",
+            "3:12: cluster.workers: expected an integer of at least 1, got 0. "
+            "Raise it.",
         ),
         (
             f"cluster:\n  {FACTORY}\n  workers: '4'",
