@@ -63,7 +63,7 @@ def pytest_collection():
         return (yield)
     finally:
         gc.freeze()
-        gc.set_threshold(700, 10, 40)
+        gc.set_threshold(3000, 10, 40)
         gc.enable()
 
 

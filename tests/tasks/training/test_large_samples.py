@@ -29,6 +29,7 @@ LLC = {
     "num_chains": 2,
     "num_draws": 8,
     "num_burnin_steps": 2,
+    "num_steps_bw_draws": 2,
     "batch_size": 6,
 }
 PRODUCTS = {
