@@ -22,6 +22,7 @@ EXEMPT = {
     "CorruptPayloadError": "as before",
     "Exit": "a number that the shell is given",
     "TornEntryError": "caught in its package, which repairs the log",
+    "TornChunkError": "a part, which a sentence of `payload_digests.py` takes in",
     "CannotRecordError": "caught in its package, which goes on without a graph",
     "AttributeError": "Python's own words, which its tools look for",
     "AssertionError": "a mistake of the package, not of its user",
@@ -83,15 +84,15 @@ def _within(scope: ast.AST) -> Iterator[ast.AST]:
 def _texts(statements: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
     """Return what names are assigned, by name."""
     assigned: dict[str, list[ast.expr]] = defaultdict(list)
-    longer = set()
-    for statement in statements:
+    named = (s for s in statements if isinstance(s, ast.Assign | ast.AugAssign))
+    for statement in sorted(named, key=lambda statement: statement.lineno):
         if isinstance(statement, ast.Assign):
             for target in statement.targets:
                 _assign(target, statement.value, assigned)
-        elif isinstance(statement, ast.AugAssign):
-            longer.add(ast.unparse(statement.target))
-    # One that grows is not known by its parts.
-    return {n: values for n, values in assigned.items() if n not in longer}
+        elif values := assigned.get(ast.unparse(statement.target)):
+            whole = ast.BinOp(values[-1], ast.Add(), statement.value)
+            values[-1] = ast.copy_location(whole, statement)
+    return assigned
 
 
 def _assign(target: ast.expr, value: ast.expr, to: dict[str, list[ast.expr]]) -> None:

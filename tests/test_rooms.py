@@ -71,7 +71,7 @@ def walked(page: str) -> list[str]:
 
 
 def exists(name: str) -> bool:
-    """Say whether a file is there, or a folder."""
+    """Return whether a file is there."""
     places = [PACKAGE / room / name for room in BELOW]
     return any(place.with_suffix(".py").is_file() for place in places)
 

@@ -153,10 +153,27 @@ class StudyError(RequestError):
             hint: what to do.
         """
         path, message, hint = map(_one_line, (path, message, hint))
+        message = said_at(path, message)
         self.path, self.message, self.place, self.hint = path, message, place, hint
         where = f"{place}: {path}" if path else f"{place}"
         end = "" if message.endswith(("?", ".")) else "."
         super().__init__(f"{where}: {message}{end}" + (f" {hint}" if hint else ""))
+
+
+def said_at(path: str, message: str) -> str:
+    """Leave out of a clash the name that its path ends in, and the clash begins with.
+
+    Args:
+        path: the YAML path, such as `stages.fit.lr`.
+        message: such as `lr 0.1 cannot be combined with factors 'f'`.
+
+    Returns:
+        Such as `0.1 cannot be combined with factors 'f'`.
+    """
+    rest = message.removeprefix(f"{path.rpartition('.')[2]} ")
+    if "cannot be combined with" in message and not rest.startswith("cannot"):
+        return rest
+    return message
 
 
 LONGEST_NAME = 100  # that is compared with others, which takes the square of it

@@ -252,9 +252,13 @@ def find_run(store: Store, study: str, number: int) -> RunRecord:
     """
     runs = {run.number: run for run in store.index().runs if run.study == study}
     if number not in runs:
-        known = f"1 to {len(runs)}" if runs else "none yet"
+        if not runs:
+            raise UnknownNameError(
+                f"{study}: expected a finished run, got none. Run the study first."
+            )
         raise UnknownNameError(
-            f"{study}: expected a run that there is, got {number}. Runs: {known}."
+            f"{study}: expected a run from 1 to {len(runs)}, got {number}. "
+            "`curvflow runs` lists them."
         )
     if runs[number].ended is None:
         raise UnknownNameError(

@@ -175,11 +175,6 @@ def wbic(
             "nbeta cannot be combined with wbic, which is defined at n / ln n. Remove "
             "it, or take llc."
         )
-    if "nbeta" in options:
-        raise InputError(
-            "nbeta cannot be combined with wbic, which is defined at n / ln n. Remove "
-            "it, or take llc."
-        )
     return criterion(llc(net, loss, data, store=store, **options))
 
 

@@ -70,6 +70,10 @@ UTF8 = VLenUTF8()
 CHECKSUM = 4  # bytes, after the compressed ones
 
 
+class TornChunkError(ValueError):
+    """The bytes of a chunk are not those that its checksum is of."""
+
+
 @dataclass(frozen=True)
 class PlainArray:
     """An array whose chunks hold whole nodes, compressed and with a checksum.
@@ -142,10 +146,7 @@ class PlainArray:
         """Return the nodes of a chunk; they may be read alone."""
         data, checksum = chunk[:-CHECKSUM], chunk[-CHECKSUM:]
         if _checksum(data) != checksum:
-            raise ValueError(
-                "expected the checksum that was written, got another. Compute the "
-                "results again."
-            )
+            raise TornChunkError("the checksum differs")
         raw = ZSTD.decode(data)
         if self.dtype == STRING:
             return cast("Array", UTF8.decode(raw)).reshape(self.chunks)

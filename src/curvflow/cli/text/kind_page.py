@@ -72,9 +72,9 @@ class TypeNames:
         """Write a list by its items."""
         if items := schema.get("prefixItems"):
             return "[" + ", ".join(map(self.type, items)) + "]"
-        items = f"[{self.type(schema.get('items', {}))}, ...]"
+        text = f"[{self.type(schema.get('items', {}))}, ...]"
         least = schema.get("minItems", 0)
-        return f"{items} of at least {least}" if least > 1 else items
+        return f"{text} of at least {least}" if least > 1 else text
 
 
 def _bounds(schema: Schema) -> str:

@@ -44,7 +44,7 @@ FORMS = ".npy, .npz, .pt, .pth, .ckpt, .bin, .safetensors, .nc or a zarr folder"
 _WHOLE = SourceFolder(suffixes=("",), depth=64, hidden=True)
 
 _CHANGED = (
-    "expected the {} that was planned with, got one that has changed since. Run again"
+    "expected the {} that was planned with, got one that has changed since. Run again."
 )
 
 

@@ -143,7 +143,7 @@ def packed(request: CoefficientRequest) -> bytes:
     """Return a request as a process can be given it.
 
     Args:
-        request: the estimate; functions of a script are taken along.
+        request: what to estimate; functions of a script are taken along.
 
     Raises:
         InputError: something in it cannot be taken along.

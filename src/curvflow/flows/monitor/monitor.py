@@ -104,7 +104,8 @@ class Monitor:
             num_batches: the most that are read of a list or a loader.
             llc_at: steps at which to estimate the learning coefficient, whatever it
                 takes.
-            llc: arguments of `curvflow.llc` for these.
+            llc: options of `curvflow.llc` for these; net, loss, data and store are
+                the monitor's.
             llc_in: `loop` waits for them; `process` estimates them one by one in a
                 separate process, at the weights of their step.
             log_to: where numbers are also sent: a SummaryWriter, a run of Weights &
@@ -580,8 +581,8 @@ def _check(
         )
     if unknown := sorted(set(llc or ()) - set(LlcOptions.__annotations__)):
         raise InputError(
-            f"llc: expected arguments of curvflow.llc, got {', '.join(unknown)}. "
-            "Rename or remove them."
+            "llc: expected options of curvflow.llc beside net, loss, data and store, "
+            f"got {', '.join(unknown)}. Rename or remove them."
         )
     if llc and not llc_at:
         raise InputError(

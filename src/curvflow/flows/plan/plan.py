@@ -296,10 +296,10 @@ def _check_rule(node: Node, stages: Mapping[str, Stage], samples_of: SamplesOf) 
 def _check_layers(
     node: Node, stages: Mapping[str, Stage], samples_of: SamplesOf
 ) -> None:
-    """Refuse patterns of layers where a built-in model has none that match.
+    """Refuse layers and factors that a built-in model lacks.
 
-    Those are patterns that no tensor matches - models that tell their tensors were held
-    against them when the study was read - and factors that a layer has none of.
+    Patterns that no tensor matches are refused - models that list their tensors were
+    compared when the study was read - and factors that a layer has none of.
 
     Raises:
         StudyError: with the nearest names, or the name of a tensor.

@@ -89,7 +89,7 @@ class Eye(Protocol):
         """Take down what was read."""
 
     def written(self, name: str, before: Sight, *, anew: bool) -> None:
-        """Note a file that is written, `anew` if nothing remains of its content."""
+        """Note a file or variable written, `anew` if nothing remains of its content."""
 
     def imported(self, modules: list[str], how: Importing, callers: Callers) -> None:
         """Take down modules of a user's that are imported, loaded before or not."""
@@ -127,7 +127,7 @@ def open_eye(eye: Eye) -> None:
             sys.addaudithook(_heard)
             _is_installed = True
         if not _eyes:
-            for event in _TOLD:
+            for event in _NOTED:
                 _patches.enter_context(event())
         _eyes = (*_eyes, eye)
 
@@ -610,7 +610,7 @@ _ASKING = frozenset(
 
 @contextmanager
 def _questions_noted() -> Iterator[None]:
-    """Have missing files noted that are opened: they raise no event."""
+    """Have missing files noted that are only looked for: that raises no event."""
 
     def answered(real: Any) -> Any:
         @wraps(real)
@@ -663,7 +663,7 @@ def _missed(frame: FrameType, path: Any) -> None:
         _note(name, Sight(), callers)
 
 
-_TOLD = (
+_NOTED = (
     *(_imports_noted, _variables_noted, _seeds_noted, _processes_noted),
     _questions_noted,
 )

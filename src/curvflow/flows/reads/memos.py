@@ -197,9 +197,8 @@ def _functions(values: Iterable[object]) -> Iterator[FunctionType]:
         if isinstance(value, FunctionType):
             yield value
         elif isinstance(value, type) and is_users(value.__module__):
-            members = list(
-                vars(value).values()
-            )  # to look may add some, as pydantic does
+            # To look may add some, as pydantic does.
+            members = list(vars(value).values())
             yield from _functions(getattr(item, "__func__", item) for item in members)
 
 

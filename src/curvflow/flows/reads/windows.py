@@ -110,7 +110,7 @@ class Window:
             self._before[module] = state_of(sys.modules.get(module))
 
     def written(self, name: str, before: Sight, *, anew: bool) -> None:
-        """Note a file that is written: the call's own, unless it was read."""
+        """Note a file or variable written: the call's own, unless it was read."""
         seen = self._seen.get(name)
         if name.startswith(VARIABLE):
             self._set.setdefault(name, before)

@@ -64,7 +64,7 @@ class TorchOptimizer(Rule):
         for name in ("lr", "params"):
             if name in kwargs:
                 raise ValueError(
-                    f"kwargs.{name} cannot be combined with the rule, which gives it "
+                    f"{name} cannot be combined with the rule, which gives it "
                     "itself. Remove it."
                 )
         return kwargs

@@ -149,7 +149,8 @@ def _axis(document: Document, name: str, item: SourceNode) -> Axis:
     expected = "a list, a mapping of labels to values, or a count"
     hint = "Write labels in brackets, such as [a, b]."
     if type(item.value) is int:
-        expected, hint = f"a count from 1 to {MAX_LABELS}", "Write such a count."
+        expected = f"a count from 1 to {MAX_LABELS}"
+        hint = "Raise it." if item.value < 1 else "Lower it."
     raise document.error(
         path, f"expected {expected}, got {short_yaml(item.value)}", hint
     )

@@ -77,7 +77,8 @@ def _integer(document: Document, path: Path, least: int) -> int:
     if type(value) is int and value >= least:
         return value
     message = f"expected an integer of at least {least}, got {short_yaml(value)}"
-    raise document.error(path, message, "Correct it.")
+    hint = "Raise it." if type(value) is int else "Write an integer."
+    raise document.error(path, message, hint)
 
 
 _MAX_LISTED = 12

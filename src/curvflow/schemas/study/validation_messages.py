@@ -43,7 +43,16 @@ _PLAIN = {
     "union_tag_not_found": "a mapping",
 }
 _BOUNDS = {"gt": "above", "ge": "of at least", "lt": "below", "le": "of at most"}
-_REMEDIES = {"Raise it.": "above|of at least", "Lower it.": "below|of at most"}
+# By the form of what is expected.
+_REMEDIES = {
+    "Raise it.": r"(an integer|a number) (above|of at least) \S+",
+    "Lower it.": r"(an integer|a number) (below|of at most) \S+",
+    "Write lines of the form 'key: value'.": "a mapping",
+    "Put it in brackets.": "a list",
+    "Add to it.": "(a list|text) of at least .*",
+    "Shorten it.": "(a list|text) of at most .*",
+    "Take one of them.": "one of .*",
+}
 _LENGTHS = {
     "string_too_long": "text of at most {max_length} characters",
     "string_too_short": "text of at least {min_length} characters",
@@ -85,8 +94,8 @@ class Wording:
             return self
         if self.got == "none":
             return replace(self, hint="Add it.")
-        for remedy, bounds in _REMEDIES.items():
-            if re.search(rf"^(an integer|a number) ({bounds}) \S+$", self.expected):
+        for remedy, form in _REMEDIES.items():
+            if re.fullmatch(form, self.expected):
                 return replace(self, hint=remedy)
         return replace(self, hint="Write such a value.")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from curvflow.errors import InputError
+from curvflow.errors import InputError, said_at
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.nodes import Factors
 from curvflow.schemas.params import Params
@@ -76,5 +76,6 @@ def factors_beside(
     for where, message, hint in (
         taken.lacking(params, NAME, alike) if taken.lacking else ()
     ):
-        raise InputError(f"{'.'.join(map(str, where))}: {message}. {hint}")
+        path = ".".join(map(str, where))
+        raise InputError(f"{path}: {said_at(path, message)}. {hint}")
     return {NAME: [given.node]}

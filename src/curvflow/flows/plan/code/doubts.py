@@ -563,7 +563,7 @@ class _Judge:
     def _is_quiet(self, meaning: Meaning) -> bool:
         """Return whether calling a function of the project changes nothing.
 
-        It binds new names, to what would raise no doubt in its module if its
+        It binds local names, to what would raise no doubt in its module if its
         parameters might be anything, and returns.
         """
         parts = self._objects.parts(meaning)

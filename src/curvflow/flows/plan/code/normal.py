@@ -522,7 +522,7 @@ class _Writer:
             self._plain(node)
 
     def nothing(self, node: ast.AST) -> None:
-        """Leave out what has no effect."""
+        """Leave out `pass`, `global` and `nonlocal`."""
 
     def choice(self, node: ast.If) -> None:
         if self._module.is_for_checkers(node.test):

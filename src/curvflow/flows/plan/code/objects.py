@@ -331,7 +331,7 @@ class Objects:
         )
 
     def _has_calling_base(self, home: Module, cls: ast.ClassDef) -> bool:
-        """Return whether a base may call methods by computed names, when it is made.
+        """Return whether a base may call methods that it names itself, when it is made.
 
         As `logging.Handler` does, and pydantic one.
         """

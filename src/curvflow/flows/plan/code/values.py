@@ -75,7 +75,7 @@ def keeps_values(
 ) -> bool:
     """Return whether a class runs no code of the project but properties that compute.
 
-    Those of its bases are requested by themselves. `methods` are those of all of them,
+    Its bases are judged by themselves. `methods` are those of all of them,
     which a property neither calls nor hands on.
     """
     bound = bindings(cls.body, home.package)

@@ -1,7 +1,7 @@
 """Preload of each worker of a local cluster.
 
 A terminal sends SIGINT to all processes of the run, and a queue SIGTERM. Workers leave
-both to the run, which reports them in its own way, so that no tile loses what it has.
+both to the run, which stops them in its own way, so that no tile loses what it has.
 What Dask and its dependencies log stays off the terminal of the run.
 """
 

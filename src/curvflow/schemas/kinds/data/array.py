@@ -14,6 +14,7 @@ from curvflow.schemas.kind import Kind, Samples
 from curvflow.schemas.kinds.shared.datasets import (
     OUTPUTS,
     TargetParams,
+    check_split,
     dataset_as,
     has_labels,
     latest,
@@ -88,13 +89,7 @@ class ArrayParams(TargetParams):
 
     @model_validator(mode="after")
     def _one_split(self) -> ArrayParams:
-        if self.group is not None and self.time is not None:
-            raise ValueError("group cannot be combined with time. Remove one of them.")
-        if (self.group or self.time) and not self.test_fraction:
-            raise ValueError(
-                f"{'group' if self.group else 'time'} cannot be combined with "
-                "test_fraction 0. Set the share to be held out."
-            )
+        check_split(self.group, self.time, self.test_fraction)
         return self
 
     @property

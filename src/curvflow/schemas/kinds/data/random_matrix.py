@@ -40,10 +40,12 @@ class RandomMatrixParams(Params):
     @model_validator(mode="after")
     def _fits(self) -> RandomMatrixParams:
         if (self.ensemble == "eigenvalues") != (self.eigenvalues is not None):
+            given, hint = list(self.eigenvalues or ()), "Remove eigenvalues."
+            if self.eigenvalues is None:
+                given, hint = "null", "Give eigenvalues, or take another ensemble."
             raise ValueError(
-                "expected eigenvalues with the ensemble eigenvalues and with no "
-                f"other, got ensemble {self.ensemble}. Set ensemble: eigenvalues, or "
-                "leave eigenvalues out."
+                f"eigenvalues {given} cannot be combined with ensemble "
+                f"{self.ensemble}. {hint}"
             )
         return self
 

@@ -21,7 +21,7 @@ from curvflow.schemas.kinds.shared.columns import (
     num_numbers,
     table_of,
 )
-from curvflow.schemas.kinds.shared.datasets import OUTPUTS, latest
+from curvflow.schemas.kinds.shared.datasets import OUTPUTS, check_split, latest
 from curvflow.schemas.nodes import Array, Data
 from curvflow.schemas.params import Names, Params, SourceFile
 
@@ -85,13 +85,7 @@ class TableParams(Params):
 
     @model_validator(mode="after")
     def _distinct_columns(self) -> TableParams:
-        if self.group is not None and self.time is not None:
-            raise ValueError("group cannot be combined with time. Remove one of them.")
-        if (self.group or self.time) and not self.test_fraction:
-            raise ValueError(
-                f"{'group' if self.group else 'time'} cannot be combined with "
-                "test_fraction 0. Set the share to be held out."
-            )
+        check_split(self.group, self.time, self.test_fraction)
         if self.target in (self.group, self.time, *(self.columns or ())):
             raise ValueError(
                 f"expected a target that is no input, group or time, got "

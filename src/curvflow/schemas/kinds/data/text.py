@@ -83,10 +83,11 @@ class TextParams(Params):
     @model_validator(mode="after")
     def _settings_of_the_unit(self) -> TextParams:
         if (self.unit == "tokenizer") != (self.tokenizer is not None):
-            given = "null" if self.tokenizer is None else f"{self.tokenizer}"
+            given, hint = self.tokenizer, "Set unit: tokenizer, or remove tokenizer."
+            if given is None:
+                given, hint = "null", "Name a tokenizer, or take another unit."
             raise ValueError(
-                f"tokenizer {given} cannot be combined with unit: {self.unit}. Give "
-                "both or neither."
+                f"tokenizer {given} cannot be combined with unit: {self.unit}. {hint}"
             )
         if self.unit == "tokenizer":
             for name in ("lowercase", "vocabulary", "max_tokens"):

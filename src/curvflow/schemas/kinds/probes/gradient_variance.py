@@ -67,7 +67,7 @@ def _truth(
 
 KIND = Kind(
     name="probe.gradient_variance",
-    version=2,
+    version=3,
     summary="Variance of the loss gradient between samples and between batches.",
     params=GradientVarianceParams,
     returns=Numbers,

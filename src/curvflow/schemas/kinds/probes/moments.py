@@ -67,7 +67,7 @@ def _truth(
 
 KIND = Kind(
     name="probe.moments",
-    version=3,
+    version=4,
     summary="Moments of an operator's spectrum, of all orders from one recurrence.",
     params=MomentsParams,
     returns=Moments,

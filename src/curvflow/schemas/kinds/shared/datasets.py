@@ -430,3 +430,23 @@ def matrix(form: str, size: int, **arrays: Array) -> dict[str, Array]:
     """
     scalars = {"form": np.array(form), "size": np.array(size, dtype=np.int64)}
     return {**EMPTY, **arrays, **scalars}
+
+
+def check_split(group: str | None, time: str | None, test_fraction: float) -> None:
+    """Check how samples are held out: by group or by time, and some of them.
+
+    Args:
+        group: name of what stays on one side of the split, if it is by that.
+        time: name of what orders the samples, of which the last are held out.
+        test_fraction: share to be held out.
+
+    Raises:
+        ValueError: a split by both, or one that holds out nothing.
+    """
+    if group is not None and time is not None:
+        raise ValueError("group cannot be combined with time. Remove one of them.")
+    if (group or time) and not test_fraction:
+        raise ValueError(
+            f"{'group' if group else 'time'} cannot be combined with test_fraction 0. "
+            "Set the share to be held out."
+        )

@@ -135,7 +135,7 @@ class ImageParams(Modifications):
             if label >= self.num_labels:
                 raise ValueError(
                     f"expected classes from 0 to {self.num_labels - 1}, got {label}. "
-                    "Correct it."
+                    f"Remove {label}."
                 )
         train, test = self.counts
         for name, asked, left in (

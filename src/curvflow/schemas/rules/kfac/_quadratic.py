@@ -101,7 +101,7 @@ class QuadraticRule(Rule):
 
     @property
     def chooses_momentum(self) -> bool:
-        """True: that of the model changes, with one that is given."""
+        """True: the model's momentum changes as it trains, even if one is given."""
         return True
 
     @property

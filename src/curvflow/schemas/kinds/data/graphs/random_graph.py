@@ -222,7 +222,7 @@ def _check_taken(params: Params, always: set[str], known: str = "") -> None:
         others = [" and ".join(sorted(way)) for way, _ in ways] if not given else []
         listed = ", or ".join(others) or " and ".join(lacking)
         raise ValueError(
-            f"expected {listed} with model {model}, got none. Add what is missing."
+            f"expected {listed} with model {model}, got none. Add {listed}."
         )
 
 

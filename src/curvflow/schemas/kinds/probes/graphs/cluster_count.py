@@ -152,7 +152,7 @@ _COUNT = judged(
 
 KIND = Kind(
     name="probe.cluster_count",
-    version=1,
+    version=2,
     summary="Clusters of a graph, counted below the gap of its spectrum, if any.",
     params=ClusterCountParams,
     returns=Numbers,
