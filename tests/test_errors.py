@@ -5,7 +5,7 @@ import linecache
 import pytest
 
 import curvflow
-from curvflow.errors import ChangedCodeError, RequestError, StudyError
+from curvflow.errors import ChangedCodeError, RequestError, StudyError, said_at
 
 
 def raised(cell):
@@ -40,3 +40,10 @@ def test_what_was_added_to_an_error_is_shown_too():
         "ChangedCodeError: train: changed",
         "In Python: ...",
     ]
+
+
+def test_a_clash_leaves_out_the_name_that_its_path_ends_in():
+    clash = "lr 0.1 cannot be combined with factors 'f'"
+    assert said_at("stages.fit.lr", clash) == clash.removeprefix("lr ")
+    assert said_at("stages.fit", clash) == clash
+    assert said_at("stages.fit.lr", "lr expected") == "lr expected"

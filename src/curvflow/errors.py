@@ -170,10 +170,9 @@ def said_at(path: str, message: str) -> str:
     Returns:
         Such as `0.1 cannot be combined with factors 'f'`.
     """
-    rest = message.removeprefix(f"{path.rpartition('.')[2]} ")
-    if "cannot be combined with" in message and not rest.startswith("cannot"):
-        return rest
-    return message
+    if "cannot be combined with" not in message:
+        return message
+    return message.removeprefix(f"{path.rpartition('.')[2]} ")
 
 
 LONGEST_NAME = 100  # that is compared with others, which takes the square of it

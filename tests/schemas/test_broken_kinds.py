@@ -76,13 +76,13 @@ def test_the_example_of_the_design_is_in_order():
             "{hidden: [12]}",
             "study.yaml:12:12: stages.fit.model: expected one of the forms "
             + ", ".join(repr(name) for name in all_models())
-            + ", got {hidden: [12]}. Write such a value.",
+            + ", got {hidden: [12]}. Take one of them.",
         ),
         (
             "{every: 50}",
             "50",
             "study.yaml:16:18: stages.fit.checkpoints: expected a mapping, got 50. "
-            "Write such a value.",
+            "Write lines of the form 'key: value'.",
         ),
         (
             "    epochs: 500\n",
@@ -105,7 +105,7 @@ def test_the_example_of_the_design_is_in_order():
         (
             "table, where: {rule: sgd_small}, quantity: norm_tensor_sum,",
             "fit, quantity: norm_tensor_sum, column: mean,",
-            "study.yaml:21:53: expect.0.column: column cannot be combined with train, "
+            "study.yaml:21:53: expect.0.column: cannot be combined with train, "
             "which is no table. Remove it.",
         ),
         (

@@ -81,7 +81,7 @@ def loaded(line):
         ),
         (
             "probe.llc, weights: fit, data: all, keep_losses: samples, observed: both",
-            "observed: observed both cannot be combined with 'all', which has no test "
+            "observed: both cannot be combined with 'all', which has no test "
             "samples. Remove it, or take data with test samples.",
         ),
     ],

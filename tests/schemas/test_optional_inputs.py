@@ -57,7 +57,7 @@ def test_what_is_optional_may_be_left_out(tmp_path):
         ),
         (
             ", trajectory: fit",
-            "study.yaml:11:60: stages.slices.trajectory: trajectory 'fit' cannot be "
+            "study.yaml:11:60: stages.slices.trajectory: 'fit' cannot be "
             "combined with the other parameters. Remove it, or set the parameters that "
             "need it.",
         ),

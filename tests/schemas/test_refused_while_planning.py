@@ -107,7 +107,7 @@ def test_it_is_refused_in_one_line_with_its_place(line, path, got):
     message = str(raised.value)
     _, _, said = message.partition(f"stages.asked.{path}: ")
     assert said.startswith("expected ") or " cannot be combined with " in said
-    assert f"{got}. " in message or f"{path} {got} cannot be combined" in message
+    assert f"{got}. " in message or f"{path}: {got} cannot be combined" in message
     assert "\n" not in message
 
 

@@ -83,7 +83,7 @@ def test_profile_and_overrides_are_those_of_the_other_commands(curvflow, ran, tm
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--run", "7"], "got 7. Runs:"),
+        (["--run", "7"], "from 1 to 1, got 7."),
         (["--port", "8000"], "expected --serve with --port"),
         (["--serve", "--run", "1"], "--serve cannot be combined with --run"),
         (["--profile", "none"], "none"),
