@@ -275,7 +275,7 @@ def test_unknown_stages_and_runs_are_named(study):
     results = curvflow.run(study)
     with pytest.raises(UnknownNameError, match=r"got 'fitt'.*'fit'"):
         results["fitt"]
-    with pytest.raises(UnknownNameError, match=r"got 9. Runs: 1 to 1"):
+    with pytest.raises(UnknownNameError, match=r"from 1 to 1, got 9"):
         curvflow.open(study, run=9)
     assert issubclass(UnknownNameError, CurvflowError)
 

@@ -76,7 +76,8 @@ def test_a_factory_may_accompany_the_file(write, module):
         ),
         (
             "cluster: [1]",
-            "1:10: cluster: expected a mapping, got [1]. Write such a value.",
+            "1:10: cluster: expected a mapping, got [1]. "
+            "Write lines of the form 'key: value'.",
         ),
         (
             "cluster: {factory: 'a:b'",
@@ -116,7 +117,8 @@ def test_a_factory_may_accompany_the_file(write, module):
         ),
         (
             f"cluster:\n  {FACTORY}\n  kwargs: [1]",
-            "3:11: cluster.kwargs: expected a mapping, got [1]. Write such a value.",
+            "3:11: cluster.kwargs: expected a mapping, got [1]. "
+            "Write lines of the form 'key: value'.",
         ),
     ],
 )

@@ -220,9 +220,9 @@ REFUSED = {
     "method": (
         "fit",
         f", sampling_method: sghmc, {TOLD}",
-        r"sampling_method sghmc cannot be combined with factors 'k'",
+        r"sampling_method: sghmc cannot be combined with factors 'k'",
     ),
-    "units": ("fit", ", lr: 0.1", r"lr 0.1 cannot be combined with factors 'k'"),
+    "units": ("fit", ", lr: 0.1", r"lr: 0.1 cannot be combined with factors 'k'"),
 }
 
 

@@ -131,7 +131,10 @@ stages:
     ("given", "message"),
     [
         ("k", r"damping: 0 cannot be combined with factors 'k'"),
-        ("k, damping: 1, method: meme", r"method: meme cannot be combined with factors"),
+        (
+            "k, damping: 1, method: meme",
+            r"method: meme cannot be combined with factors",
+        ),
         ("k, damping: 1, rank: 7", r"'rank' cannot be combined with 'preconditioner'"),
         (
             "j, damping: 1",
