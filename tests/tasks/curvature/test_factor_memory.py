@@ -9,6 +9,7 @@ import torch
 from curvflow.schemas.models import parse_model
 from curvflow.schemas.nodes import Weights
 from curvflow.tasks.curvature import factor_memory
+from curvflow.tasks.curvature import network_factors as network_factors_module
 from curvflow.tasks.curvature.factor_memory import factors_bytes, sampled_bytes
 from curvflow.tasks.curvature.network_factors import network_factors, rows_per_pass
 from curvflow.tasks.networks.initialization import initial_weights
@@ -58,17 +59,33 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("form", ["kron", "mc", "ekfac", "float32"])
-@pytest.mark.parametrize("name", MODELS)
-def test_what_is_counted_is_what_tensors_take(name, form, monkeypatch):
-    data = images(40, side=16)
+def posed_members(name, form, data, seeds):
+    """Return the problem of a model, and its networks as drawn."""
     problem = pose(parse_model(MODELS[name]), "cross_entropy", data)
     several = []
-    for seed in (0, 1):
+    for seed in seeds:
         drawn = initial_weights(problem.network, stream(seed, "weights"), None)
         arrays = {"weights": drawn.numpy(), "network": np.array(problem.text)}
         weights = Weights("fit", "train", {}, arrays, f"fit{seed}")
         several.append(member("probe.factors", FORMS[form], weights=weights, data=data))
+    return problem, several
+
+
+@pytest.mark.parametrize("form", ["kron", "mc"])
+def test_more_passes_keep_no_more(form, monkeypatch):
+    monkeypatch.setattr(network_factors_module, "rows_per_pass", lambda *_: 20)
+
+    def peak(number):
+        _, (one,) = posed_members("resnet", form, images(number, side=16), [0])
+        return peak_bytes(lambda: network_factors([one], Machine(), [one.params]))
+
+    assert peak(80) < 1.1 * peak(40)
+
+
+@pytest.mark.parametrize("form", ["kron", "mc", "ekfac", "float32"])
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_counted_is_what_tensors_take(name, form, monkeypatch):
+    problem, several = posed_members(name, form, images(40, side=16), (0, 1))
     params = several[0].params
     rows = rows_per_pass(problem, params, 40)
 

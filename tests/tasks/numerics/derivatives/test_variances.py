@@ -12,6 +12,7 @@ from curvflow.tasks.numerics.derivatives.variances import (
     batches,
     curvature_variances,
     gradient_variance,
+    spread_of_distances,
 )
 from tests.tasks.toys import random_symmetric
 
@@ -290,3 +291,11 @@ def test_errors_of_few_samples_are_those_of_repeated_draws():
         known = (2 / (count - 1)) ** 0.5 * (3**0.5 if count == 2 else 1)
         assert claimed == pytest.approx(known, rel=0.1)
         assert (found.sem > 0).all()
+
+
+def test_distances_that_are_equal_state_no_error():
+    for equal in (torch.full((1, 4), 0.3), torch.zeros(1, 2), torch.zeros(1, 5)):
+        assert spread_of_distances(equal.double()).isnan().all()
+    some = torch.tensor([[0.3, 0.3, 0.4]], dtype=torch.float64)
+    assert (spread_of_distances(some) > 0).all()
+    assert (spread_of_distances(some[:, :2]) > 0).all()

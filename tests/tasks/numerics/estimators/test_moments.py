@@ -248,6 +248,31 @@ def test_outliers_are_covered_by_few_vectors_of_each_sort_of_orders():
         assert torch.stack(held).double().mean(0)[1:].min() > 0.91
 
 
+@pytest.mark.parametrize("basis", ["power", "chebyshev"])
+@pytest.mark.parametrize("number", [2, 3, 5])
+def test_negative_outliers_are_covered_by_very_few_vectors(number, basis):
+    for bulk, outlier in ((torch.linspace(-1, 1, 59), -30.0), (torch.zeros(39), -1.0)):
+        values = torch.cat([bulk, torch.tensor([outlier])]).double()
+        ends = torch.stack([values.min() - 0.1, values.max() + 0.1])[None]
+        support = None if basis == "power" else ends
+        found = found_of(
+            with_spectrum(values, 0).expand(300, -1, -1),
+            range(300),
+            num_moments=3,
+            num_probes=number,
+            block=16,
+            support=repeated(support, 300),
+            law="rademacher",
+        )
+        held, truth = [], exact(values, 3, support)
+        for of in each(found):
+            _, low, high = moment_intervals(
+                of, size=len(values), basis=basis, is_positive=False
+            )
+            held.append((low - 1e-9 <= truth) & (truth <= high + 1e-9))
+        assert torch.stack(held).double().mean(0)[1:].min() > 0.92
+
+
 def test_what_hardly_varies_has_a_small_error_and_none_of_zero():
     values = 5.0 + 1e-3 * VALUES
     A_MDD = with_spectrum(values, 0).expand(50, -1, -1)

@@ -80,7 +80,7 @@ KIND = Kind(
         ),
         Variable(
             "gradient_variance_sem",
-            "its standard error; 0 if all samples were used",
+            "its standard error; 0 if all samples were used, NaN if those are alike",
             units=UNITS,
         ),
         Variable(

@@ -32,6 +32,9 @@ Drawn = Callable[[int, Tensor], Draw]
 # Numbers of the copies of one model's weights in a pass, a copy per batch.
 PASS_NUMBERS = 1 << 20
 
+# Deviation of squared distances, to their mean, that is that of rounding in float32.
+ALIKE = 1e-6
+
 
 def batches_per_pass(size: int) -> int:
     """Return how many batches are multiplied at once, for D parameters."""
@@ -200,7 +203,8 @@ class GradientVariance:
     Attributes:
         layer_variance: sum over each parameter tensor's entries of the variance between
             samples, S^2 of divisor n - 1, (M, L); its mean is that of all N.
-        sem: standard error of the sum over tensors, (M,); 0 if all samples were used.
+        sem: standard error of the sum over tensors, (M,); 0 if all samples were used,
+            NaN if those that were are alike.
         squared_norm: of the mean gradient over all N, without bias, (M,).
         drawn_variance: the part of S^2 that random numbers drawn for each batch have,
             such as masks, (M,); none of it is between samples, so that it does not go
@@ -304,12 +308,17 @@ def spread_of_distances(distances_Mn: Tensor) -> Tensor:
     Distances from the mean of their own samples are alike: those of two are equal. So
     their variance is too small, of Gaussian numbers by (n - 1)(n - 2) / n^2. Of two
     samples it is taken to be that of Gaussian numbers, along one direction, which is
-    the most.
+    the most. NaN where all distances are equal, which shows no error and is no proof
+    that there is none: of samples that are alike, or of two values in equal parts.
     """
-    count = distances_Mn.shape[1]
+    count, mean_M = distances_Mn.shape[1], distances_Mn.mean(1)
     if count == 2:
-        return 4 * distances_Mn.sum(1).square()
-    return distances_Mn.var(dim=1) * count**2 / ((count - 1) * (count - 2))
+        spread_M, is_alike_M = 4 * distances_Mn.sum(1).square(), mean_M == 0
+    else:
+        variance_M = distances_Mn.var(dim=1)
+        spread_M = variance_M * count**2 / ((count - 1) * (count - 2))
+        is_alike_M = variance_M <= (ALIKE * mean_M).square()
+    return spread_M.masked_fill(is_alike_M, torch.nan)
 
 
 def _between_draws(

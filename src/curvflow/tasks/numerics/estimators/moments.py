@@ -30,6 +30,7 @@ from curvflow.tasks.numerics.operators.deflation import Atoms
 
 # Part of a squared moment below which its spread is rounding.
 ROUNDING = 1e-12
+FEW = 6  # vectors, whose triples show no skewness
 
 
 class SupportError(InputError):
@@ -95,8 +96,8 @@ def moment_draws(
             (M, 2); None for powers.
 
     Returns:
-        The draws, and the spreads of their pairs and triples; NaN of blocks of one
-        vector, or two.
+        The draws, and the spreads of their pairs and triples; those of pairs are NaN
+        of blocks of one vector, those of triples of two, too.
 
     Raises:
         InputError: a product is not finite.
@@ -340,8 +341,16 @@ def moment_intervals(
     error = shrunk(Error(runs.sem, runs.freedom), law, size=size)
     # No sum of squares is more skewed than a single one.
     lean_O = (cubes_O / half_O**1.5 / size**0.5).clamp(-1, 1)
+    # Triples of few vectors do not show how skewed they are: the most that they may be,
+    # of powers to the side that they lie on, of polynomials to either.
+    is_few = (number >= len(tripled)) & (runs.count < FEW)
+    lean_O = torch.where(is_few, means_O.sign(), lean_O)
     skewness_O = lean_O * (8 / runs.count) ** 0.5
     low, high = leaning_interval(means_O, *error, skewness_O)
+    if is_chebyshev:
+        other_low, other_high = leaning_interval(means_O, *error, -skewness_O)
+        low = torch.where(is_few, torch.minimum(low, other_low), low)
+        high = torch.where(is_few, torch.maximum(high, other_high), high)
     if not is_chebyshev:
         is_above = (number > 0) & ((number % 2 == 0) | is_positive)
         low = torch.where(is_above, low.clamp_min(0), low)

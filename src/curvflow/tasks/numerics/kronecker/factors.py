@@ -355,6 +355,7 @@ class _Sweep:
                 if begun is not None:
                     few = [each[0][:, :2] for each in one.deltas if each]
                     check_finite([begun.outputs[:, :2], *few])
+                    begun = None  # else its graph would be kept to the last pass
             yield one
 
 

@@ -237,6 +237,14 @@ def add_moment(
     Returns:
         The sum of the squared norms of each sample's own, (M,), or zeros.
     """
+    if len(rows) > 1 and rows.numel() > MOST_AT_ONCE:
+        # Of one model rows are multiplied where they lie, of several they are copied.
+        return torch.cat(
+            [
+                add_moment(row, part, is_first, number, has_squares=has_squares)
+                for row, part in zip(rows.split(1), into.split(1), strict=True)
+            ]
+        )
     flat = rows.permute(0, 3, 1, 2, 4, 5).flatten(3, 4)  # M, G, N, RT, K
     count, size = flat.shape[3:]
     squares = rows.new_zeros(len(rows))

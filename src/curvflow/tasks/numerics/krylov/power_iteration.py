@@ -32,7 +32,7 @@ def block_power(
 
     Each model stops by itself, so what it returns does not depend on its siblings. An
     eigenvalue has converged if its residual is at most `tol` of its magnitude, or if
-    both are at the rounding error of the largest, the sign of a zero eigenvalue.
+    both are at the rounding error of the largest, which shows a zero eigenvalue.
 
     Args:
         operator: symmetric maps A of M models, or one of a single model, (D, D).

@@ -208,9 +208,9 @@ def inverses(blocks: Held, parts: Parts, hyper: Hyper, damping_M1: Tensor) -> He
     return (*inverted, *(() for _ in rest))
 
 
-def _by_kind(inverses: Held, parts: Parts) -> tuple[Held, Held, Held]:
+def _by_kind(several: Held, parts: Parts) -> tuple[Held, Held, Held]:
     first, last = len(parts.pieces), len(parts.pieces) + len(parts.scales)
-    return inverses[:first], inverses[first:last], inverses[last:]
+    return several[:first], several[first:last], several[last:]
 
 
 def _decomposed(matrices: Tensor) -> tuple[Tensor, Tensor]:
