@@ -40,7 +40,7 @@ class RandomMatrixParams(Params):
     @model_validator(mode="after")
     def _fits(self) -> RandomMatrixParams:
         if (self.ensemble == "eigenvalues") != (self.eigenvalues is not None):
-            given, hint = list(self.eigenvalues or ()), "Remove eigenvalues."
+            given, hint = f"{self.eigenvalues}", "Remove eigenvalues."
             if self.eigenvalues is None:
                 given, hint = "null", "Give eigenvalues, or take another ensemble."
             raise ValueError(

@@ -242,7 +242,9 @@ def add_moment(
         return torch.cat(
             [
                 add_moment(row, part, is_first, number, has_squares=has_squares)
-                for row, part in zip(rows.split(1), into.split(1), strict=True)
+                for row, part in zip(
+                    torch.split(rows, 1), torch.split(into, 1), strict=True
+                )
             ]
         )
     flat = rows.permute(0, 3, 1, 2, 4, 5).flatten(3, 4)  # M, G, N, RT, K
