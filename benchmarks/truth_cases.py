@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks.posteriors import posterior
 
 LONG, EXACT = 1000, "_exact"  # steps, more than there are dimensions
+APART = 7919  # between seeds of one probe again
 PLANTED = "planted"  # a second graph, of clusters, with stages named after it
 # The sorts of cases, each with the share of those up to it.
 SORTS = {"networks": 0.3, "matrices": 0.75, "graphs": 0.85, "posteriors": 1.0}
@@ -27,11 +28,11 @@ SEPARABLE = OPERATORS[:3]  # means over samples
 # Stages whose flag is about a rule: how many standard errors of the vectors it may be
 # off, unless it is off by less than that part of the value.
 ALLOWED = {
-    "dimension": (1.0, 0.01),
-    "logdet": (2.0, 1e-9),
-    "functionals": (1.0, 0.01),
-    "regular": (1.0, 0.01),
-    "energy": (1.0, 0.01),
+    "probe.effective_dimension": (1.0, 0.01),
+    "probe.logdet": (2.0, 1e-9),
+    "probe.graph_functionals": (1.0, 0.01),
+    "probe.llc_regular": (1.0, 0.01),
+    "probe.free_energy": (1.0, 0.01),
 }
 # Kinds of a network that take no operator, or name their own.
 OF_LOSS = (
@@ -446,6 +447,47 @@ def study(case: int) -> tuple[dict[str, Any], np.ndarray | None]:
     if sort == "graphs":
         stages |= clusters(draw, seed)
     return {"study": f"truth-{case}", "stages": stages}, values
+
+
+def repeated(
+    stages: dict[str, dict[str, Any]], kind: str, times: int
+) -> dict[str, dict[str, Any]]:
+    """Return the stages of one kind, each by several seeds, and what they need.
+
+    Args:
+        stages: of a case.
+        kind: of those that are kept.
+        times: seeds.
+
+    Raises:
+        ValueError: stages of the kind have no seed of their own.
+    """
+    kept: dict[str, dict[str, Any]] = {}
+    for name, stage in stages.items():
+        if stage["use"] != kind:
+            continue
+        if "seed" not in stage:
+            raise ValueError(f"expected a kind with a seed, got {kind}. Take another.")
+        begins = name.removesuffix(EXACT)
+        for number in range(times):
+            copy = f"{begins}_{number}{name.removeprefix(begins)}"
+            kept[copy] = {**stage, "seed": (stage["seed"] + number * APART) % 2**31}
+        kept |= {one: stages[one] for one in _taken_by(stage, stages)}
+    exact = (one for one, stage in stages.items() if stage["use"] == "probe.dense")
+    return kept | {
+        name: stages[name]
+        for one in (exact if kept else ())
+        for name in (one, *_taken_by(stages[one], stages))
+    }
+
+
+def _taken_by(
+    stage: dict[str, Any], stages: dict[str, dict[str, Any]]
+) -> Iterator[str]:
+    for value in stage.values():
+        if isinstance(value, str) and value in stages:
+            yield value
+            yield from _taken_by(stages[value], stages)
 
 
 def taken(stage: dict[str, Any], of: dict[str, str], seed: int) -> dict[str, str | int]:

@@ -40,7 +40,7 @@ class Known:
     ) -> None:
         """Take stages as written, their results, and the operator's eigenvalues."""
         self._stages, self._results = stages, results
-        self._eigenvalues = np.sort(eigenvalues)
+        self.eigenvalues = np.sort(eigenvalues)
         self._matrix = cache(self._formed)
 
     def of(self, truth_of: str, stage: str) -> Array:
@@ -48,7 +48,7 @@ class Known:
         if truth_of == "eigenvalues" and stage.startswith(PLANTED):
             return np.sort(self._arrays(f"{PLANTED}{EXACT}")["eigenvalues"])
         if truth_of == "eigenvalues":
-            return self._eigenvalues
+            return self.eigenvalues
         written = self._stages[stage]
         params = find_kind(written["use"]).params.model_fields
         default = params["operator"].default if "operator" in params else ""

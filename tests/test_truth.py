@@ -324,3 +324,39 @@ def test_trees_and_resistances_of_a_path_are_those_of_its_laplacian():
     found = declared.truth(params, np.array([0.0, 1.0, 3.0]), {})  # of three nodes
     assert found["log_trees"] == pytest.approx(0, abs=1e-12)  # one tree
     assert found["kirchhoff_index"] == pytest.approx(1 + 1 + 2)
+
+
+def test_one_kind_is_run_by_several_seeds():
+    stages = truth_cases.study(CLUSTERS)[0]["stages"]
+    kept = truth_cases.repeated(stages, "probe.trace", 3)
+    seeds = {name: stage["seed"] for name, stage in kept.items() if "trace" in name}
+    assert list(seeds) == ["trace_0", "trace_1", "trace_2"]
+    assert len(set(seeds.values())) == 3
+    assert seeds["trace_0"] == stages["trace"]["seed"]
+    assert {name: kept[name] for name in ("graph", "exact")} == {
+        name: stages[name] for name in ("graph", "exact")
+    }
+    assert not truth_cases.repeated(stages, "probe.hessian_trace", 3)
+    with pytest.raises(ValueError, match="expected a kind with a seed"):
+        truth_cases.repeated(stages, "probe.kpm", 3)
+
+
+def test_what_a_repeated_kind_takes_is_kept():
+    stages = {
+        "data": {"use": "data.xor"},
+        "fit": {"use": "train", "data": "data"},
+        "factors": {"use": "probe.factors", "weights": "fit"},
+        "far": {"use": "probe.factor_error", "factors": "factors", "seed": 4},
+        "exact": {"use": "probe.dense", "weights": "fit"},
+        "trace": {"use": "probe.trace", "weights": "fit", "seed": 4},
+    }
+    kept = truth_cases.repeated(stages, "probe.factor_error", 2)
+    assert set(kept) == {"far_0", "far_1", "factors", "fit", "data", "exact"}
+
+
+def test_the_first_seed_of_a_kind_has_the_numbers_of_the_whole_case(numbers):
+    again = truth.run(CLUSTERS, "probe.trace", 2)
+    first = [one for one in numbers if one.case == CLUSTERS]
+    assert len(again) == 2
+    assert again[0] in [one for one in first if one.variable == "trace.trace"]
+    assert again[1] != again[0]
