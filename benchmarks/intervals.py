@@ -63,6 +63,7 @@ OUTLYING = {
     "0 to 1, and 9, 12, 40": torch.cat(
         [torch.linspace(0, 1, 57), torch.tensor([9.0, 12.0, 40.0])]
     ),
+    "-40, and -1 to 0": (torch.cat([torch.tensor([-40.0]), torch.linspace(-1, 0, 59)])),
     "1e-6 to 1": 10 ** torch.linspace(-6, 0, 60),
     "even, 0.5 to 1.5": torch.linspace(0.5, 1.5, 60),
 }
@@ -171,7 +172,7 @@ def moments_covered(name: str, basis: str, law: str, vectors: int) -> tuple[floa
             MomentDraws(draws, spreads, found.freedom, cubes),
             size=size,
             basis=basis,
-            is_positive=True,
+            is_positive=bool(values_D.min() >= 0),
         )
         plain = student_interval(draws.mean(0), sem, vectors - 1)
         for number, (low, high) in enumerate((plain, stated)):
