@@ -17,6 +17,8 @@ import numpy as np
 
 from benchmarks.posteriors import posterior
 
+Stages = dict[str, dict[str, Any]]  # by name, as written
+
 LONG, EXACT = 1000, "_exact"  # steps, more than there are dimensions
 APART = 7919  # between seeds of one probe again
 PLANTED = "planted"  # a second graph, of clusters, with stages named after it
@@ -449,41 +451,44 @@ def study(case: int) -> tuple[dict[str, Any], np.ndarray | None]:
     return {"study": f"truth-{case}", "stages": stages}, values
 
 
-def repeated(
-    stages: dict[str, dict[str, Any]], kind: str, times: int
-) -> dict[str, dict[str, Any]]:
+def repeated(stages: Stages, kind: str, times: int) -> Stages:
     """Return the stages of one kind, each by several seeds, and what they need.
+
+    Those that draw nothing read probes that do, which are by several seeds then.
 
     Args:
         stages: of a case.
         kind: of those that are kept.
         times: seeds.
-
-    Raises:
-        ValueError: stages of the kind have no seed of their own.
     """
-    kept: dict[str, dict[str, Any]] = {}
+    kept: Stages = {}
     for name, stage in stages.items():
-        if stage["use"] != kind:
-            continue
-        if "seed" not in stage:
-            raise ValueError(f"expected a kind with a seed, got {kind}. Take another.")
-        begins = name.removesuffix(EXACT)
-        for number in range(times):
-            copy = f"{begins}_{number}{name.removeprefix(begins)}"
-            kept[copy] = {**stage, "seed": (stage["seed"] + number * APART) % 2**31}
-        kept |= {one: stages[one] for one in _taken_by(stage, stages)}
-    exact = (one for one, stage in stages.items() if stage["use"] == "probe.dense")
-    return kept | {
-        name: stages[name]
-        for one in (exact if kept else ())
-        for name in (one, *_taken_by(stages[one], stages))
-    }
+        if stage["use"] == kind:
+            for number in range(times):
+                _keep(kept, stages, name, number)
+    exact = [one for one, stage in stages.items() if stage["use"] == "probe.dense"]
+    for one in exact if kept else ():
+        kept |= {each: stages[each] for each in (one, *_taken_by(stages[one], stages))}
+    return kept
 
 
-def _taken_by(
-    stage: dict[str, Any], stages: dict[str, dict[str, Any]]
-) -> Iterator[str]:
+def _keep(kept: Stages, stages: Stages, name: str, number: int) -> str:
+    """Keep a stage by another seed, with what it takes; return its name."""
+    stage = dict(stages[name])
+    if "seed" in stage:
+        stage["seed"] = (stage["seed"] + number * APART) % 2**31
+    else:
+        for key, value in stage.items():
+            if str(value) in stages and stages[value]["use"].startswith("probe."):
+                stage[key] = _keep(kept, stages, value, number)
+    begins = name.removesuffix(EXACT)
+    copy = f"{begins}_{number}{name.removeprefix(begins)}"
+    kept.update({one: stages[one] for one in _taken_by(stage, stages)})
+    kept[copy] = stage
+    return copy
+
+
+def _taken_by(stage: dict[str, Any], stages: Stages) -> Iterator[str]:
     for value in stage.values():
         if isinstance(value, str) and value in stages:
             yield value

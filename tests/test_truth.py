@@ -337,8 +337,14 @@ def test_one_kind_is_run_by_several_seeds():
         name: stages[name] for name in ("graph", "exact")
     }
     assert not truth_cases.repeated(stages, "probe.hessian_trace", 3)
-    with pytest.raises(ValueError, match="expected a kind with a seed"):
-        truth_cases.repeated(stages, "probe.kpm", 3)
+
+
+def test_a_kind_that_draws_nothing_is_run_by_several_seeds_of_what_it_reads():
+    stages = truth_cases.study(CLUSTERS)[0]["stages"]
+    kept = truth_cases.repeated(stages, "probe.kpm", 2)
+    assert [kept[f"kpm_{n}"]["moments"] for n in (0, 1)] == ["orders_0", "orders_1"]
+    assert kept["orders_0"] == stages["orders"]
+    assert kept["orders_1"]["seed"] != stages["orders"]["seed"]
 
 
 def test_what_a_repeated_kind_takes_is_kept():
