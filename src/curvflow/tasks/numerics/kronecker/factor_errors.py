@@ -37,7 +37,8 @@ class BlockDraws:
         norm: ||G_l z||^2 of the block of G.
         outside: squared length of Gz outside the block.
         error: ||(G_l - K_l) z||^2.
-        inner: G_l z . K_l z, less half of what ||K_l z||^2 is above its known mean.
+        inner: G_l z . K_l z.
+        approximation: ||K_l z||^2.
         trace: z . (G_l - K_l) z.
         factorisation: ||(G_l - E_l) z||^2 of other factors E; None without.
         interplay: 2 (G_l - E_l) z . (E_l - K_l) z; None without.
@@ -47,6 +48,7 @@ class BlockDraws:
     outside: Tensor
     error: Tensor
     inner: Tensor
+    approximation: Tensor
     trace: Tensor
     factorisation: Tensor | None = None
     interplay: Tensor | None = None
@@ -78,11 +80,8 @@ def block_draws(
         InputError: a product holds NaN or infinity.
     """
     size, several = operator.shape[1], blocks.blocks
-    known = [
-        block.eigenpairs.values.double().square().sum((1, 2, 3)) for block in several
-    ]
     pairs = [(probe, number) for probe in range(num_probes) for number in _all(several)]
-    draws: list[list[Tensor]] = [[] for _ in range(5 if exact is None else 7)]
+    draws: list[list[Tensor]] = [[] for _ in range(6 if exact is None else 8)]
     for start in range(0, len(pairs), COLUMNS):
         chunk = pairs[start : start + COLUMNS]
         probes = range(chunk[0][0], chunk[-1][0] + 1)
@@ -103,7 +102,8 @@ def block_draws(
                 norm_M,
                 (whole_MD.square().sum(1) - norm_M).clamp(min=0),
                 (g_MP - k_MP).square().sum(1),
-                (g_MP * k_MP).sum(1) - (k_MP.square().sum(1) - known[number]) / 2,
+                (g_MP * k_MP).sum(1),
+                k_MP.square().sum(1),
                 ((g_MP - k_MP) * z_MP).sum(1),
             ]
             if exact_MDC is not None:

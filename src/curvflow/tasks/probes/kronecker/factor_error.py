@@ -21,6 +21,7 @@ from curvflow.tasks.curvature.stored_factors import block_operator, factors_key
 from curvflow.tasks.networks.problems import grouped, probed_bytes
 from curvflow.tasks.numerics.estimators.forms import Error, freedom, shrunk
 from curvflow.tasks.numerics.estimators.intervals import (
+    positive_interval,
     student_interval,
     wider_interval,
 )
@@ -195,17 +196,15 @@ def _of_blocks(
     draws: BlockDraws, blocks: BlockOperator, number: int
 ) -> dict[str, Array]:
     """Return the errors of one member, by block and in total."""
-    norms_B = torch.stack(
-        [b.eigenpairs.values[number].double().norm() for b in blocks.blocks]
-    )
-    norms_B, smallest = norms_B.cpu(), min(len(b.columns) for b in blocks.blocks)
-    norm, outside, error, inner, trace = (
+    smallest = min(len(block.columns) for block in blocks.blocks)
+    norm, outside, error, inner, approximation, trace = (
         each[number]
         for each in (
             draws.norm,
             draws.outside,
             draws.error,
             draws.inner,
+            draws.approximation,
             draws.trace,
         )
     )
@@ -214,11 +213,11 @@ def _of_blocks(
         **_rooted("rel_error", (error + outside).sum(1), whole),
         **_share("outside", outside.sum(1), whole),
         **_share("within", error.sum(1), whole),
-        **_cosine("cosine", inner.sum(1), whole, norms_B.norm()),
+        **_cosine("cosine", inner.sum(1), whole, approximation.sum(1)),
         **_trace("trace_error", trace.sum(1), error.sum(1), blocks.shape[1]),
         "block": np.array([block.name for block in blocks.blocks]),
         **_rooted("block_rel_error", error, norm),
-        **_cosine("block_cosine", inner, norm, norms_B),
+        **_cosine("block_cosine", inner, norm, approximation),
         **_trace("block_trace_error", trace, error, smallest),
     }
 
@@ -287,15 +286,41 @@ def _rooted(name: str, above: Tensor, below: Tensor) -> dict[str, Array]:
     return _told(name, root, sem / safe, ends)
 
 
-def _cosine(name: str, inner: Tensor, norm: Tensor, known: Tensor) -> dict[str, Array]:
-    """Return <G, K> / (||G|| ||K||), ||K|| known, by the delta method."""
-    length = norm.mean(0).sqrt()
-    value = inner.mean(0) / (length * known)
-    # d(a / sqrt(b)) = da / sqrt(b) - a db / (2 b sqrt(b)), of each pair of draws.
-    moved = inner / length - inner.mean(0) * norm / (2 * length**3)
-    sem = moved.std(0) / len(inner) ** 0.5 / known
-    low, high = student_interval(value, sem, len(inner) - 1)
-    return _told(name, value, sem, (low.clamp(min=-1), high.clamp(max=1)))
+def _cosine(
+    name: str, inner: Tensor, norm: Tensor, approximation: Tensor
+) -> dict[str, Array]:
+    """Return <G, K> / (||G|| ||K||), all three by the same vectors.
+
+    The norm of K is known, but with its estimate the vectors cancel where G and K are
+    alike. The error is that of a jackknife, and the interval the widest of Student's
+    and of those that a positive distance from 1 or -1 has, by half of the vectors: so
+    few forms are skewed, and may happen to agree.
+
+    Args:
+        name: of the number.
+        inner: Gz . Kz of each vector, (S, ...).
+        norm: ||Gz||^2.
+        approximation: ||Kz||^2.
+    """
+    means = inner.mean(0), norm.mean(0), approximation.mean(0)
+    count, value = len(inner), means[0] / (means[1] * means[2]).sqrt()
+    sums = (
+        inner.sum(0) - inner,
+        norm.sum(0) - norm,
+        approximation.sum(0) - approximation,
+    )
+    left_out = sums[0] / (sums[1] * sums[2]).sqrt()
+    sem = left_out.std(0, correction=0) * (count - 1) ** 0.5
+    apart, degrees = 1 - value.abs(), count / 2
+    near, far = positive_interval(apart, sem, degrees)
+    low, high = student_interval(value, sem, degrees)
+    lows = torch.where(value < 0, near - 1, 1 - far)
+    highs = torch.where(value < 0, far - 1, 1 - near)
+    ends = (
+        torch.minimum(low, lows).clamp(min=-1),
+        torch.maximum(high, highs).clamp(max=1),
+    )
+    return _told(name, value, sem, ends)
 
 
 def _at_damping(
