@@ -270,7 +270,7 @@ def _unsealed(job: bytes) -> TileJob:
     return tile
 
 
-ANSWER_WITHIN = 30.0  # seconds; of a scheduler
+ANSWER_WITHIN = 30.0  # seconds until a scheduler that is silent counts as lost
 
 
 @contextmanager
