@@ -14,7 +14,7 @@ from itertools import product
 
 # Errors whose text is no message of its own, and why.
 EXEMPT = {
-    "_DoubtError": "a reason, which a sentence of `doubts.py` takes in",
+    "DoubtError": "a reason, which a sentence of `plan_text.py` takes in",
     "_unknown": "a part, which a sentence of `library_store.py` takes in",
     "_other_draws": "a part, which a sentence of `modules.py` takes in",
     "corrupt": "a part, which a sentence of `payload_digests.py` takes in",

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from curvflow.errors import RequestError
 from curvflow.schemas.words import (
     counted,
+    error_line,
     format_interval,
+    one_line,
     parse_interval,
     short_number,
     size,
@@ -82,3 +84,9 @@ def test_what_is_no_span_is_refused_with_examples(text):
 )
 def test_a_size_has_the_unit_that_leaves_few_digits(count, text):
     assert size(count) == text
+
+
+def test_an_error_is_its_message_on_one_line_or_its_type():
+    assert one_line(" a\n  b\t c ") == "a b c"
+    assert error_line(ValueError("a\nb")) == "a b"
+    assert error_line(TimeoutError(" ")) == "TimeoutError"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Annotated, Any
 
 from pydantic import (
@@ -17,6 +19,13 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 
 from curvflow.schemas.params import Params
+
+
+@cache
+def file_names(package: str) -> tuple[str, ...]:
+    """Return the sorted names of a package's files, without those that `_` begins."""
+    names = (info.name for info in iter_modules(import_module(package).__path__))
+    return tuple(sorted(name for name in names if not name.startswith("_")))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,16 @@ def printable(text: str) -> str:
     return "\n".join(map(_escaped, text.split("\n")))
 
 
+def one_line(text: object) -> str:
+    """Return a text, such as an error's, on one line."""
+    return " ".join(str(text).split())
+
+
+def error_line(error: BaseException) -> str:
+    """Return an error's message on one line, or its type if it has none."""
+    return one_line(error) or type(error).__name__
+
+
 def _escaped(line: str) -> str:
     if line.isprintable():
         return line

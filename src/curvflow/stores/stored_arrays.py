@@ -14,6 +14,7 @@ import numpy as np
 from curvflow.errors import InputError
 from curvflow.schemas.disk_arrays import BLOCK_BYTES, DiskArray, as_array
 from curvflow.schemas.nodes import Array
+from curvflow.schemas.words import one_line
 from curvflow.stores.row_files import stamp_of
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def stored_arrays(name: str, path: Path, limit: int | None) -> dict[str, Array]:
     except (MemoryError, OSError):
         raise
     except Exception as error:  # of zarr, xarray, HDF5 and of codecs, of any kind
-        reason = " ".join(str(error).split())[:200]
+        reason = one_line(error)[:200]
         raise InputError(
             f"{name}: expected the arrays of {path.name} to be readable, got "
             f"{type(error).__name__} ({reason}). Save it again."

@@ -24,6 +24,12 @@ def test_a_library_that_is_missing_is_named(monkeypatch):
         monitor.hf()
 
 
+def assert_same_weights(bare, watched):
+    """A monitor changes nothing of the training."""
+    for weights, others in zip(bare.parameters(), watched.parameters(), strict=True):
+        assert torch.equal(weights, others)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_lightning_measures_keeps_and_goes_on(tmp_path):
     pl = pytest.importorskip("lightning.pytorch")
@@ -60,8 +66,7 @@ def test_lightning_measures_keeps_and_goes_on(tmp_path):
     fit(bare, None, 18)
     whole = watched(task)
     fit(task, whole, 18)
-    for one, other in zip(bare.parameters(), task.parameters(), strict=True):
-        assert torch.equal(one, other)
+    assert_same_weights(bare, task)
     dataset = whole.to_xarray()
     assert dataset.step.values.tolist() == [4, 8, 12, 16]
     assert np.isfinite(dataset.step_loss).all()
@@ -130,8 +135,7 @@ def test_the_trainer_of_hugging_face_measures_and_goes_on(tmp_path):
     fit(bare, None, 10)
     monitor = watched(model)
     fit(model, monitor, 10)
-    for one, other in zip(bare.parameters(), model.parameters(), strict=True):
-        assert torch.equal(one, other)
+    assert_same_weights(bare, model)
     dataset = monitor.to_xarray()
     assert dataset.step.values.tolist() == [4, 8]
     assert set(dataset.outcome.values) == {"ok"}

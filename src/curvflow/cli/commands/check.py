@@ -24,7 +24,11 @@ from curvflow.cli.text.tables import echo_missing
 from curvflow.schemas.words import counted, node_label
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from curvflow.flows.results.check import Finding
+    from curvflow.flows.results.results import Results
+    from curvflow.schemas.study.expectations import Expectation
 
 NOTHING = """\
 the study expects nothing; to have a value checked, add it to the study, such as
@@ -56,14 +60,7 @@ def command(
     """Compare measured with expected; the exit code says how they agree."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.api import results_of
-    from curvflow.flows.results.check import (
-        VERDICTS,
-        check,
-        corrected,
-        counts,
-        counts_text,
-        without_runs,
-    )
+    from curvflow.flows.results.check import VERDICTS, check, corrected, counts
 
     opened = open_study_store(study, store, profile, overrides, max_nodes)
     results = results_of(opened, run)
@@ -73,27 +70,38 @@ def command(
         tests = sum(finding.corrected is not None for finding in findings)
         text = f"{counted(tests, 'test')} of means corrected"
         echo(f"{text}; limits and intervals are not", err=True)
-    for stage in dict.fromkeys(
-        expectation.stage for expectation in opened.study.expect
-    ):
-        echo_missing(results, stage)
-    if lacking := without_runs(opened.study.expect):
-        echo(
-            f"{counted(lacking, 'expectation')} with sd and without n: means are not "
-            "compared. Add n, the runs of the source.",
-            err=True,
-        )
+    _echo_lacking(results, opened.study.expect)
     tally = counts(findings)
     if as_json:
         rows = [finding.as_json() for finding in findings]
         print_json({"counts": tally, "findings": rows})
     else:
-        echo("\n".join(map(_line, findings)) or NOTHING)
-        total = f"{counted(len(findings), 'value')}: {counts_text(findings)}"
-        echo(textwrap.fill(total, 80, subsequent_indent="  "))
+        _echo_findings(findings)
     gravest = next((verdict for verdict in VERDICTS if tally[verdict]), "agrees")
     if gravest in CODES:
         raise typer.Exit(CODES[gravest])
+
+
+def _echo_lacking(results: Results, expectations: Sequence[Expectation]) -> None:
+    """State on stderr what lacks for a comparison: results, and runs of a source."""
+    from curvflow.flows.results.check import without_runs
+
+    for stage in dict.fromkeys(expectation.stage for expectation in expectations):
+        echo_missing(results, stage)
+    if lacking := without_runs(expectations):
+        echo(
+            f"{counted(lacking, 'expectation')} with sd and without n: means are not "
+            "compared. Add n, the runs of the source.",
+            err=True,
+        )
+
+
+def _echo_findings(findings: Sequence[Finding]) -> None:
+    from curvflow.flows.results.check import counts_text
+
+    echo("\n".join(map(_line, findings)) or NOTHING)
+    total = f"{counted(len(findings), 'value')}: {counts_text(findings)}"
+    echo(textwrap.fill(total, 80, subsequent_indent="  "))
 
 
 def _line(finding: Finding) -> str:

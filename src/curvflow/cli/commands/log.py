@@ -21,7 +21,7 @@ from curvflow.cli.arguments import (
     print_json,
 )
 from curvflow.cli.text.tables import minute
-from curvflow.schemas.words import collision_note, counted
+from curvflow.schemas.words import collision_note, counted, one_line
 
 if TYPE_CHECKING:
     from curvflow.schemas.records.receipts import RunRecord
@@ -164,7 +164,7 @@ EVENT_TEXTS: Mapping[str, Callable[[int, Mapping[str, Any], Index], str]] = {
 
 def _lines(row: Mapping[str, Any]) -> Iterator[str]:
     if "event" in row:
-        text = " ".join(row["told"].split())
+        text = one_line(row["told"])
         yield from textwrap.wrap(
             text, 80, initial_indent=" " * 6, subsequent_indent=" " * 8
         )

@@ -16,6 +16,7 @@ from curvflow.cli.arguments import (
     require_store,
 )
 from curvflow.errors import RequestError
+from curvflow.schemas.words import one_line
 
 NO_PINS = "no pins; `curvflow pin STUDY NAME` keeps the latest run under a name"
 RUN = typer.Option(
@@ -92,5 +93,5 @@ def unpin(
 
 def _line(pin: dict[str, Any]) -> str:
     run = f"run {pin['run']} of {pin['study']}"
-    reason = " ".join(pin["reason"].split())
+    reason = one_line(pin["reason"])
     return f"{pin['name']:<20} {run:<28} {reason}".rstrip()

@@ -79,6 +79,11 @@ def command(
         _print_csv(results.records(stage, where=labels, variables=variables))
     else:
         _print_tables(results, stage, labels, variables, whole=whole)
+    _echo_notes(results, stage, labels)
+
+
+def _echo_notes(results: Results, stage: str, labels: Mapping[str, str]) -> None:
+    """State on stderr how results were chosen and made, and what they do not see."""
     view = results.view(stage).where(labels)
     made = *results.made_of(stage), *results.made_without(stage)
     for line in (*view.chosen(), *view.blind_spots(), *made):

@@ -50,10 +50,8 @@ def command(
     the definitions of yours that results stand on, and modules that count as a whole.
     """
     # Loaded here so that `curvflow --help` starts at once.
-    from curvflow.cli.text.plan_text import cause_lines, code_lines
     from curvflow.flows.plan.plan import make_plan
     from curvflow.flows.plan.why.explain import explain
-    from curvflow.flows.plan.why.root_causes import forecast
 
     if code:
         _refuse_node(node)
@@ -63,16 +61,7 @@ def command(
     if code:
         _echo_code(plan, as_json=as_json)
     elif node is None:
-        causes = forecast(plan.graph, plan.index, plan.causes)["causes"]
-        changes = [drift.as_json() for drift in plan.drifts]
-        if as_json:
-            code_causes = [
-                {"cause": f"code of {change['kind']}", **change} for change in changes
-            ]
-            print_json(code_causes + causes)
-        else:
-            lines = [*code_lines(changes), *cause_lines(causes)]
-            echo("\n".join(lines) or "nothing to do")
+        _echo_causes(plan, as_json=as_json)
     else:
         answers = explain(plan, stage, where)
         if as_json:
@@ -84,6 +73,22 @@ def command(
 def _refuse_node(node: str | None) -> None:
     if node is not None:
         raise RequestError("why: --code cannot be combined with a node. Leave one out.")
+
+
+def _echo_causes(plan: Plan, *, as_json: bool) -> None:
+    from curvflow.cli.text.plan_text import cause_lines, code_lines
+    from curvflow.flows.plan.why.root_causes import forecast
+
+    causes = forecast(plan.graph, plan.index, plan.causes)["causes"]
+    changes = [drift.as_json() for drift in plan.drifts]
+    if as_json:
+        code_causes = [
+            {"cause": f"code of {change['kind']}", **change} for change in changes
+        ]
+        print_json(code_causes + causes)
+    else:
+        lines = [*code_lines(changes), *cause_lines(causes)]
+        echo("\n".join(lines) or "nothing to do")
 
 
 def _echo_code(plan: Plan, *, as_json: bool) -> None:

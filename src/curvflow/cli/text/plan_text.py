@@ -16,7 +16,7 @@ from curvflow.flows.results.convergence_counts import unconverged_of
 from curvflow.flows.results.results import Results
 from curvflow.schemas.nodes import Figure, Table
 from curvflow.schemas.records.receipts import RunRecord
-from curvflow.schemas.words import counted, duration, node_label
+from curvflow.schemas.words import counted, duration, node_label, one_line
 
 _TEXT_WIDTH, MARGIN = 80, 11
 MAX_CAUSES = 10  # causes printed; all are in the JSON
@@ -258,7 +258,7 @@ def _revived(stage: str, number: int) -> str:
 def _failures(study: str, run: RunRecord) -> Iterator[str]:
     nodes_by_error: dict[tuple[str, str], list[str]] = defaultdict(list)
     for failure in run.failures:
-        error = " ".join(str(failure["error"]).split())
+        error = one_line(failure["error"])
         node = node_label(failure["stage"], failure["coords"])
         nodes_by_error[failure["stage"], error].append(node)
     for (_, error), nodes in nodes_by_error.items():

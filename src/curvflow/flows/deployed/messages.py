@@ -9,6 +9,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from curvflow.flows.deployed.server import patience
+from curvflow.schemas.words import error_line
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -57,7 +58,7 @@ class Messages:
                 while (message := self._queue.get()) and not self.is_lost:
                     message(client)
         except Exception as error:
-            self.lose(" ".join(str(error).split()) or type(error).__name__)
+            self.lose(error_line(error))
 
     def lose(self, reason: str) -> None:
         """Send nothing more, and report the reason once."""

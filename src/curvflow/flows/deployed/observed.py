@@ -14,6 +14,7 @@ from curvflow.flows.deployed.server import patience
 from curvflow.flows.results.results import Results
 from curvflow.flows.run.context import Observer
 from curvflow.schemas.options import RunOptions
+from curvflow.schemas.words import error_line
 
 if TYPE_CHECKING:
     from prefect import Flow
@@ -91,7 +92,7 @@ class _ObservedStudy:
                 self._hurry(HURRIED | timeout)
                 self._flow()(**self._parameters(), return_state=True)
         except Exception as error:  # Prefect's own; those of the study are kept
-            self._lose(" ".join(str(error).split()) or type(error).__name__)
+            self._lose(error_line(error))
         if self._results is None and self._error is None:
             self._lose("it did not begin a flow run")
             return run(self._study, observer=self._observer, **self._settings)

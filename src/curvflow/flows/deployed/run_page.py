@@ -21,7 +21,7 @@ from curvflow.flows.results.run_facts import (
     divergences,
     expected_text,
     failures,
-    one_line,
+    printable_line,
     run_time,
     total_of,
 )
@@ -258,4 +258,4 @@ def _row(cells: Row) -> str:
 
 def _inline(text: object) -> str:
     """Escape the characters of Markdown in a name."""
-    return "".join(f"\\{c}" if c in "\\`*_[]<>#" else c for c in one_line(text))
+    return "".join(f"\\{c}" if c in "\\`*_[]<>#" else c for c in printable_line(text))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from curvflow.errors import CurvflowError, RequestError
 from curvflow.flows.deployed.schedules import shown_schedule
 from curvflow.flows.deployed.spec import FLOW
+from curvflow.schemas.words import error_line, one_line
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -56,7 +57,7 @@ def prefect_api() -> Iterator[SyncPrefectClient]:
         )
     with get_client(sync_client=True) as client:
         if (failure := client.api_healthcheck()) is not None:
-            reason = " ".join(str(failure).split()) or type(failure).__name__
+            reason = error_line(failure)
             raise CurvflowError(
                 f"{url}: expected a Prefect server, got no answer: "
                 f"{reason.rstrip('.')}. {START}, or name another with {POINT}; "
@@ -65,7 +66,7 @@ def prefect_api() -> Iterator[SyncPrefectClient]:
         try:
             yield client
         except PrefectHTTPStatusError as error:
-            detail = " ".join(str(error).split())
+            detail = one_line(error)
             raise CurvflowError(
                 f"{url}: expected the server to take the request, got {detail}. "
                 "Check the server's log."

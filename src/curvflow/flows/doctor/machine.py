@@ -14,6 +14,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
+from curvflow.schemas.words import one_line
+
 State = Literal["ok", "warn", "FAIL"]
 
 
@@ -106,7 +108,7 @@ def within(
         try:
             findings.extend(check())  # one by one: the next may hang
         except Exception as error:
-            words = " ".join(f"{type(error).__name__}: {error}".split())
+            words = one_line(f"{type(error).__name__}: {error}")
             findings.append(Finding(name, "FAIL", words, remedy))
 
     thread = threading.Thread(target=carry_out, name=f"doctor {name}", daemon=True)
@@ -177,9 +179,7 @@ def torch_findings(driver: Path = DRIVER) -> Iterator[Finding]:
         remedy = "Install a CUDA build of PyTorch; see its install page."
         yield Finding("torch.gpu", "warn", "a GPU's driver, but no CUDA build", remedy)
     elif machine.cuda is not None and (driver.exists() or caught):
-        words = (
-            " ".join(str(caught[0].message).split()) if caught else "none can be used"
-        )
+        words = one_line(caught[0].message) if caught else "none can be used"
         remedy = (
             f"Update the driver to one for CUDA {machine.cuda}, or install a PyTorch "
             "that is built for the driver's CUDA."

@@ -14,8 +14,7 @@ from uuid import uuid4
 
 from curvflow.errors import CurvflowError, RequestError
 from curvflow.flows.doctor.machine import Finding, State, installed, is_below
-from curvflow.flows.run.runners.clients import one_line
-from curvflow.schemas.words import collision_note
+from curvflow.schemas.words import collision_note, error_line
 from curvflow.stores.base import Store
 from curvflow.stores.commits import LocalCommits
 from curvflow.stores.files import Disk
@@ -150,7 +149,7 @@ def scheduler_findings(address: str) -> Iterator[Finding]:
                 versions: Any = client.get_versions(packages=["curvflow", *NUMERICAL])
         except (OSError, *UNUSABLE) as error:
             remedy = "Start one with `dask scheduler`, or check address and network."
-            text = f"{address}: {one_line(error)}"
+            text = f"{address}: {error_line(error)}"
             yield Finding("scheduler", "FAIL", text, remedy)
             return
     yield Finding("scheduler", "ok", f"{address} answers")

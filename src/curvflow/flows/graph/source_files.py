@@ -20,7 +20,12 @@ from curvflow.flows.graph.network_files import (
     joint_digest,
     network_files,
 )
-from curvflow.flows.graph.source_folder import FolderFiles, files_in
+from curvflow.flows.graph.source_folder import (
+    CHANGED,
+    FolderFiles,
+    files_in,
+    vanished,
+)
 from curvflow.schemas.disk_arrays import DiskArray, as_array
 from curvflow.schemas.kinds.data.graphs.graph import GraphParams
 from curvflow.schemas.kinds.shared.images import ImageParams
@@ -42,10 +47,6 @@ FORMS = ".npy, .npz, .pt, .pth, .ckpt, .bin, .safetensors, .nc or a zarr folder"
 
 # Everything of a folder of arrays, as deep as groups may lie in groups.
 _WHOLE = SourceFolder(suffixes=("",), depth=64, hidden=True)
-
-_CHANGED = (
-    "expected the {} that was planned with, got one that has changed since. Run again."
-)
 
 
 class SourceFiles:
@@ -207,10 +208,8 @@ def _folder(name: str, path: Path, digest: str, mark: SourceFolder) -> FolderFil
     try:
         files = files_in(name, path, mark)
     except OSError as error:
-        raise InputError(
-            f"{name}: expected the folder {path.name} that was planned with, got none "
-            f"({error.strerror}). Bring it back, or run again."
-        ) from error
+        message = vanished(f"folder {path.name}", error)
+        raise InputError(f"{name}: {message}") from error
     if files.digest != digest:
         raise InputError(
             f"{name}: expected the files of {path.name} that were planned with, got "
@@ -241,12 +240,9 @@ def _stored(
         arrays = stored_arrays(name, path, limit)
         is_same = _digest(name, [path]) == digest
     except OSError as error:
-        raise InputError(
-            f"{name}: expected the {path.name} that was planned with, got none "
-            f"({error.strerror}). Bring it back, or run again."
-        ) from error
+        raise InputError(f"{name}: {vanished(path.name, error)}") from error
     if not is_same:
-        raise InputError(f"{name}: {_CHANGED.format(path.name)}")
+        raise InputError(f"{name}: {CHANGED.format(path.name)}")
     return arrays
 
 
@@ -273,7 +269,7 @@ def _on_disk(
     except OSError:
         return None  # to be told where it is read whole
     if not is_same:
-        raise InputError(f"{name}: {_CHANGED.format(path.name)}")
+        raise InputError(f"{name}: {CHANGED.format(path.name)}")
     return array
 
 
@@ -292,13 +288,11 @@ def _all_arrays(
     try:
         contents = {path.name: path.read_bytes() for path in files}
     except OSError as error:
-        raise InputError(
-            f"{source}: expected the file {names} that was planned with, got none "
-            f"({error.strerror}). Bring it back, or run again."
-        ) from error
+        message = vanished(f"file {names}", error)
+        raise InputError(f"{source}: {message}") from error
     known = {name: hashlib.sha256(c).hexdigest() for name, c in contents.items()}
     if not known or joint_digest(known) != digest:
-        raise InputError(f"{source}: {_CHANGED.format(names)}")
+        raise InputError(f"{source}: {CHANGED.format(names)}")
     arrays: dict[str, Array] = {}
     for path in files:
         arrays |= read(source, path, contents[path.name])

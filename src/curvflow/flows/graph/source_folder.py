@@ -16,6 +16,18 @@ from curvflow.schemas.keys import sha256
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import SourceFolder
 
+CHANGED = (
+    "expected the {} that was planned with, got one that has changed since. Run again."
+)
+
+
+def vanished(what: str, error: OSError) -> str:
+    """Return the message on a file or folder that was there while planning."""
+    return (
+        f"expected the {what} that was planned with, got none ({error.strerror}). "
+        "Bring it back, or run again."
+    )
+
 
 @dataclass(frozen=True)
 class FolderFiles(Mapping[str, Array]):
@@ -39,15 +51,10 @@ class FolderFiles(Mapping[str, Array]):
         try:
             content = (self.folder / name).read_bytes()
         except OSError as error:
-            raise InputError(
-                f"{self.field}: expected the file {name} that was planned with, got "
-                f"none ({error.strerror}). Bring it back, or run again."
-            ) from error
+            message = vanished(f"file {name}", error)
+            raise InputError(f"{self.field}: {message}") from error
         if hashlib.sha256(content).hexdigest() != expected:
-            raise InputError(
-                f"{self.field}: expected the {name} that was planned with, got one "
-                "that has changed since. Run again."
-            )
+            raise InputError(f"{self.field}: {CHANGED.format(name)}")
         return np.frombuffer(content, dtype=np.uint8)
 
     def __iter__(self) -> Iterator[str]:

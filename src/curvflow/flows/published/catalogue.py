@@ -51,6 +51,32 @@ def _archive(name: str, md5: str, decode: Decoder) -> Layout:
     return Layout({name: (name,)}, {name: md5}, decode_archive)
 
 
+def _cifar(
+    name: str,
+    *,
+    binary: dict[str, str],
+    binary_archive: str,
+    decode_binary: Decoder,
+    python: dict[str, str],
+    python_archive: str,
+    decode_python: Decoder,
+    subfolders: tuple[str, ...],
+) -> DataSet:
+    """Describe a set of two archives by the MD5s of these and of their files."""
+    in_binary, in_python = f"{name}-binary.tar.gz", f"{name}-python.tar.gz"
+    return DataSet(
+        layouts=(
+            _files(binary, decode_binary),
+            _archive(in_binary, binary_archive, decode_binary),
+            _files(python, decode_python),
+            _archive(in_python, python_archive, decode_python),
+        ),
+        subfolders=subfolders,
+        contents=f"{in_python} or {in_binary}, unpacked or not",
+        downloads={in_binary: Download(f"{_TORONTO}{in_binary}", binary_archive)},
+    )
+
+
 _TEN_BINARY = {
     "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
     "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
@@ -67,7 +93,6 @@ _TEN_PYTHON = {
     "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
     "test_batch": "40351d587109b95175f43aff81a1287e",
 }
-_TEN_ARCHIVE = "c32a1d4ab5d03f1284b67883e8d87530"
 _HUNDRED_BINARY = {
     "train.bin": "6172c7755cfe09b2fe270c85cebc1b15",
     "test.bin": "4499cfba6c016c1be1438163640a0898",
@@ -76,7 +101,6 @@ _HUNDRED_PYTHON = {
     "train": "16019d7e3df5f24257cddd939b257f8d",
     "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
 }
-_HUNDRED_ARCHIVE = "03b5dce01913d631647c71ecec9e9cb8"
 
 # Of the photographs as they are decoded, for which no checksum is published.
 _FACE_PIXELS = "6cb6550d629374a0f98f96b5d29c1618"
@@ -114,49 +138,25 @@ CATALOGUE = {
             "bb300cfdad3c16e7a12a480ee83cd310",
         ),
     ),
-    "cifar10": DataSet(
-        layouts=(
-            _files(_TEN_BINARY, decoders.decode_ten_binary),
-            _archive(
-                "cifar-10-binary.tar.gz", _TEN_ARCHIVE, decoders.decode_ten_binary
-            ),
-            _files(_TEN_PYTHON, decoders.decode_ten_python),
-            _archive(
-                "cifar-10-python.tar.gz",
-                "c58f30108f718f92721af3b95e74349a",
-                decoders.decode_ten_python,
-            ),
-        ),
+    "cifar10": _cifar(
+        "cifar-10",
+        binary=_TEN_BINARY,
+        binary_archive="c32a1d4ab5d03f1284b67883e8d87530",
+        decode_binary=decoders.decode_ten_binary,
+        python=_TEN_PYTHON,
+        python_archive="c58f30108f718f92721af3b95e74349a",
+        decode_python=decoders.decode_ten_python,
         subfolders=("cifar10", "cifar-10-batches-bin", "cifar-10-batches-py", ""),
-        contents="cifar-10-python.tar.gz or cifar-10-binary.tar.gz, unpacked or not",
-        downloads={
-            "cifar-10-binary.tar.gz": Download(
-                f"{_TORONTO}cifar-10-binary.tar.gz", _TEN_ARCHIVE
-            )
-        },
     ),
-    "cifar100": DataSet(
-        layouts=(
-            _files(_HUNDRED_BINARY, decoders.decode_hundred_binary),
-            _archive(
-                "cifar-100-binary.tar.gz",
-                _HUNDRED_ARCHIVE,
-                decoders.decode_hundred_binary,
-            ),
-            _files(_HUNDRED_PYTHON, decoders.decode_hundred_python),
-            _archive(
-                "cifar-100-python.tar.gz",
-                "eb9058c3a382ffc7106e4002c42a8d85",
-                decoders.decode_hundred_python,
-            ),
-        ),
+    "cifar100": _cifar(
+        "cifar-100",
+        binary=_HUNDRED_BINARY,
+        binary_archive="03b5dce01913d631647c71ecec9e9cb8",
+        decode_binary=decoders.decode_hundred_binary,
+        python=_HUNDRED_PYTHON,
+        python_archive="eb9058c3a382ffc7106e4002c42a8d85",
+        decode_python=decoders.decode_hundred_python,
         subfolders=("cifar100", "cifar-100-binary", "cifar-100-python", ""),
-        contents="cifar-100-python.tar.gz or cifar-100-binary.tar.gz, unpacked or not",
-        downloads={
-            "cifar-100-binary.tar.gz": Download(
-                f"{_TORONTO}cifar-100-binary.tar.gz", _HUNDRED_ARCHIVE
-            )
-        },
     ),
     "faces": DataSet(
         layouts=(

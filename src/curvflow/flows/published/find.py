@@ -12,6 +12,7 @@ from pathlib import Path
 from curvflow.errors import InputError
 from curvflow.flows.published.decoders import Contents
 from curvflow.schemas.nodes import Array
+from curvflow.schemas.words import one_line
 
 Decoder = Callable[[Contents], dict[str, Array]]
 
@@ -188,7 +189,7 @@ def download(data_set: DataSet, folder: Path) -> None:
             pooch.retrieve(file.url, f"md5:{file.md5}", fname=name, path=folder)
         # Whatever the network and its libraries raise, the answer is the same.
         except Exception as error:
-            reason = " ".join(str(error).split())
+            reason = one_line(error)
             raise InputError(
                 f"download: expected {name} from {file.url}, got none ({reason}). "
                 "Try again, or put the file into a folder named by folder:."

@@ -13,7 +13,7 @@ from curvflow.flows.graph.open_study import OpenedStudy
 from curvflow.flows.report.request import ReportRequest
 from curvflow.flows.results.node_results import Point, View
 from curvflow.flows.results.results import Results
-from curvflow.flows.results.run_facts import one_line
+from curvflow.flows.results.run_facts import printable_line
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.records.receipts import Receipt, RunRecord
 from curvflow.schemas.words import node_label
@@ -80,7 +80,7 @@ class Basis:
     def error(self, view: View, number: int) -> str:
         """Return a failed node's error on one line; empty if unknown."""
         failure = self._failures.get((view.stage, tuple(view.points[number])), {})
-        return one_line(failure.get("error", ""))
+        return printable_line(failure.get("error", ""))
 
     def status(self, run: RunRecord) -> str:
         """Return `done`, `failed`, `interrupted`, or the state of a live run."""

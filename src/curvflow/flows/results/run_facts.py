@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from curvflow.flows.results.check import Finding
 from curvflow.schemas.records.receipts import Receipt, RunRecord
 from curvflow.schemas.records.tables import cell
-from curvflow.schemas.words import node_label, printable
+from curvflow.schemas.words import node_label, one_line, printable
 
 OUTCOMES = ("executed", "cached", "diverged", "failed")
 
 
-def one_line(text: object) -> str:
+def printable_line(text: object) -> str:
     """Return a text, such as an error's, on one line and escaped."""
-    return printable(" ".join(str(text).split()))
+    return printable(one_line(text))
 
 
 def run_time(run: RunRecord) -> str:
@@ -43,7 +43,7 @@ def failures(run: RunRecord) -> Iterator[Failure]:
     """Yield the failures of a run."""
     for record in run.failures:
         node = node_label(record["stage"], record["coords"])
-        yield Failure(record["stage"], node, one_line(record["error"]))
+        yield Failure(record["stage"], node, printable_line(record["error"]))
 
 
 def divergences(

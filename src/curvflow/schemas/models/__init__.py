@@ -8,7 +8,6 @@ section of the documentation.
 from __future__ import annotations
 
 import operator
-import pkgutil
 from collections.abc import Mapping
 from functools import cache, reduce
 from importlib import import_module
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Discriminator, Tag, TypeAdapter
 
-from curvflow.schemas.by_name import ByName
+from curvflow.schemas.by_name import ByName, file_names
 from curvflow.schemas.explanations import Section
 from curvflow.schemas.models._base import Model
 from curvflow.schemas.models.factory import FactoryModel
@@ -35,24 +34,18 @@ __all__ = [
 AnyModel = Model | FactoryModel
 
 
-@cache
-def _names() -> tuple[str, ...]:
-    names = sorted(info.name for info in pkgutil.iter_modules(__path__))
-    return tuple(name for name in names if not name.startswith("_"))
-
-
 def _module(name: str) -> ModuleType:
     return import_module(f"{__name__}.{name}")
 
 
 def all_models() -> dict[str, type[Params]]:
     """Return the specification of every model by its name, sorted."""
-    return {name: _module(name).MODEL for name in _names()}
+    return {name: _module(name).MODEL for name in file_names(__name__)}
 
 
 def sections() -> dict[str, Section]:
     """Return the section of the documentation of every model, by its name."""
-    return {name: _module(name).EXPLANATION for name in _names()}
+    return {name: _module(name).EXPLANATION for name in file_names(__name__)}
 
 
 def model_name(value: object) -> str | None:
@@ -69,7 +62,7 @@ def model_name(value: object) -> str | None:
 def _named(value: object) -> type[Params] | None:
     """Return the model that a specification names, if there is one."""
     name = model_name(value)
-    return _model_in_its_file(name) if name in _names() else None
+    return _model_in_its_file(name) if name in file_names(__name__) else None
 
 
 @cache

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from curvflow.schemas.records.records import SECONDS
+from curvflow.schemas.words import one_line
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -216,7 +217,7 @@ def cell(value: Any, error: float) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, float):
-        return "" if value is None else " ".join(str(value).split())
+        return "" if value is None else one_line(value)
     if math.isinf(error):  # nothing is known of the digits
         error = math.nan
     if error <= ROUNDING * abs(value):  # there is no more than that in a double

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from types import ModuleType
 
+from curvflow.schemas.by_name import file_names
 from curvflow.schemas.explanations import Section
 from curvflow.schemas.rules._base import Rule
+
+_ROOM = __name__.rpartition(".")[0]
 
 
 def specifications(but: Collection[str] = ()) -> dict[str, type[Rule]]:
@@ -35,7 +37,7 @@ def sections() -> dict[str, Section]:
 def named_rule(value: object) -> type[Rule] | None:
     """Return the rule that a specification names, if a file has its name."""
     name = value.get("rule") if isinstance(value, Mapping) else None
-    return _rule_in_its_file(name) if name in _names() else None
+    return _rule_in_its_file(name) if name in file_names(_ROOM) else None
 
 
 @cache
@@ -44,19 +46,12 @@ def _rule_in_its_file(name: str) -> type[Rule] | None:
     return next((r for r in rules if r.model_fields["rule"].default == name), None)
 
 
-@cache
-def _names() -> tuple[str, ...]:
-    package = import_module(__name__.rpartition(".")[0])
-    names = (info.name for info in pkgutil.iter_modules(package.__path__))
-    return tuple(name for name in names if not name.startswith("_"))
-
-
 def _module(name: str) -> ModuleType:
-    return import_module(f"{__name__.rpartition('.')[0]}.{name}")
+    return import_module(f"{_ROOM}.{name}")
 
 
 def _modules(but: Collection[str] = ()) -> Iterator[ModuleType]:
-    return (_module(name) for name in _names() if name not in but)
+    return (_module(name) for name in file_names(_ROOM) if name not in but)
 
 
 def _rules_of(module: ModuleType) -> tuple[type[Rule], ...]:

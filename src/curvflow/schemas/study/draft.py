@@ -18,6 +18,7 @@ from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.stage import At, read_at
 from curvflow.schemas.study.template import Template, compile_template
 from curvflow.schemas.study.yaml_source import Path, SourceNode, short_yaml
+from curvflow.schemas.words import one_line
 
 
 def find_kind(name: str, *, place: str) -> Kind:
@@ -80,7 +81,7 @@ def _complete(document: Document, path: Path, kind: Kind) -> None:
 
 def _words_of(error: BaseException) -> str:
     """Return an error's text, with its type where the text alone says little."""
-    text = " ".join(str(error).split()).removesuffix(".")
+    text = one_line(error).removesuffix(".")
     if isinstance(error, (ImportError, SyntaxError, ValueError, TypeError)):
         return text
     return f"{type(error).__name__}: {text}".removesuffix(": ")

@@ -19,6 +19,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 from curvflow.errors import Place, StudyError
 from curvflow.schemas.keys import normalised
 from curvflow.schemas.nodes import Label
+from curvflow.schemas.words import one_line
 
 Path = tuple[Label, ...]
 Location = Place | str
@@ -165,12 +166,8 @@ def parse(text: str, locate: Locate, path: Path = ()) -> SourceNode | None:
         message = f"expected YAML, got what cannot be read ({error})"
         place = locate(yaml.reader.line, yaml.reader.column)
         hint = "Look at quotes and backslashes up to there."
-        raise StudyError("", _on_one_line(message), place=place, hint=hint) from None
+        raise StudyError("", one_line(message), place=place, hint=hint) from None
     return None if node is None else _Reader(locate).read(node, path)
-
-
-def _on_one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _syntax_error(error: YAMLError, text: str, locate: Locate) -> StudyError:
@@ -178,7 +175,7 @@ def _syntax_error(error: YAMLError, text: str, locate: Locate) -> StudyError:
     line, column = (mark.line, mark.column) if mark else (0, 0)
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", error))
     written = text.splitlines()[line] if line < len(text.splitlines()) else ""
-    problem = " ".join(problem.split()).removeprefix("but ")
+    problem = one_line(problem).removeprefix("but ")
     message = f"expected YAML, got a syntax error ({problem})"
     hint = _syntax_hint(problem, written)
     return StudyError("", message, place=locate(line, column), hint=hint)

@@ -54,13 +54,7 @@ def figure_scatter(member: Member, machine: Machine) -> Outcome:
     params = member.params
     assert isinstance(params, ScatterParams)
     all_series = find_series(params, member.inputs["of"])
-    points = [
-        point
-        for series in all_series
-        for point in paired_points(series.x, series.y, params.parts)
-    ]
-    if params.unconverged == "exclude":
-        points = [point.converged_only() for point in points]
+    points = _points(all_series, params)
     colours, shapes = _groups(points, params.label), _groups(points, params.marker)
     _check_counts(len(colours), len(shapes), has_marker=params.marker is not None)
     numbers = point_columns(points, params)
@@ -91,6 +85,18 @@ def figure_scatter(member: Member, machine: Machine) -> Outcome:
         )
         files = canvas.pictures(figure)
     return Outcome({**files, "caption": np.array(caption), **numbers, **trend})
+
+
+def _points(all_series: Sequence[Series], params: ScatterParams) -> list[Point]:
+    """Return the points of all series, of converged nodes alone where that is asked."""
+    points = [
+        point
+        for series in all_series
+        for point in paired_points(series.x, series.y, params.parts)
+    ]
+    if params.unconverged == "exclude":
+        return [point.converged_only() for point in points]
+    return points
 
 
 def _groups(points: Sequence[Point], axis: str | None) -> dict[str, ValueGroup]:

@@ -77,30 +77,7 @@ def build(
     module = _make(spec, torch.Generator().manual_seed(0))
     _check_layers(module)
     called = StackedModule(module, parts)
-    statistics = called.statistics
-
-    def initial(generator: torch.Generator) -> Tensor:
-        return _flat(StackedModule(_make(spec, generator)).parameters)
-
-    def first_statistics(generator: torch.Generator) -> Tensor:
-        drawn = StackedModule(_make(spec, generator))
-        return _flat(statistics | drawn.frozen)
-
-    network = Network(
-        _layout(called.parameters),
-        called.together,
-        1,
-        initial,
-        statistics=_layout(statistics),
-        start=statistics,
-        draw_statistics=first_statistics if called.frozen else None,
-        moves_statistics=False,
-        pass_bytes=PASS_BYTES,
-        aliases=called.aliases,
-        constants=called.constants,
-        has_paths=False,
-        takes_leaves=True,
-    )
+    network = _together(spec, called)
     first_W = torch.cat([_flat(called.parameters), network.first_statistics()])
     x = trial_inputs(input_shape, takes_integers=takes_integers)
     if parts:
@@ -119,6 +96,34 @@ def build(
     width = _count_activations(module, hooked, torch.zeros_like(x[:, :1]))
     shares = called.shares
     return replace(network, width=width, moves_statistics=bool(shares), shares=shares)
+
+
+def _together(spec: FactoryModel, called: StackedModule) -> Network:
+    """Return a network of which many models are computed at once, not yet tried."""
+    statistics = called.statistics
+
+    def initial(generator: torch.Generator) -> Tensor:
+        return _flat(StackedModule(_make(spec, generator)).parameters)
+
+    def first_statistics(generator: torch.Generator) -> Tensor:
+        drawn = StackedModule(_make(spec, generator))
+        return _flat(statistics | drawn.frozen)
+
+    return Network(
+        _layout(called.parameters),
+        called.together,
+        1,
+        initial,
+        statistics=_layout(statistics),
+        start=statistics,
+        draw_statistics=first_statistics if called.frozen else None,
+        moves_statistics=False,
+        pass_bytes=PASS_BYTES,
+        aliases=called.aliases,
+        constants=called.constants,
+        has_paths=False,
+        takes_leaves=True,
+    )
 
 
 def _apart(

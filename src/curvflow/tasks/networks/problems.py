@@ -577,9 +577,7 @@ def _build(
     if network.statistics.names:
         plain["statistics"] = _listed(network.statistics)
     if targets is None:
-        are_labels = loss == "cross_entropy"
-        labels = () if tokens is None else (tokens,)
-        targets = Targets(are_labels, labels if are_labels else (num_outputs,))
+        targets = _usual_targets(loss, num_outputs, tokens)
     else:
         plain["targets"] = targets
     return Problem(
@@ -591,6 +589,13 @@ def _build(
         has_labels=targets.are_labels,
         **sizes,
     )
+
+
+def _usual_targets(loss: str, num_outputs: int, tokens: int | None) -> Targets:
+    """Return the targets that a loss implies: labels or values."""
+    if loss == "cross_entropy":
+        return Targets(True, () if tokens is None else (tokens,))
+    return Targets(False, (num_outputs,))
 
 
 def forget() -> None:

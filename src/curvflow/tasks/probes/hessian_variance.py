@@ -24,6 +24,7 @@ from curvflow.tasks.curvature.network_operators import (
 from curvflow.tasks.networks.problems import grouped, probed_bytes
 from curvflow.tasks.numerics.derivatives.passes import Averaged
 from curvflow.tasks.numerics.derivatives.variances import (
+    CurvatureDraws,
     Sampled,
     batch_variance,
     batches_per_pass,
@@ -78,27 +79,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params, size = _params(members[0]), problem_of(members[0]).network.num_parameters
     num_samples = len(members[0].one("data")["inputs"])
     num_batches = _num_batches(params, num_samples)
-    matrix = OperatorParams(operator=params.operator, dtype=params.dtype)
-    names = problem_of(members[0]).network.layout.names
-    operator = batched_operator(
-        members, machine, [matrix] * len(members), names=names, columns=1
-    )
-    seeds = [_params(member).seed for member in members]
-    if params.mode == "train":
-        record_meeting(machine, params.batch_size)
-    draws = curvature_variances(
-        as_sample_mean(operator).of_samples
-        if params.mode == "eval"
-        else _in_training(cast("Averaged", operator), seeds),
-        seeds,
-        size=size,
-        num_samples=num_samples,
-        batch_size=params.batch_size,
-        num_batches=num_batches,
-        num_probes=params.num_probes,
-        distribution=params.distribution,
-        batches_per_pass=batches_per_pass(size),
-    )
+    draws = _draws(members, machine, num_samples, num_batches)
     spread, mean = estimate(draws.variance), estimate(draws.squared_mean)
     low_M, high_M = positive_interval(spread.mean, spread.sem, spread.count - 1)
     # Skewed as squares are, and below zero where noise is taken off.
@@ -126,6 +107,34 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         Outcome(shared | {name: a[number].numpy() for name, a in measured.items()})
         for number in range(len(members))
     ]
+
+
+def _draws(
+    members: Sequence[Member], machine: Machine, num_samples: int, num_batches: int
+) -> CurvatureDraws:
+    """Multiply matrices of batches of samples with random vectors."""
+    params, network = _params(members[0]), problem_of(members[0]).network
+    matrix = OperatorParams(operator=params.operator, dtype=params.dtype)
+    names = network.layout.names
+    operator = batched_operator(
+        members, machine, [matrix] * len(members), names=names, columns=1
+    )
+    seeds = [_params(member).seed for member in members]
+    if params.mode == "train":
+        record_meeting(machine, params.batch_size)
+    return curvature_variances(
+        as_sample_mean(operator).of_samples
+        if params.mode == "eval"
+        else _in_training(cast("Averaged", operator), seeds),
+        seeds,
+        size=network.num_parameters,
+        num_samples=num_samples,
+        batch_size=params.batch_size,
+        num_batches=num_batches,
+        num_probes=params.num_probes,
+        distribution=params.distribution,
+        batches_per_pass=batches_per_pass(network.num_parameters),
+    )
 
 
 def _in_training(operator: Averaged, seeds: Sequence[int]) -> Sampled:

@@ -327,20 +327,15 @@ def _outcome(
     is_positive: bool = False,
     is_exact: bool = False,
 ) -> Outcome:
-    count, orders = draws.draws.shape
-    estimated = _Moments.of(
-        draws,
-        None
-        if is_exact
-        else moment_intervals(
+    intervals = None
+    if not is_exact:
+        intervals = moment_intervals(
             draws, size=size, basis=params.basis, is_positive=is_positive
-        ),
-    )
-    whole = size + atoms.total
+        )
+    estimated, whole = _Moments.of(draws, intervals), size + atoms.total
     if atoms.total:
-        interval_2 = support_2 if params.basis == "chebyshev" else None
-        known = atom_moments(atoms, num_moments=orders - 1, support_2=interval_2)
-        estimated = estimated.beside(known / whole, size / whole)
+        estimated = _beside_atoms(params, estimated, support_2, size, atoms)
+    count, orders = draws.draws.shape
     means, errors = estimated.means, estimated.errors
     shift, scale = _of_order_one(params, support_2, whole)
     return Outcome(
@@ -364,6 +359,16 @@ def _outcome(
             **(atom_arrays(atoms) if atoms.total or params.deflate else {}),
         }
     )
+
+
+def _beside_atoms(
+    params: MomentsParams, rest: _Moments, support_2: Tensor, size: int, atoms: Atoms
+) -> _Moments:
+    """Return the moments of all eigenvalues from those of the ones not taken out."""
+    interval_2 = support_2 if params.basis == "chebyshev" else None
+    orders, whole = len(rest.means), size + atoms.total
+    known = atom_moments(atoms, num_moments=orders - 1, support_2=interval_2)
+    return rest.beside(known / whole, size / whole)
 
 
 def _over_atoms(params: MomentsParams, support: Tensor, atoms: Atoms) -> Tensor:

@@ -227,7 +227,11 @@ class Fit:
                 draw=noise.uniform(),
                 dropout=lambda chosen: dropout.of(chosen).uniform(),
                 gradient_at=lambda weights_MD: gradient_at(
-                    self.problem, weights_MD, *held, self.compiler, self.accumulation
+                    self.problem,
+                    weights_MD,
+                    *held,
+                    compiler=self.compiler,
+                    accumulation=self.accumulation,
                 ),
             )
 

@@ -355,6 +355,7 @@ def gradient_at(
     statistics_MS: Tensor,
     samples: Samples,
     noise: Noise,
+    *,
     compiler: str = "none",
     accumulation: int = 1,
 ) -> Tensor:

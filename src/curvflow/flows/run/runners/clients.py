@@ -18,6 +18,7 @@ from distributed.client import ClosedClientError
 
 from curvflow.errors import ClusterError, RequestError
 from curvflow.schemas.options import Cluster
+from curvflow.schemas.words import error_line
 
 # Nannies start their workers again by themselves. Dask looks once, some seconds after
 # it lost a worker, and ends the nanny if the next worker has just died as well.
@@ -88,11 +89,6 @@ def is_missing(error: BaseException) -> bool:
     return isinstance(error, MISSING) or str(error).startswith(NAMED)
 
 
-def one_line(error: BaseException) -> str:
-    """Return an error's message on one line, or its type if it has none."""
-    return " ".join(str(error).split()) or type(error).__name__
-
-
 LOGGERS = (
     "distributed",
     "distributed.client",
@@ -145,7 +141,8 @@ def remote_client(address: str) -> Iterator[Client]:
         except UNUSABLE as error:
             raise RequestError(
                 f"--scheduler: expected an address that Dask can connect to, got "
-                f"{address}: {one_line(error)}. `dask scheduler` prints the one it has."
+                f"{address}: {error_line(error)}. `dask scheduler` prints the one it "
+                "has."
             ) from error
         except OSError as error:
             raise RequestError(
@@ -184,7 +181,7 @@ def cluster_client(asked: Cluster, tell: Callable[[str], None]) -> Iterator[Clie
         except Exception as error:
             raise RequestError(
                 f"--cluster: expected {asked.factory} to start a Dask cluster, got "
-                f"{type(error).__name__}: {one_line(error)}. Correct its factory and "
+                f"{type(error).__name__}: {error_line(error)}. Correct its factory and "
                 "kwargs."
             ) from error
         yield client
@@ -240,6 +237,6 @@ def _close(cluster: Any, factory: str, tell: Callable[[str], None]) -> None:
     except Exception as error:
         tell(
             f"--cluster: expected {factory} to end its cluster, got "
-            f"{type(error).__name__}: {one_line(error)}. Look whether its jobs have "
+            f"{type(error).__name__}: {error_line(error)}. Look whether its jobs have "
             "ended."
         )

@@ -18,6 +18,7 @@ from curvflow.flows.graph.open_study import read_text
 from curvflow.schemas.options import Cluster, read_model
 from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.yaml_source import Location, parse, short_yaml
+from curvflow.schemas.words import one_line
 
 PART = ("cluster",)
 FACTORY = (*PART, "factory")
@@ -81,7 +82,7 @@ def _not_imported(path: str, error: Exception, document: Document) -> StudyError
     top = path.partition(".")[0]
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if missing is None:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        reason = one_line(f"{type(error).__name__}: {error}")
         return document.error(FACTORY, f"{message} ({reason})", "Mend its import.")
     if not f"{path}.".startswith(f"{missing}."):
         message += f", which needs '{missing}'"

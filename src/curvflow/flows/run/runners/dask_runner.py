@@ -22,10 +22,16 @@ from distributed.scheduler import KilledWorker
 from curvflow.errors import ClusterError
 from curvflow.flows.graph.tiles import TileJob
 from curvflow.flows.run.runners.base import Broken, Died, Needs, Returned
-from curvflow.flows.run.runners.clients import LOST, give_up, is_missing, one_line
+from curvflow.flows.run.runners.clients import LOST, give_up, is_missing
 from curvflow.flows.run.runners.job_context import Sealed
 from curvflow.flows.run.runners.pools import Pools, workers_in
-from curvflow.flows.run.runners.worker import carry_out, had_begun, in_work
+from curvflow.flows.run.runners.worker import (
+    ANSWER_WITHIN,
+    carry_out,
+    had_begun,
+    in_work,
+)
+from curvflow.schemas.words import error_line
 
 
 class _Call:
@@ -41,9 +47,9 @@ def as_bytes(function: Callable[..., object], *arguments: bytes | str) -> bytes:
     return pickle.dumps(_Call(function, arguments))
 
 
-# Seconds: between looks at the cluster; until a scheduler that is silent counts as
-# lost; until a result must have come after it was announced.
-LOOK_EVERY, ANSWER_WITHIN, FETCH_WITHIN = 1.0, 30.0, 30.0
+# Seconds: between looks at the cluster; until a result must have come after it was
+# announced.
+LOOK_EVERY, FETCH_WITHIN = 1.0, 30.0
 
 # Seconds after which a result is asked for anew: to reach a worker that has just died
 # takes as long as Dask has patience, but by then another may have the result.
@@ -214,13 +220,13 @@ class DaskRunner:
         if is_missing(raised):
             return Broken(
                 f"{self._address}: expected workers with this version of curvflow, "
-                f"got {one_line(raised)}. Install it there.",
+                f"got {error_line(raised)}. Install it there.",
                 is_request=True,
             )
         if not isinstance(raised, KilledWorker):
             return Broken(
                 f"{self._address}: expected a worker to do a tile, got "
-                f"{type(raised).__name__}: {one_line(raised)}. Look into its log."
+                f"{type(raised).__name__}: {error_line(raised)}. Look into its log."
             )
         where = raised.last_worker.address
         reason = f"worker {where} died: it was killed, or took more memory than it has"

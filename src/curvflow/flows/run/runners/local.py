@@ -22,10 +22,10 @@ from curvflow.flows.run.runners.clients import (
     NANNIES_STAY,
     SILENT,
     connected,
-    one_line,
     quiet,
 )
 from curvflow.flows.run.runners.preload import IGNORED
+from curvflow.schemas.words import error_line
 
 SETTINGS = {
     **NANNIES_STAY,
@@ -160,7 +160,7 @@ def _started(workers: dict[str, Any], *, dashboard: bool) -> SpecCluster:
     except Exception as error:
         raise ClusterError(
             f"--workers: expected {len(workers)} processes that start, got "
-            f"{type(error).__name__}: {one_line(error)}. Ask for fewer."
+            f"{type(error).__name__}: {error_line(error)}. Ask for fewer."
         ) from error
     return cluster
 

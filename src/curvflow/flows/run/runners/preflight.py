@@ -9,10 +9,11 @@ from distributed import Client, Worker
 from distributed.comm.core import CommClosedError
 
 from curvflow.errors import ClusterError, CurvflowError, RequestError
-from curvflow.flows.run.runners.clients import LOST, give_up, is_missing, one_line
+from curvflow.flows.run.runners.clients import LOST, give_up, is_missing
 from curvflow.flows.run.runners.job_context import Sealed
 from curvflow.flows.run.runners.pools import threads_fault, workers_in
 from curvflow.flows.run.runners.worker import prepared
+from curvflow.schemas.words import error_line
 
 ANSWER_WITHIN = 60.0  # seconds; a worker may have to load much from a slow disk
 
@@ -89,10 +90,10 @@ def _wording(worker: str, error: Exception) -> str:
     if not is_missing(error):
         raise ClusterError(
             f"worker {worker}: expected an answer, got {type(error).__name__}: "
-            f"{one_line(error)}. Look into its log."
+            f"{error_line(error)}. Look into its log."
         ) from error
     return (
-        f"expected this version of curvflow, got {one_line(error)}. "
+        f"expected this version of curvflow, got {error_line(error)}. "
         "Install the same there as where the run is started, and restart the workers."
     )
 

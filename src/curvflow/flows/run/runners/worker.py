@@ -43,11 +43,12 @@ from curvflow.flows.run.runners.base import (
     Interrupted,
     Returned,
 )
-from curvflow.flows.run.runners.clients import MISSING, one_line
+from curvflow.flows.run.runners.clients import MISSING
 from curvflow.flows.run.runners.inline import ThisProcess
 from curvflow.flows.run.runners.job_context import JobContext, difference, this_build
 from curvflow.flows.run.runners.pools import threads_fault
 from curvflow.schemas.options import RunOptions
+from curvflow.schemas.words import error_line
 from curvflow.stores.base import Store
 from curvflow.stores.open import open_store
 
@@ -226,7 +227,7 @@ def carry_out(
         return Broken(f"worker {address}: {error}", is_request=True)
     # Above this there is only the scheduler, which would make a traceback of it.
     except Exception as error:
-        return Broken(f"worker {address}: {one_line(error)}")
+        return Broken(f"worker {address}: {error_line(error)}")
 
 
 def _computed(place: Prepared, job: bytes, device: str) -> Returned:
@@ -263,13 +264,13 @@ def _unsealed(job: bytes) -> TileJob:
         tile: TileJob = pickle.loads(job)
     except MISSING as error:
         raise RequestError(
-            f"expected to know what the tile is made of, got {one_line(error)}. "
+            f"expected to know what the tile is made of, got {error_line(error)}. "
             "Install the same there as where the run is started, and restart it."
         ) from error
     return tile
 
 
-ANSWER_WITHIN = 30.0  # seconds; of a scheduler
+ANSWER_WITHIN = 30.0  # seconds until a scheduler that is silent counts as lost
 
 
 @contextmanager

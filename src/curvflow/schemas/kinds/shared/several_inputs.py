@@ -86,6 +86,45 @@ def array_names(spec: InputArrays, names: tuple[str, ...]) -> dict[str, str]:
     return {name: arrays[name] for name in names}
 
 
+def _check_rows(role: str, arrays: Mapping[str, Array]) -> None:
+    """Refuse arrays that have not a row each for the same samples."""
+    for name, array in arrays.items():
+        if not array.ndim:
+            raise InputError(
+                f"{role}.{name}: expected a row for each sample, got a number. Give it "
+                "a first dimension over samples."
+            )
+    counts = {name: len(array) for name, array in arrays.items()}
+    if len(set(counts.values())) != 1:
+        listed = ", ".join(f"{count} of {name}" for name, count in counts.items())
+        raise InputError(
+            f"{role}: expected as many rows in each, got {listed}. Give each sample a "
+            "row in all of them."
+        )
+
+
+def _part(role: str, name: str, array: Array) -> InputPart:
+    """Return the description of one input; InputError if it holds no numbers."""
+    if array.dtype.kind not in "fiub":
+        raise InputError(
+            f"{role}.{name}: expected real numbers, got dtype {array.dtype}. "
+            "Convert it."
+        )
+    kind = "i" if array.dtype.kind == "u" else array.dtype.kind
+    return InputPart(name, array.shape[1:], kind)
+
+
+def _check_largest(place: str, array: Array, *, is_real: bool) -> None:
+    """Refuse whole numbers that the type of all inputs does not hold."""
+    most = _largest(array)
+    if most >= (LARGEST_BESIDE_REAL if is_real else 1 << 63):
+        limit = "2^24 beside real ones" if is_real else "2^63"
+        raise InputError(
+            f"{place}: expected whole numbers below {limit}, got {most}. Number them "
+            "anew."
+        )
+
+
 def pack(role: str, arrays: Mapping[str, Array]) -> tuple[Array, str]:
     """Put several inputs side by side into one array.
 
@@ -100,38 +139,12 @@ def pack(role: str, arrays: Mapping[str, Array]) -> tuple[Array, str]:
         InputError: they are of other lengths, are no numbers, or hold whole numbers
             that int64, or single precision, does not.
     """
-    for name, array in arrays.items():
-        if not array.ndim:
-            raise InputError(
-                f"{role}.{name}: expected a row for each sample, got a number. Give it "
-                "a first dimension over samples."
-            )
-    counts = {name: len(array) for name, array in arrays.items()}
-    if len(set(counts.values())) != 1:
-        listed = ", ".join(f"{count} of {name}" for name, count in counts.items())
-        raise InputError(
-            f"{role}: expected as many rows in each, got {listed}. Give each sample a "
-            "row in all of them."
-        )
-    parts = []
-    for name, array in arrays.items():
-        if array.dtype.kind not in "fiub":
-            raise InputError(
-                f"{role}.{name}: expected real numbers, got dtype {array.dtype}. "
-                "Convert it."
-            )
-        kind = "i" if array.dtype.kind == "u" else array.dtype.kind
-        parts.append(InputPart(name, array.shape[1:], kind))
+    _check_rows(role, arrays)
+    parts = [_part(role, name, array) for name, array in arrays.items()]
     is_real = any(part.kind == "f" for part in parts)
-    bound = LARGEST_BESIDE_REAL if is_real else 1 << 63
     for part in parts:
-        most = _largest(arrays[part.name]) if part.kind == "i" else 0
-        if most >= bound:
-            limit = "2^24 beside real ones" if is_real else "2^63"
-            raise InputError(
-                f"{role}.{part.name}: expected whole numbers below {limit}, got {most}."
-                " Number them anew."
-            )
+        if part.kind == "i":
+            _check_largest(f"{role}.{part.name}", arrays[part.name], is_real=is_real)
     dtype = np.float64 if is_real else np.int64
     rows = [
         arrays[part.name].reshape(-1, part.size).astype(dtype)

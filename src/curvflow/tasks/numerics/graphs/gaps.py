@@ -129,7 +129,7 @@ def count_below(ritz: RitzData, x: float, *, atoms: Atoms = NO_ATOMS) -> Bounded
 
 
 def count_interval(
-    count: Bounded, size: int, known: float = 0.0
+    count: Bounded, size: int, known: float = 0.0, *, is_exact: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return an interval of 95 % for a count, by the law of its draws.
 
@@ -142,6 +142,8 @@ def count_interval(
         count: draws and bounds, (M,).
         size: D, without eigenvalues taken out.
         known: how many of these the count holds.
+        is_exact: the draws are of all eigenvalues, not of random vectors. That they
+            are equal does not say so: all miss what no node is of.
 
     Returns:
         Lower and upper ends, (M,), of the bounds' means.
@@ -150,15 +152,17 @@ def count_interval(
         Wilson (1927), doi:10.1080/01621459.1927.10502953, of shares.
     """
     spread = 2 * NORMAL**2 * size / (size + 2) / count.estimate.count
+    # Any eigenvalue has some weight in a random vector: without any there is none.
+    is_known_M = count.upper.mean(-1) - known <= ROUNDING * size
+    is_known_M |= count.lower.mean(-1) - known >= (1 - ROUNDING) * size
+    is_known_M |= is_exact
     ends = []
     for sign, bounds in ((-1, count.lower), (1, count.upper)):
         mean_M = (bounds.mean(-1) - known).clamp(0, size)
         middle_M, square = mean_M + spread / 2, 1 + spread / size
         root_M = (middle_M.square() - square * mean_M.square()).clamp_min(0).sqrt()
         end_M = known + (middle_M + sign * root_M) / square
-        # Draws without an error are of no vectors, or of nothing.
-        is_exact_M = count.estimate.sem == 0
-        ends.append(torch.where(is_exact_M, bounds.mean(-1), end_M))
+        ends.append(torch.where(is_known_M, bounds.mean(-1), end_M))
     return ends[0], ends[1]
 
 

@@ -33,6 +33,7 @@ from curvflow.tasks.numerics.graphs.gaps import (
 from curvflow.tasks.numerics.graphs.structure import components
 from curvflow.tasks.numerics.krylov.functionals import Bounded
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
+from curvflow.tasks.numerics.krylov.quadrature import is_all_eigenvalues
 from curvflow.tasks.numerics.operators.deflation import Atoms
 from curvflow.tasks.registry import Machine, computes
 
@@ -106,7 +107,8 @@ def _of_member(member: Member) -> Outcome:
     count["converged"] = count["converged"] | (count["count_quadrature"] <= ENOUGH)
     depth = float((counted.upper - counted.lower).mean())
     known = float(atoms_below(atoms, torch.tensor([_point(gap)]).double()))
-    least, most = (end.numpy() for end in count_interval(counted, ritz.size, known))
+    ends = count_interval(counted, ritz.size, known, is_exact=is_all_eigenvalues(ritz))
+    least, most = (end.numpy() for end in ends)
     count["count_low"] = np.minimum(count["count_low"], least)
     count["count_high"] = np.maximum(count["count_high"], most)
     if params.method != "bethe_hessian":  # each of these is an eigenvalue of zero

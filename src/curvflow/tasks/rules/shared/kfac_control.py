@@ -15,6 +15,7 @@ from torch import Tensor
 from curvflow.tasks.rules.shared.kfac_networks import Networks
 from curvflow.tasks.rules.shared.kfac_quadratic import (
     Move,
+    Quadratic,
     factors_of,
     has_model,
     quadratic,
@@ -164,17 +165,9 @@ def move_along(
     unknown_M1 = unknown_M1.expand(len(weights_MD), 1)
     predicted_M1 = loss_M1 = unknown_M1
     if has_model(hyper.rule):
-        model = quadratic(
-            networks,
-            weights_MD,
-            gradient_MD,
-            directions,
-            hyper["l2"] + control.damping,
-        )
-        factors_MK = factors_of(model, hyper)
-        if hyper.rule.kl_clip is not None:
-            most_M1 = hyper["kl_clip"] * networks.scale
-            factors_MK = shortened(model, factors_MK, most_M1)
+        damping_M1 = hyper["l2"] + control.damping
+        model = quadratic(networks, weights_MD, gradient_MD, directions, damping_M1)
+        factors_MK = _factors(model, networks, hyper)
         predicted_M1, loss_M1 = model.at(factors_MK), model.loss
     else:
         given = [hyper["lr"], hyper["momentum"]][: len(directions)]
@@ -193,6 +186,14 @@ def move_along(
         unknown_M1,
         (),
     )
+
+
+def _factors(model: Quadratic, networks: Networks, hyper: Hyper) -> Tensor:
+    """Return the factors of directions, (M, K), shortened if the rule bounds them."""
+    factors_MK = factors_of(model, hyper)
+    if hyper.rule.kl_clip is None:
+        return factors_MK
+    return shortened(model, factors_MK, hyper["kl_clip"] * networks.scale)
 
 
 def taken(
