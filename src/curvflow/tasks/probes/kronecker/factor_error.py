@@ -254,9 +254,14 @@ def _trace(name: str, draws: Tensor, squares: Tensor, size: int) -> dict[str, Ar
 
 def _ratio(above: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
     """Return a ratio of means over paired draws, and its standard error."""
-    ratio = above.mean(0) / below.mean(0)
-    left = (above - ratio * below).std(0) / len(above) ** 0.5
-    return ratio, left / below.mean(0)
+    left_out = (above.sum(0) - above) / (below.sum(0) - below)
+    return above.mean(0) / below.mean(0), _jackknife(left_out)
+
+
+def _jackknife(left_out: Tensor) -> Tensor:
+    """Return the standard error of a number, from it without each of the vectors."""
+    spread: Tensor = left_out.std(0, correction=0)
+    return spread * (len(left_out) - 1) ** 0.5
 
 
 def _share(name: str, above: Tensor, below: Tensor) -> dict[str, Array]:
@@ -310,8 +315,7 @@ def _cosine(
         approximation.sum(0) - approximation,
     )
     left_out = sums[0] / (sums[1] * sums[2]).sqrt()
-    sem = left_out.std(0, correction=0) * (count - 1) ** 0.5
-    apart, degrees = 1 - value.abs(), count / 2
+    sem, apart, degrees = _jackknife(left_out), 1 - value.abs(), count / 2
     near, far = positive_interval(apart, sem, degrees)
     low, high = student_interval(value, sem, degrees)
     lows = torch.where(value < 0, near - 1, 1 - far)
