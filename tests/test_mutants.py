@@ -219,15 +219,36 @@ def tree(tmp_path):
 
 
 def test_near_files_judge_first_and_those_of_servers_never(tree):
-    assert NearestTests(tree).of("src/curvflow/stores/sizes.py") == [
+    nearest = NearestTests(tree)
+    assert nearest.of("src/curvflow/stores/sizes.py", "is_small") == [
         "tests/stores/test_sizes.py",  # its mirror
+        "tests/tasks/test_kind.py",  # the mirror of what imports the function
         "tests/stores/test_open.py",  # of its room
-        "tests/tasks/test_kind.py",  # the mirror of what imports it
         "tests/test_files.py",  # two imports away
     ]
-    assert NearestTests(tree).of("src/curvflow/stores/__init__.py") == [
+    assert nearest.of("src/curvflow/stores/__init__.py", "") == [
         "tests/stores/test_open.py",
         "tests/stores/test_sizes.py",
+    ]
+
+
+def test_of_those_that_import_a_name_the_files_of_its_room_judge_first(tree):
+    imports = "from curvflow.stores.sizes import is_small\n"
+    (tree / "tests/stores/test_open.py").write_text(f"{imports}# Longer than others.\n")
+    (tree / "tests/test_other.py").write_text(imports)
+    (tree / "tests/test_module.py").write_text("import curvflow.stores.sizes\n")
+    path = "src/curvflow/stores/sizes.py"
+    assert NearestTests(tree).of(path, "is_small")[:4] == [
+        "tests/stores/test_sizes.py",
+        "tests/stores/test_open.py",
+        "tests/test_other.py",
+        "tests/tasks/test_kind.py",
+    ]
+    assert NearestTests(tree).of(path, "is_large")[:4] == [
+        "tests/stores/test_sizes.py",
+        "tests/stores/test_open.py",
+        "tests/test_module.py",
+        "tests/test_other.py",
     ]
 
 

@@ -1,10 +1,12 @@
 """Which tests judge a mutant, and what they say.
 
-Test files are asked in this order: the mirror of the mutated module and those that
-import it; those of its room, then all others, by the number of imports between; short
-files first. It ends when one fails or the processor time is spent. Each run is a fork
-of a process that has imported the libraries, in a copy of the tree. A failure counts if
-the test passes without the mutant; a test that takes too long, if it is short without.
+Test files are asked in this order: the mirror of the mutated module, those that import
+the function or class by its name, and mirrors of modules that do; those that import the
+module; those of its room, then all others, by the number of imports between. Of equals
+those of its room come first, then short files. It ends when one fails or the processor
+time is spent. Each run is a fork of a process that has imported the libraries, in a
+copy of the tree. A failure counts if the test passes without the mutant; a test that
+takes too long, if it is short without.
 """
 
 from __future__ import annotations
@@ -118,7 +120,7 @@ class NearestTests:
         self._tree = tree
         paths = [*(tree / PACKAGE).rglob("*.py"), *(tree / "tests").rglob("*.py")]
         self._modules = {module_name(p.relative_to(tree)): p for p in paths}
-        self._importers: dict[str, set[str]] = defaultdict(set)
+        self._importers: dict[str, set[str]] = defaultdict(set)  # of modules and names
         for name, path in self._modules.items():
             for imported in self._imported(path):
                 self._importers[imported].add(name)
@@ -131,7 +133,9 @@ class NearestTests:
             elif isinstance(node, ast.ImportFrom) and node.module:
                 for alias in node.names:
                     inner = f"{node.module}.{alias.name}"
-                    yield inner if inner in self._modules else node.module
+                    yield inner
+                    if inner not in self._modules:
+                        yield node.module
         if "tests" in path.relative_to(self._tree).parts[:1]:
             yield from self._unsaid(path.relative_to(self._tree / "tests"))
 
@@ -145,22 +149,37 @@ class NearestTests:
         names.append(module_name(PACKAGE / subject))
         yield from (name for name in names if name in self._modules)
 
-    def of(self, module: str) -> list[str]:
-        """Return the test files of a module's path, the nearest and shortest first."""
-        steps = self._steps(module_name(Path(module)))
-        inner = Path(module).relative_to(PACKAGE)
-        mirror = Path("tests") / inner.parent / f"test_{inner.name}"
+    def of(self, module: str, definition: str) -> list[str]:
+        """Return the test files of what is mutated, the nearest and shortest first.
+
+        Args:
+            module: path of the module.
+            definition: name in the module of the function or class.
+        """
+        name = module_name(Path(module))
+        steps, by_name = self._steps(name), self._by_name(f"{name}.{definition}")
+        mirror = mirror_of(Path(module))
         ranked = []
-        for name, path in self._modules.items():
+        for test, path in self._modules.items():
             file = path.relative_to(self._tree)
             if not file.name.startswith("test_") or str(file).startswith(ELSEWHERE):
                 continue
-            step = 0 if file == mirror else steps.get(name, FAR)
+            step = 0 if file == mirror else steps.get(test, FAR)
             is_of_room = mirror.parent in file.parents
             if step < FAR or is_of_room:
-                circle = 0 if step <= 1 else 1 if is_of_room else 2
-                ranked.append((circle, step, path.stat().st_size, str(file)))
+                circle = 1 if step <= 1 else 2 if is_of_room else 3
+                circle = 0 if step == 0 or file in by_name else circle
+                size = path.stat().st_size
+                ranked.append((circle, step > 0, not is_of_room, step, size, str(file)))
         return [file for *_, file in sorted(ranked)][:NEAREST]
+
+    def _by_name(self, definition: str) -> set[Path]:
+        """Return the files that import a name, and mirrors of modules that do."""
+        files = {
+            self._modules[importer].relative_to(self._tree)
+            for importer in self._importers[definition]
+        }
+        return files | {mirror_of(file) for file in files if PACKAGE in file.parents}
 
     def _steps(self, module: str) -> dict[str, int]:
         """Return how many imports lie between each module and this one."""
@@ -171,6 +190,12 @@ class NearestTests:
             steps |= dict.fromkeys(reached, distance)
             newest = sorted(reached)
         return steps
+
+
+def mirror_of(module: Path) -> Path:
+    """Return the path of a module's test."""
+    inner = module.relative_to(PACKAGE)
+    return Path("tests") / inner.parent / f"test_{inner.name}"
 
 
 def module_name(path: Path) -> str:
@@ -195,7 +220,7 @@ class Judge:
 
     def judge(self, edit: Edit, seconds: float) -> Verdict:
         """Run the tests of a mutant, for some seconds of processor time at most."""
-        files = self.tests.of(edit.path)
+        files = self.tests.of(edit.path, self._definition(edit))
         tests, spent = 0, 0.0
         for start, stop in zip((0, *TURNS), TURNS, strict=False):
             while (turn := self._sound(files[start:stop])) and spent < seconds:
@@ -208,6 +233,13 @@ class Judge:
                     return Verdict(outcome.failed, len(files), tests, round(spent, 1))
                 self.broken.append(outcome.failed)
         return Verdict("", len(files), tests, round(spent, 1))
+
+    def _definition(self, edit: Edit) -> str:
+        """Return the name of the module's function or class that is mutated."""
+        for node in ast.parse((self.copy / edit.path).read_bytes()).body:
+            if node.lineno <= edit.line <= (node.end_lineno or node.lineno):
+                return getattr(node, "name", "")
+        return ""
 
     def _sound(self, files: list[str]) -> list[str]:
         """Return files but for what fails without a mutant; none if nothing is left."""

@@ -67,6 +67,28 @@ def test_the_estimate_is_what_the_product_takes(order):
     assert made().product_bytes(8) == pytest.approx(taken, rel=0.02)
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_pass_takes_no_memory_for_models_of_other_passes(order):
+    data = blobs(20)
+    problem = pose(parse_model(TANH_NET), "cross_entropy", data)
+    samples = load_samples(problem, [data], "", "cpu", torch.float64)
+    weights = torch.ones(20, problem.network.num_parameters, dtype=torch.float64)
+
+    def taken(models):
+        operator = BatchedHessian(
+            problem.losses,
+            weights[:models],
+            samples.inputs,
+            samples.targets,
+            models_per_pass=2,
+            order=order,
+        )
+        return operator.product_bytes(8)
+
+    # Of each other model its columns and products.
+    assert taken(20) - taken(4) <= 16 * 2 * 8 * weights[0].nbytes
+
+
 class _Wide(Averaged):
     """A product that takes four blocks beside its own."""
 

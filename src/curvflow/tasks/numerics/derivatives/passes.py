@@ -92,6 +92,20 @@ def spans(models: int, most: int) -> list[slice]:
     return [slice(*bounds[number : number + 2]) for number in range(count)]
 
 
+def in_separate_memory(weights_MD: Tensor) -> Tensor:
+    """Return weights as all that lies in their memory, copied if it holds others.
+
+    Torch gives a derivative forward the layout of all the memory in which that lies by
+    which it derives. Of some of many models, it would take room for all of them, and
+    last bits would depend on where among them these are.
+
+    Args:
+        weights_MD: of some models.
+    """
+    is_whole = weights_MD.untyped_storage().nbytes() == weights_MD.nbytes
+    return weights_MD if is_whole else weights_MD.clone()
+
+
 # From columns (M, D, S) of the models of a pass to products (M, D, S).
 Product = Callable[[Tensor], Tensor]
 
@@ -171,12 +185,13 @@ def passes(
     """
     for models in spans(len(weights_MD), models_per_pass):
         of_models = slice(None) if len(inputs) == 1 else models
+        own_MD = in_separate_memory(weights_MD[models])
         for start in range(0, inputs.shape[1], batch_size):
             rows = slice(start, start + batch_size)
             yield Part(
                 models,
                 rows,
-                weights_MD[models],
+                own_MD,
                 fixed_MS[models],
                 inputs[of_models, rows],
                 targets[of_models, rows],
