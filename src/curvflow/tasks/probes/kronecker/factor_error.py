@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -260,8 +261,8 @@ def _ratio(above: Tensor, below: Tensor) -> tuple[Tensor, Tensor]:
 
 def _jackknife(left_out: Tensor) -> Tensor:
     """Return the standard error of a number, from it without each of the vectors."""
-    spread: Tensor = left_out.std(0, correction=0)
-    return spread * (len(left_out) - 1) ** 0.5
+    sem: Tensor = left_out.std(0, correction=0) * math.sqrt(len(left_out) - 1)
+    return sem
 
 
 def _share(name: str, above: Tensor, below: Tensor) -> dict[str, Array]:
