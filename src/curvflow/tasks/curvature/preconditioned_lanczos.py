@@ -195,12 +195,15 @@ def _from_columns(members: Sequence[Member], entries: Sequence[Explicit]) -> Low
     """Split the matrix into L L^T and a remainder of constant diagonal."""
     params = _params(members[0])
     least = lower_bound(members[0]) or 0.0
+    # All columns leave nothing over, by which the remainder would be scaled.
+    size = size_of(members[0])
+    columns = min(params.rank, size if max(least, params.damping) else size - 1)
     parts_of_matrix: dict[int, tuple[Tensor, Tensor, float]] = {}
     for matrix, member in zip(entries, members, strict=True):
         node = id(member.one(MATRIX))
         if node not in parts_of_matrix:
             shift = max(0.0, least - params.damping)
-            L_Dk, left_D = pivoted_cholesky(matrix, params.rank, shift=shift)
+            L_Dk, left_D = pivoted_cholesky(matrix, columns, shift=shift)
             U_Dk, root_k, _ = torch.linalg.svd(L_Dk, full_matrices=False)
             spread = max(least, params.damping) + float(left_D.mean())
             parts_of_matrix[node] = (U_Dk, root_k.square(), spread)

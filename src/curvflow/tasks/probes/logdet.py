@@ -52,6 +52,8 @@ from curvflow.tasks.registry import Machine, computes
 
 # Largest number of moments for the density of a preconditioned spectrum.
 MAX_ORDERS = 40
+# Damping advised, in parts of the largest eigenvalue.
+ABOVE_ROUNDING = 1e-6
 
 
 def _params(member: Member) -> LogdetParams:
@@ -183,12 +185,17 @@ def _least_positive(params: LogdetParams, runs: RitzData) -> float:
     smallest = float(nodes(runs).min())
     if smallest > 0:
         return smallest
-    enough = 1.1 * (params.damping - smallest) or 1e-6
+    enough = _enough(params, smallest, float(nodes(runs).max()))
     raise InputError(
         "damping: expected a positive definite operator, got the least Ritz value "
         f"{smallest:.4g} with damping {params.damping:g}. Set damping to at least "
         f"{enough:.2g}, or take an operator without negative eigenvalues."
     )
+
+
+def _enough(params: LogdetParams, smallest: float, largest: float) -> float:
+    """Return a damping by which the least eigenvalue is above zero and rounding."""
+    return max(1.1 * (params.damping - smallest), ABOVE_ROUNDING * largest) or 1e-6
 
 
 def _estimated(
@@ -310,11 +317,11 @@ def _dense(members: Sequence[Member], machine: Machine) -> list[float | None]:
 def _cholesky_logdet(params: LogdetParams, A_DD: Tensor) -> float:
     L_DD, failed = torch.linalg.cholesky_ex(A_DD)
     if int(failed):
-        smallest = float(torch.linalg.eigvalsh(A_DD)[0])
+        smallest, largest = torch.linalg.eigvalsh(A_DD)[[0, -1]].tolist()
         raise InputError(
             "damping: expected a positive definite operator, got the least eigenvalue "
             f"{smallest:.4g} with damping {params.damping:g}. Set damping to at least "
-            f"{1.1 * (params.damping - smallest):.2g}."
+            f"{_enough(params, smallest, largest):.2g}."
         )
     return 2 * float(L_DD.diagonal().log().sum())
 

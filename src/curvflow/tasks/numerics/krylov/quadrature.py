@@ -9,6 +9,7 @@ Further letters: S runs, K nodes, P powers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
@@ -18,10 +19,12 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.estimators.forms import (
+    EQUAL,
     MANY,
     Error,
     shrunk,
     sphere_error,
+    spread_tells,
 )
 from curvflow.tasks.numerics.estimators.traces import Estimate, estimate
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
@@ -134,7 +137,8 @@ def over_forms(ritz: RitzData, values_MSK: Tensor) -> Estimate:
     Returns:
         The estimate, (M,). Its standard error is that of random directions, which the
         weights and values of all runs together tell, and is known of a single run too;
-        of all eigenvalues there is none.
+        of all eigenvalues there is none. Of few runs that see one value alone it is
+        that of a value along one eigenvector.
     """
     runs = estimate(ritz.size * (ritz.weights * values_MSK).sum(2))
     if is_all_eigenvalues(ritz):
@@ -151,7 +155,12 @@ def over_forms(ritz: RitzData, values_MSK: Tensor) -> Estimate:
     is_one_M &= ritz.size > 1
     known = law._replace(sem=law.sem.masked_fill(is_one_M, torch.nan))
     error = shrunk(Error(runs.sem, runs.freedom), known, size=ritz.size)
-    return replace(runs, sem=error.sem, freedom=error.freedom)
+    sem_M = error.sem
+    if ritz.size > 1 and not spread_tells(ritz.size, runs.count):
+        # Few signs may all lie along one eigenvector, and see no other value.
+        most_M = runs.mean.abs() * math.sqrt(2 / (ritz.size * runs.count))
+        sem_M = torch.where(sem_M <= EQUAL * most_M, most_M, sem_M)
+    return replace(runs, sem=sem_M, freedom=error.freedom)
 
 
 def is_all_eigenvalues(ritz: RitzData) -> bool:
