@@ -35,7 +35,7 @@ def test_moments_and_norms_of_passes_are_those_written_out(shape, most, monkeypa
     )  # fmt: skip
     number = num_stripes(samples * draws * positions, size)
     into = torch.full((2, 3, size, size), torch.nan, dtype=torch.float64)
-    found = [add_moment(rows, into, one == 0, number) for one, rows in enumerate(drawn)]
+    found = [add_moment([rows], into, one == 0, number) for one, rows in enumerate(drawn)]
     each = torch.einsum("pmnrgtk,pmnrgtl->pmngkl", drawn, drawn)
     squares = each.square().sum((2, 3, 4, 5))
     torch.testing.assert_close(torch.stack(found), squares, rtol=1e-12, atol=0)

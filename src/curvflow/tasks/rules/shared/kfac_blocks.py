@@ -93,7 +93,14 @@ def batch_blocks(
         return tuple(recursive_factors(networks.recorded(weights_MD), pieces))
     labels = labels_of(rule, networks.problem)
     moments = [
-        Moments(one.piece, rule.kfac_approx, has_spread=False) for one in parts.pieces
+        Moments(
+            one.piece,
+            rule.kfac_approx,
+            networks.count,
+            has_spread=False,
+            is_joined=True,
+        )
+        for one in parts.pieces
     ]
     scales: list[list[Tensor]] = [[] for _ in parts.scales]
     rest: list[list[Tensor]] = [[] for _ in parts.rest]
@@ -104,9 +111,7 @@ def batch_blocks(
             into.append(_of_scale(scale, swept))
         for one, into in zip(parts.rest, rest, strict=True):
             into.append(_of_rest(one, swept))
-    blocks: list[tuple[Tensor, ...]] = [
-        moment.matrices(networks.count) for moment in moments
-    ]
+    blocks: list[tuple[Tensor, ...]] = [moment.matrices() for moment in moments]
     blocks += [(torch.cat(several),) for several in scales]
     blocks += [(torch.cat(several),) for several in rest]
     return tuple(blocks)
