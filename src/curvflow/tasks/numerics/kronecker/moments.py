@@ -395,8 +395,9 @@ def _add_each(
 
 
 def _squares(matrices: Tensor) -> Tensor:
-    """Return the sum of all squares of each model, (M,)."""
-    return matrices.square().flatten(1).sum(1)
+    """Return the sum of all squares of each model, (M,), without a tensor of them."""
+    lengths = torch.linalg.vector_norm(matrices, dim=tuple(range(1, matrices.ndim)))
+    return lengths.square()
 
 
 def num_stripes(num_rows: int, size: int) -> int:
@@ -452,8 +453,7 @@ def gram(rows: Tensor) -> Tensor:
 def _draw_squares(rows: Tensor) -> Tensor:
     """Return the sum of the squared norms of each draw's own second moment, (M,)."""
     is_short = rows.shape[4] <= rows.shape[5]
-    inner = rows @ rows.mT if is_short else rows.mT @ rows
-    return inner.square().flatten(1).sum(1)
+    return _squares(rows @ rows.mT if is_short else rows.mT @ rows)
 
 
 def _identity_like(rows: Tensor) -> Tensor:
