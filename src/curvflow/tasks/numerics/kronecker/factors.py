@@ -43,6 +43,7 @@ from curvflow.tasks.numerics.kronecker.moments import (
     outer_of,
     some_at_a_time,
     spanned,
+    squares_along,
     squares_of,
     turned,
 )
@@ -252,15 +253,7 @@ class _Sweep:
         def along(piece: Piece, one: Pass, sides: Sequence[Sides]) -> Tensor:
             block, models = by_name[piece.name].eigenpairs, one.part.models
             left, right = block.left[models], block.right[models]
-            parts = [
-                squares_of(
-                    [
-                        Sides(turned(each.left, left), turned(each.right, right))
-                        for each in few
-                    ]
-                )
-                for few in some_at_a_time(sides)
-            ]
+            parts = [squares_along(few, left, right) for few in some_at_a_time(sides)]
             return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
 
         corrections = self._mean(along)

@@ -528,6 +528,19 @@ def squares_of(sides: Sequence[Sides]) -> Tensor:
     return left.mT @ right
 
 
+def squares_along(sides: Sequence[Sides], left: Tensor, right: Tensor) -> Tensor:
+    """Return the sum of the squares of U'VW over samples and draws, (M, G, O, I).
+
+    Args:
+        sides: rows of each use, whose gradients are V.
+        left: U, (M, G, O, O).
+        right: W, (M, G, I, I).
+    """
+    return squares_of(
+        [Sides(turned(one.left, left), turned(one.right, right)) for one in sides]
+    )
+
+
 def outer_of(sides: Sequence[Sides]) -> Tensor:
     """Return the sum of vec(V) vec(V)' over samples and draws, (M, P, P)."""
     rows = [chunk.flatten(3).flatten(1, 2) for chunk in gradients(sides)]
