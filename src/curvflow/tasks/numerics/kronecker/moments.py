@@ -231,6 +231,10 @@ class Spreads(Mapping[str, Spread]):
         """Return the number of blocks."""
         return len(self._several)
 
+    def __repr__(self) -> str:
+        """Return the errors by the names of blocks."""
+        return repr(self._found)
+
     @cached_property
     def _found(self) -> dict[str, Spread]:
         if not self._several:
