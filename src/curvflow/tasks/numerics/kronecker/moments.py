@@ -400,7 +400,8 @@ def _add_each(
 
 def _squares(matrices: Tensor) -> Tensor:
     """Return the sum of all squares of each model, (M,), without a tensor of them."""
-    lengths = torch.linalg.vector_norm(matrices, dim=tuple(range(1, matrices.ndim)))
+    dims = tuple(range(1, matrices.ndim))
+    lengths: Tensor = torch.linalg.vector_norm(matrices, dim=dims)
     return lengths.square()
 
 
