@@ -346,7 +346,7 @@ def add_moment(
     squares = rows[0].new_zeros(models)
     into_squares = squares if has_squares else None
     each_how: dict[str, Any] = {"number": number, "scale": scale}
-    if samples * groups * size * -(-size // number) <= MOST_AT_ONCE:
+    if samples * size * -(-size // number) <= MOST_AT_ONCE:
         _add_each(flats, into, squares=into_squares, is_first=is_first, **each_how)
         return squares
     # New memory costs as much as arithmetic, so that matrices of a few samples follow
