@@ -707,28 +707,30 @@ def test_many_columns_have_the_same_moments_by_their_triangle():
     torch.testing.assert_close(found, rows.mT @ rows, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("is_joined", [True, False])
 @pytest.mark.parametrize("model", [NET, {"kind": "lenet5"}])
-def test_factors_are_the_same_where_no_errors_of_them_are_asked_for(model):
+def test_factors_are_the_same_where_no_errors_of_them_are_asked_for(model, is_joined):
     posed = Posed(blobs() if model is NET else images(side=28), model)
     networks = Networks(posed.context(), posed.weights)
     labels = Labels("type-2", 1)
     (swept,) = networks.swept(posed.weights, labels, is_signed=False)
     for one in parts_of(posed.problem.text, "expand", separate=False).pieces:
         plain, bare = (
-            Moments(one.piece, "expand", has_spread=h) for h in (True, False)
+            Moments(one.piece, "expand", 6, has_spread=h, is_joined=is_joined)
+            for h in (True, False)
         )
         for moments in (plain, bare):
             moments.add(swept.one)
-        given = bare.matrices(6)
-        for left, right in zip(plain.matrices(6), given, strict=True):
+        given = bare.matrices()
+        for left, right in zip(plain.matrices(), given, strict=True):
             assert torch.equal(left, right)
         kept = [one.clone() for one in given]
         bare.add(swept.one)  # begins anew, and leaves alone what was handed over
-        for left, right in zip(kept, bare.matrices(6), strict=True):
+        for left, right in zip(kept, bare.matrices(), strict=True):
             assert torch.equal(left, right)
         assert all(map(torch.equal, kept, given))
         with pytest.raises(AssertionError, match="no samples"):
-            bare.matrices(6)
+            bare.matrices()
 
 
 def test_a_penalty_of_nothing_on_weights_that_are_no_numbers_rejects_the_step():

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Literal
 
@@ -66,6 +66,22 @@ Derivatives = Literal["all", "reverse", "first"]
 Forward = Callable[[ForwardPass, Tensor], Tensor]
 
 
+@lru_cache(maxsize=256)
+def _matching(names: tuple[str, ...], patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names that some pattern fits, in order.
+
+    Raises:
+        InputError: a pattern fits no name.
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise InputError(
+                f"layers: expected names of parameter tensors, got {pattern}. "
+                f"{nearest_pattern(pattern, names)}"
+            )
+    return tuple(n for n in names if any(fnmatchcase(n, p) for p in patterns))
+
+
 @dataclass(frozen=True)
 class Layout:
     """Names and shapes of tensors, in the order of a flat vector."""
@@ -105,15 +121,9 @@ class Layout:
         Raises:
             InputError: a pattern fits no name.
         """
-        if patterns is None:
-            return self.names
-        for pattern in patterns:
-            if not any(fnmatchcase(name, pattern) for name in self.names):
-                raise InputError(
-                    f"layers: expected names of parameter tensors, got {pattern}. "
-                    f"{nearest_pattern(pattern, self.names)}"
-                )
-        return tuple(n for n in self.names if any(fnmatchcase(n, p) for p in patterns))
+        return (
+            self.names if patterns is None else _matching(self.names, tuple(patterns))
+        )
 
     def modules(self) -> dict[str, Tensor]:
         """Return the places of the parameters of each module by its name, in order."""

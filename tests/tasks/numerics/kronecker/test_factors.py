@@ -1,9 +1,13 @@
 """Kronecker factors, against matrices written out."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from curvflow.tasks.numerics.kronecker import layers
 from curvflow.tasks.numerics.kronecker.factors import Choices, factors
+from curvflow.tasks.numerics.kronecker.forms import Product
 from tests.tasks.numerics.kronecker.cases import (
     SMALL,
     case,
@@ -11,6 +15,7 @@ from tests.tasks.numerics.kronecker.cases import (
     exact,
     module_case,
     recorded,
+    roots_like,
 )
 
 every = pytest.mark.parametrize("name", SMALL)
@@ -63,3 +68,41 @@ def test_corrected_and_best_products_are_closer_than_the_plain_one(name):
             torch.testing.assert_close(found.trace, trace, **CLOSE)
     for better in ("ekfac", "kfoc"):
         assert (errors[better] <= errors["kron"] * (1 + 1e-9) + 1e-12).all()
+
+
+def products(found):
+    return [block for block in found.operator.blocks if isinstance(block, Product)]
+
+
+def alone(of, sample):
+    """Return the record of one of the samples, with its roots."""
+    one = slice(sample, sample + 1)
+
+    def roots(part, outputs):
+        return roots_like(replace(part, rows=one), outputs)
+
+    inputs, targets = of.inputs[:, one], of.targets[:, one]
+    return replace(of, inputs=inputs, targets=targets, roots=roots)
+
+
+@every
+@pytest.mark.parametrize("positions", [1, 10**9], ids=["apart", "together"])
+def test_errors_are_those_of_means_over_samples(name, positions, monkeypatch):
+    monkeypatch.setattr(layers, "MANY_POSITIONS", positions)
+    of = case(name)
+    found, count = factors(of, Choices()), of.num_samples
+    several = [products(factors(alone(of, n), Choices())) for n in range(count)]
+    for number, block in enumerate(products(found)):
+        spread = found.spreads[block.name]
+        for side, error in (
+            ("left_factor", spread.left),
+            ("right_factor", spread.right),
+        ):
+            each = torch.stack([getattr(one[number], side) for one in several])
+            mean = getattr(block, side)
+            torch.testing.assert_close(each.mean(0), mean, **CLOSE)
+            off = (each - mean).flatten(2).norm(dim=2).square().mean(0)
+            expected = (off / (count - 1)).sqrt() / mean.flatten(1).norm(dim=1)
+            close = {"rtol": 1e-6, "atol": 1e-7, "equal_nan": True}
+            torch.testing.assert_close(error, expected, **close)
+        assert spread.labels.isnan().all()

@@ -35,12 +35,41 @@ def test_moments_and_norms_of_passes_are_those_written_out(shape, most, monkeypa
     )  # fmt: skip
     number = num_stripes(samples * draws * positions, size)
     into = torch.full((2, 3, size, size), torch.nan, dtype=torch.float64)
-    found = [add_moment(rows, into, one == 0, number) for one, rows in enumerate(drawn)]
+    found = [
+        add_moment([rows], into, one == 0, number) for one, rows in enumerate(drawn)
+    ]
     each = torch.einsum("pmnrgtk,pmnrgtl->pmngkl", drawn, drawn)
     squares = each.square().sum((2, 3, 4, 5))
     torch.testing.assert_close(torch.stack(found), squares, rtol=1e-12, atol=0)
     lower = into.tril()
     torch.testing.assert_close(lower, each.sum((0, 2)).tril(), rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("most", [moments.MOST_AT_ONCE, 1 << 10])
+@pytest.mark.parametrize("kind", [(1, 1), (1, 2), (3, 1)], ids=str)
+@pytest.mark.parametrize("size", [5, 40, 262])
+def test_draws_apart_and_divided_are_added_as_side_by_side(
+    kind, size, most, monkeypatch
+):
+    monkeypatch.setattr(moments, "MOST_AT_ONCE", most)
+    models, groups = kind
+    drawn = torch.randn(
+        2, models, 4, 3, groups, 17, size,
+        generator=stream(0, "rows"), dtype=torch.float64,
+    )  # fmt: skip
+    number = num_stripes(4 * 3 * 17, size)
+    sums = torch.zeros(2, models, groups, size, size, dtype=torch.float64)
+    squares = [
+        [
+            add_moment(given, into, one == 0, number, divisor=divisor)
+            for one, rows in enumerate(drawn)
+            for given in [rows.split(1, dim=2) if is_apart else [rows]]
+        ]
+        for into, divisor, is_apart in ((sums[0], 1, False), (sums[1], 7, True))
+    ]
+    torch.testing.assert_close(squares[1], squares[0], rtol=1e-12, atol=0)
+    close = {"rtol": 1e-11, "atol": 1e-11}
+    torch.testing.assert_close(7 * sums[1].tril(), sums[0].tril(), **close)
 
 
 @pytest.mark.parametrize("models", [1, 3])

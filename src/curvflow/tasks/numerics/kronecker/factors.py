@@ -37,11 +37,13 @@ from curvflow.tasks.numerics.kronecker.layers import (
 from curvflow.tasks.numerics.kronecker.moments import (
     Moments,
     Spread,
+    Spreads,
     add_to,
     gradients,
     outer_of,
     some_at_a_time,
     spanned,
+    squares_along,
     squares_of,
     turned,
 )
@@ -137,7 +139,8 @@ def factors(of: Recorded, choices: Choices) -> Factors:
         arXiv:2201.10285, for the best product.
     """
     sweep = _Sweep(of, choices)
-    is_dense, spreads = choices.structure == "block", dict[str, Spread]()
+    is_dense = choices.structure == "block"
+    spreads: Mapping[str, Spread] = {}
     blocks: list[Block]
     if choices.recursion is not None:
         blocks = sweep.recursion(choices.recursion, is_dense=is_dense)
@@ -146,6 +149,8 @@ def factors(of: Recorded, choices: Choices) -> Factors:
     else:
         products, spreads = sweep.products()
         blocks = [*products]
+        if choices.structure != "kron":
+            spreads = dict(spreads)  # found now, so that the products need not be kept
         if choices.structure == "kfoc":
             blocks = sweep.best_products(products)
         if choices.structure == "ekfac":
@@ -210,13 +215,14 @@ class _Sweep:
         self.converged = torch.ones(len(of.weights), dtype=torch.bool)
         self.num_backward = 0
 
-    def products(self) -> tuple[list[Product], dict[str, Spread]]:
+    def products(self) -> tuple[list[Product], Mapping[str, Spread]]:
         """Return the products of two factors, and the errors of these."""
         how = self._choices
         moments = [
             Moments(
                 piece,
                 how.kfac_approx,
+                self._of.num_samples,
                 knows_returned=how.is_forward_only,
                 has_draws=how.has_draws,
             )
@@ -225,12 +231,12 @@ class _Sweep:
         for one in self._passes():
             for each in moments:
                 each.add(one)
-        count = self._of.num_samples
+        made = [each.matrices() for each in moments]
         blocks = [
-            Product(each.piece.name, each.piece.find_columns, *each.matrices(count))
-            for each in moments
+            Product(each.piece.name, each.piece.find_columns, *both)
+            for each, both in zip(moments, made, strict=True)
         ]
-        return blocks, {each.piece.name: each.spread(count) for each in moments}
+        return blocks, Spreads(moments, made)
 
     def recursion(self, how: Recursion, *, is_dense: bool) -> list[Block]:
         """Return blocks by a recursion over the layers."""
@@ -247,15 +253,7 @@ class _Sweep:
         def along(piece: Piece, one: Pass, sides: Sequence[Sides]) -> Tensor:
             block, models = by_name[piece.name].eigenpairs, one.part.models
             left, right = block.left[models], block.right[models]
-            parts = [
-                squares_of(
-                    [
-                        Sides(turned(each.left, left), turned(each.right, right))
-                        for each in few
-                    ]
-                )
-                for few in some_at_a_time(sides)
-            ]
+            parts = [squares_along(few, left, right) for few in some_at_a_time(sides)]
             return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
 
         corrections = self._mean(along)

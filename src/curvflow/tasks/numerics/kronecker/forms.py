@@ -212,7 +212,7 @@ class Product(Block):
         left, right = (each.diagonal(dim1=-2, dim2=-1) for each in self._both)
         return (left.unsqueeze(3) * right.unsqueeze(2)).flatten(1)
 
-    @property
+    @cached_property
     def trace(self) -> Tensor:
         """The trace, (M,)."""
         left, right = (each.diagonal(dim1=-2, dim2=-1).sum(2) for each in self._both)

@@ -20,6 +20,9 @@ from curvflow.tasks.numerics.kronecker.uses import AnyUse, Scaling, Use, Windows
 
 Approximation = Literal["expand", "reduce"]
 
+# Positions of a sample from which draws are not laid side by side.
+MANY_POSITIONS = 16
+
 
 @dataclass(frozen=True)
 class Pass:
@@ -104,13 +107,24 @@ class Layer:
         for number in self.uses:
             use = record[number]
             assert isinstance(use, Use)
-            form, shape = use.form, self.shape
-            back = _stacked([form.returned(d, shape, samples) for d in deltas[number]])
-            given = form.given(
-                use.inputs.detach(), shape, samples, has_ones=has_ones
-            ).to(back)
-            given = given.unsqueeze(2).transpose(3, 4).expand(len(back), *[-1] * 5)
-            yield use, Sides(back, given) if form.is_left else Sides(given, back)
+            back = _stacked(self.returned(use, deltas[number], samples))
+            given = self.given(use, back, samples, has_ones=has_ones)
+            yield use, Sides(back, given) if use.form.is_left else Sides(given, back)
+
+    def returned(
+        self, use: Use, deltas: Sequence[Tensor], samples: int
+    ) -> list[Tensor]:
+        """Return what comes back through a use of each root, (M, N, T, G, K)."""
+        return [use.form.returned(delta, self.shape, samples) for delta in deltas]
+
+    def given(
+        self, use: Use, back: Tensor, samples: int, *, has_ones: bool = False
+    ) -> Tensor:
+        """Return what went into a use, (M, N, 1, G, T, K), beside what comes back."""
+        rows = use.form.given(
+            use.inputs.detach(), self.shape, samples, has_ones=has_ones
+        ).to(back)
+        return rows.unsqueeze(2).transpose(3, 4).expand(len(back), *[-1] * 5)
 
 
 def _stacked(several: list[Tensor]) -> Tensor:
@@ -126,6 +140,13 @@ def _stacked(several: list[Tensor]) -> Tensor:
             0, 1, 4, 2, 5, 3
         )
     return torch.stack(several, dim=2).transpose(3, 4)
+
+
+def joined_draws(several: Sequence[Tensor]) -> Tensor:
+    """Lay rows (M, N, 1, G, T, K) of one draw each side by side, (M, N, R, G, T, K)."""
+    if len(several) == 1:
+        return several[0]
+    return _stacked([rows.squeeze(2).transpose(2, 3) for rows in several])
 
 
 @dataclass(frozen=True)
@@ -176,6 +197,29 @@ class Piece:
                 yield use, sides
             else:
                 yield use, Sides(sides.left, torch.ones_like(sides.right[..., :1]))
+
+    def draws_apart(self, one: Pass) -> tuple[bool, list[Tensor], list[Tensor]] | None:
+        """Return rows of a single use whose draws lie apart, as they came back.
+
+        To lay those of many positions side by side takes as long as to multiply them.
+
+        Returns:
+            Whether what comes back is the left side, and rows of both, (M, N, 1, G, T,
+            K) each; None where there are one draw, several uses, or few positions.
+        """
+        layer = self.layer
+        if len(layer.uses) > 1 or not self.has_weight or one.num_draws == 1:
+            return None
+        (number,) = layer.uses
+        use = one.record[number]
+        assert isinstance(use, Use)
+        several = layer.returned(use, one.deltas[number], one.samples)
+        if several[0].shape[2] < MANY_POSITIONS:
+            return None
+        back = [each.unsqueeze(2).transpose(3, 4) for each in several]
+        given = [layer.given(use, back[0], one.samples, has_ones=self.has_bias)]
+        is_left = use.form.is_left
+        return (True, back, given) if is_left else (False, given, back)
 
 
 @dataclass(frozen=True)

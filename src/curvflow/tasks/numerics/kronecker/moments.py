@@ -5,15 +5,22 @@ Letters of shapes: see `uses` and `layers`; K for O or I.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.derivatives.passes import Part
-from curvflow.tasks.numerics.kronecker.layers import Approximation, Pass, Piece, Sides
+from curvflow.tasks.numerics.kronecker.layers import (
+    Approximation,
+    Pass,
+    Piece,
+    Sides,
+    joined_draws,
+)
 from curvflow.tasks.numerics.kronecker.uses import FEW
 
 # Numbers that gradients of samples may hold at once.
@@ -67,53 +74,86 @@ class Moments:
     Attributes:
         piece: the block.
         kfac_approx: whether each position counts by itself, or a sample's sum.
+        count: samples of all passes, N.
         knows_returned: I stands for the moments of what comes back.
         has_spread: errors of the moments will be requested.
         has_draws: and those of label draws, where there are several.
+        is_joined: draws are laid side by side, and sums are divided once all is added
+            up. It is slower, and has the bits that training has had.
     """
 
     piece: Piece
     kfac_approx: Approximation
+    count: int
     knows_returned: bool = False
     has_spread: bool = True
     has_draws: bool = True
+    is_joined: bool = False
     _left: _Sums = field(default_factory=_Sums)
     _right: _Sums = field(default_factory=_Sums)
     _draws: list[Tensor] = field(default_factory=list)
-    _norms: tuple[Tensor, Tensor] | None = None
     _positions: int = 1
     _num_draws: int = 1
     _is_left: bool = True
 
     def add(self, one: Pass) -> None:
         """Add the samples of a pass."""
-        sides = self._counted(one)
-        self._positions = sum(each.left.shape[4] for each in sides)
         self._num_draws = one.num_draws
-        for is_left, into in ((True, self._left), (False, self._right)):
-            rows = _joined([s.left if is_left else s.right for s in sides])
+        left, right = self._rows(one)
+        for is_left, rows, into in (
+            (True, left, self._left),
+            (False, right, self._right),
+        ):
             comes_back = is_left == self._is_left
             if self.has_spread and comes_back and self._tells_draws:
-                add_to(self._draws, one.part, _draw_squares(rows))
+                add_to(self._draws, one.part, _draw_squares(rows[0]))
             if self.has_spread and comes_back and self.knows_returned:
                 scale = one.samples * (1 if is_left else self._positions)
-                moment = scale * _identity_like(rows)
+                moment = scale * _identity_like(rows[0])
                 squares = moment.square().flatten(1).sum(1) / one.samples
-                add_to(into.moments, one.part, moment)
+                add_to(into.moments, one.part, moment / self._divisor(is_left=is_left))
             else:
-                squares = self._add_moment(rows, into, one.part)
+                divisor = self._divisor(is_left=is_left)
+                squares = self._add_moment(rows, into, one.part, divisor)
             if self.has_spread:
                 add_to(into.squares, one.part, squares)
 
-    def _add_moment(self, rows: Tensor, sums: _Sums, part: Part) -> Tensor:
+    def _divisor(self, *, is_left: bool) -> int:
+        """Return what products are divided by as they are added."""
+        if self.is_joined:
+            return 1
+        return self.count if is_left else self.count * self._positions
+
+    def _rows(self, one: Pass) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the left and the right rows of a pass, draws apart where that does."""
+        if not (self.is_joined or self._tells_draws) and self.kfac_approx == "expand":
+            apart = self.piece.draws_apart(one)
+            if apart is not None:
+                self._is_left, left, right = apart
+                self._positions = left[0].shape[4]
+                return left, right
+        sides = self._counted(one)
+        self._positions = sum(each.left.shape[4] for each in sides)
+        left, right = (
+            [_joined(rows)]
+            for rows in zip(*((s.left, s.right) for s in sides), strict=True)
+        )
+        return left, right
+
+    def _add_moment(
+        self, rows: Sequence[Tensor], sums: _Sums, part: Part, divisor: int
+    ) -> Tensor:
         """Add r r' of rows to the sums, and return the squares of each sample's own."""
         is_first = part.rows.start == 0
         if is_first:
-            _, samples, draws, groups, positions, size = rows.shape
+            models, samples, _, groups, positions, size = rows[0].shape
+            draws = sum(each.shape[2] for each in rows)
             sums.stripes = num_stripes(samples * draws * positions, size)
-            sums.moments.append(rows.new_empty(len(rows), groups, size, size))
+            sums.moments.append(rows[0].new_empty(models, groups, size, size))
         into, how = sums.moments[-1], (is_first, sums.stripes)
-        return add_moment(rows, into, *how, has_squares=self.has_spread)
+        return add_moment(
+            rows, into, *how, divisor=divisor, has_squares=self.has_spread
+        )
 
     def _counted(self, one: Pass) -> list[Sides]:
         """Return the rows as they count: of each position, or of a sample's sum."""
@@ -130,8 +170,8 @@ class Moments:
             return [Sides(left, right / count)]
         return [Sides(left / count, right)]
 
-    def matrices(self, samples: int) -> tuple[Tensor, Tensor]:
-        """Return both factors, (M, G, O, O) and (M, G, I, I), of N samples.
+    def matrices(self) -> tuple[Tensor, Tensor]:
+        """Return both factors, (M, G, O, O) and (M, G, I, I), of all samples.
 
         Sums are overwritten and handed over, so that they begin anew: memory that has
         not been touched costs as much as the division.
@@ -139,35 +179,79 @@ class Moments:
         sides = self._left, self._right
         assert all(side.moments for side in sides), "no samples since the last factors"
         left, right = (_whole(side) for side in sides)
-        left.div_(samples)
-        right.div_(samples * self._positions)
-        if self.has_spread:
-            self._norms = _norm(left), _norm(right)
+        if self.is_joined:
+            left.div_(self.count)
+            right.div_(self.count * self._positions)
         return left, right
 
     @property
     def _tells_draws(self) -> bool:
         return self.has_draws and self._num_draws > 1
 
-    def spread(self, samples: int) -> Spread:
-        """Return the relative standard errors of both factors, which were made."""
-        assert self._norms is not None
-        left_M, right_M = self._norms
-        squares = spanned(self._left.squares)
-        of_left = _relative(squares, left_M, samples)
-        scaled = spanned(self._right.squares) / self._positions**2
-        of_right = _relative(scaled, right_M, samples)
-        whole = squares if self._is_left else scaled
-        norm = left_M if self._is_left else right_M
-        count = self._num_draws
+    @property
+    def squares(self) -> list[Tensor]:
+        """Sums of the squared norms of each sample's own matrices, of both sides."""
+        left, right = (spanned(side.squares) for side in (self._left, self._right))
+        return [left, right if self._positions == 1 else right / self._positions**2]
+
+    def label_errors(self, norms: Sequence[Tensor]) -> Tensor | None:
+        """Return the relative standard error that draws cause; None of one draw.
+
+        Args:
+            norms: of both factors, (M,) each.
+        """
         if not self._tells_draws:
-            return Spread(of_left, of_right, torch.full_like(norm, torch.nan))
-        draws = spanned(self._draws)
+            return None
+        side, draws = (0 if self._is_left else 1), self._num_draws
+        each = spanned(self._draws)
         if not self._is_left:
-            draws = draws / self._positions**2
-        within = (count * draws - whole) / (count - 1)
-        labels = within.clamp(min=0).sqrt() / samples / norm
-        return Spread(of_left, of_right, labels)
+            each = each / self._positions**2
+        within = (draws * each - self.squares[side]) / (draws - 1)
+        return within.clamp(min=0).sqrt() / self.count / norms[side]
+
+
+class Spreads(Mapping[str, Spread]):
+    """Relative standard errors of factors, by their names, found when first read."""
+
+    def __init__(
+        self, several: Sequence[Moments], made: Sequence[tuple[Tensor, Tensor]]
+    ) -> None:
+        """Take second moments, and both factors that were made of each."""
+        self._several, self._made = several, made
+
+    def __getitem__(self, name: str) -> Spread:
+        """Return the errors of a block."""
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of blocks."""
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        """Return the number of blocks."""
+        return len(self._several)
+
+    def __repr__(self) -> str:
+        """Return the errors by the names of blocks."""
+        return repr(self._found)
+
+    @cached_property
+    def _found(self) -> dict[str, Spread]:
+        if not self._several:
+            return {}
+        norms = [[_norm(factor) for factor in both] for both in self._made]
+        whole = _relative(
+            torch.stack([side for each in self._several for side in each.squares]),
+            torch.stack([norm for both in norms for norm in both]),
+            self._several[0].count,
+        )
+        nothing = torch.full_like(whole[0], torch.nan)
+        found, errors = {}, iter(whole.unbind(0))
+        for each, both in zip(self._several, norms, strict=True):
+            of_labels = each.label_errors(both)
+            labels = nothing if of_labels is None else of_labels
+            found[each.piece.name] = Spread(next(errors), next(errors), labels)
+        return found
 
 
 def _whole(sums: _Sums) -> Tensor:
@@ -183,13 +267,13 @@ def _norm(matrices: Tensor) -> Tensor:
     return norms
 
 
-def _relative(squares_M: Tensor, norm_M: Tensor, samples: int) -> Tensor:
-    """Return the relative standard error of a mean of matrices, by their norms."""
+def _relative(squares: Tensor, norms: Tensor, samples: int) -> Tensor:
+    """Return the relative standard errors of means of matrices, by their norms."""
     if samples < 2:
-        return torch.full_like(norm_M, torch.nan)
-    spread_M = (squares_M / samples - norm_M.square()).clamp(min=0)
-    relative_M: Tensor = (spread_M / (samples - 1)).sqrt() / norm_M
-    return relative_M
+        return torch.full_like(norms, torch.nan)
+    spread = (squares / samples - norms.square()).clamp(min=0)
+    relative: Tensor = (spread / (samples - 1)).sqrt() / norms
+    return relative
 
 
 def spanned(spans: Sequence[Tensor]) -> Tensor:
@@ -218,69 +302,96 @@ def _joined(rows: Sequence[Tensor]) -> Tensor:
 
 
 def add_moment(
-    rows: Tensor,
+    rows: Sequence[Tensor],
     into: Tensor,
     is_first: bool,
     number: int,
     *,
+    divisor: int = 1,
     has_squares: bool = True,
 ) -> Tensor:
     """Add the sum of r r' over samples, draws and positions to a matrix.
 
     Args:
-        rows: r, (M, N, R, G, T, K).
+        rows: r, (M, N, R, G, T, K), of some draws each, of the same samples.
         into: sums (M, G, K, K), whose lower stripes are written to.
         is_first: whether nothing has been added yet.
         number: of stripes.
+        divisor: what is added is divided by it.
         has_squares: whether norms are wanted.
 
     Returns:
-        The sum of the squared norms of each sample's own, (M,), or zeros.
+        The sum of the squared norms of each sample's own, (M,), or zeros; not divided.
     """
-    if len(rows) > 1 and rows.numel() > MOST_AT_ONCE:
+    models, samples, _, groups, positions, size = rows[0].shape
+    draws = sum(each.shape[2] for each in rows)
+    if models > 1 and draws * rows[0][:, :, :1].numel() > MOST_AT_ONCE:
         # Of one model rows are multiplied where they lie, of several they are copied.
+        how: dict[str, Any] = {"divisor": divisor, "has_squares": has_squares}
+        by_model = zip(*(torch.split(each, 1) for each in rows), strict=True)
         return torch.cat(
             [
-                add_moment(row, part, is_first, number, has_squares=has_squares)
-                for row, part in zip(
-                    torch.split(rows, 1), torch.split(into, 1), strict=True
-                )
+                add_moment(row, part, is_first, number, **how)
+                for row, part in zip(by_model, torch.split(into, 1), strict=True)
             ]
         )
-    flat = rows.permute(0, 3, 1, 2, 4, 5).flatten(3, 4)  # M, G, N, RT, K
-    count, size = flat.shape[3:]
-    squares = rows.new_zeros(len(rows))
+    count, scale = draws * positions, 1 / divisor
+    if FEW * count <= size or models * groups > 1:
+        rows = [joined_draws(rows)]
+    flats = [each.permute(0, 3, 1, 2, 4, 5).flatten(3, 4) for each in rows]
     if FEW * count <= size:
-        _add_gram(flat.flatten(2, 3), into, is_first, number)
-        return _squares(flat @ flat.mT) if has_squares else squares
+        (flat,) = flats  # M, G, N, RT, K
+        _add_gram(flat.flatten(2, 3), into, is_first, number, scale)
+        return _inner_squares(flat) if has_squares else flat.new_zeros(models)
+    squares = rows[0].new_zeros(models)
     into_squares = squares if has_squares else None
-    if flat.shape[2] * size * -(-size // number) <= MOST_AT_ONCE:
-        _add_each(flat, into, squares=into_squares, is_first=is_first, number=number)
+    each_how: dict[str, Any] = {"number": number, "scale": scale}
+    if samples * size * -(-size // number) <= MOST_AT_ONCE:
+        _add_each(flats, into, squares=into_squares, is_first=is_first, **each_how)
         return squares
     # New memory costs as much as arithmetic, so that matrices of a few samples follow
     # each other in the same.
     step = max(1, MOST_AT_ONCE * number // size**2)
-    for model in range(len(flat)):
+    for model in range(models):
         one = slice(model, model + 1)
-        for start in range(0, flat.shape[2], step):
-            few = flat[one, :, start : start + step]
+        for start in range(0, samples, step):
+            few = [flat[one, :, start : start + step] for flat in flats]
             part = None if into_squares is None else into_squares[one]
             first = is_first and start == 0
-            _add_each(few, into[one], squares=part, is_first=first, number=number)
+            _add_each(few, into[one], squares=part, is_first=first, **each_how)
     return squares
 
 
+def _inner_squares(flat: Tensor) -> Tensor:
+    """Return the sum of the squared norms of r r' of samples (M, G, N, n, K), (M,)."""
+    if flat.shape[3] == 1:  # its length does, in a fraction of the time
+        return _squares(torch.linalg.vector_norm(flat, dim=-1).square())
+    return _squares(flat @ flat.mT)
+
+
 def _add_each(
-    flat: Tensor, into: Tensor, *, squares: Tensor | None, is_first: bool, number: int
+    flats: Sequence[Tensor],
+    into: Tensor,
+    *,
+    squares: Tensor | None,
+    is_first: bool,
+    number: int,
+    scale: float,
 ) -> None:
     """Add what each sample's rows (M, G, N, n, K) give, and the squares of norms."""
+    flat, *more = flats
     for start, end in _stripes(flat.shape[-1], number):
         each = flat[..., start:end].mT @ flat[..., :end]
+        for other in more:  # of one model and group
+            left, right = other[0, 0, ..., start:end].mT, other[0, 0, ..., :end]
+            each[0, 0].baddbmm_(left, right)
         stripe = into[:, :, start:end, :end]
         if is_first:
             torch.sum(each, 2, out=stripe)
+            if scale != 1:
+                stripe *= scale
         else:
-            stripe += each.sum(2)
+            stripe.add_(each.sum(2), alpha=scale)
         if squares is not None:
             squares += _squares(each)
             if start:
@@ -288,8 +399,10 @@ def _add_each(
 
 
 def _squares(matrices: Tensor) -> Tensor:
-    """Return the sum of all squares of each model, (M,)."""
-    return matrices.square().flatten(1).sum(1)
+    """Return the sum of all squares of each model, (M,), without a tensor of them."""
+    dims = tuple(range(1, matrices.ndim))
+    lengths: Tensor = torch.linalg.vector_norm(matrices, dim=dims)
+    return lengths.square()
 
 
 def num_stripes(num_rows: int, size: int) -> int:
@@ -308,13 +421,18 @@ def _stripes(size: int, number: int) -> Iterator[tuple[int, int]]:
         yield size * stripe // number, size * (stripe + 1) // number
 
 
-def _add_gram(rows: Tensor, into: Tensor, is_first: bool, number: int) -> None:
+def _add_gram(
+    rows: Tensor, into: Tensor, is_first: bool, number: int, scale: float
+) -> None:
     """Add X'X of rows X (M, G, n, K) to the lower stripes of (M, G, K, K)."""
     rows, into = rows.flatten(0, 1), into.flatten(0, 1)
     beta = 0 if is_first else 1
+    if number == 1:
+        into.baddbmm_(rows.mT, rows, beta=beta, alpha=scale)
+        return
     for start, end in _stripes(rows.shape[-1], number):
         left, right = rows[..., start:end].mT, rows[..., :end]
-        into[:, start:end, :end].baddbmm_(left, right, beta=beta)
+        into[:, start:end, :end].baddbmm_(left, right, beta=beta, alpha=scale)
 
 
 def _mirror(matrices: Tensor, number: int) -> None:
@@ -340,8 +458,7 @@ def gram(rows: Tensor) -> Tensor:
 def _draw_squares(rows: Tensor) -> Tensor:
     """Return the sum of the squared norms of each draw's own second moment, (M,)."""
     is_short = rows.shape[4] <= rows.shape[5]
-    inner = rows @ rows.mT if is_short else rows.mT @ rows
-    return inner.square().flatten(1).sum(1)
+    return _squares(rows @ rows.mT if is_short else rows.mT @ rows)
 
 
 def _identity_like(rows: Tensor) -> Tensor:
@@ -414,6 +531,19 @@ def squares_of(sides: Sequence[Sides]) -> Tensor:
         left, right = left.sum(2, keepdim=True), right.sum(2, keepdim=True)
     left, right = (rows.flatten(1, 2).transpose(1, 2) for rows in (left, right))
     return left.mT @ right
+
+
+def squares_along(sides: Sequence[Sides], left: Tensor, right: Tensor) -> Tensor:
+    """Return the sum of the squares of U'VW over samples and draws, (M, G, O, I).
+
+    Args:
+        sides: rows of each use, whose gradients are V.
+        left: U, (M, G, O, O).
+        right: W, (M, G, I, I).
+    """
+    return squares_of(
+        [Sides(turned(one.left, left), turned(one.right, right)) for one in sides]
+    )
 
 
 def outer_of(sides: Sequence[Sides]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -244,8 +245,8 @@ def check_finite(derivatives: Sequence[Tensor]) -> None:
         InputError: one is not.
     """
     # NaN and infinity are in the sum as well.
-    sums = torch.stack([one.sum() for one in derivatives])
-    if not sums.is_meta and not torch.isfinite(sums).all():
+    total = torch.stack([one.sum() for one in derivatives]).sum()
+    if not total.is_meta and not math.isfinite(total.item()):
         raise InputError(
             "weights: expected finite derivatives of the outputs, got NaN or infinity. "
             "Take weights from before training diverged, or float64."

@@ -24,8 +24,7 @@ from torch import Tensor
 
 from curvflow.tasks.numerics.kronecker.chains import recursive_factors
 from curvflow.tasks.numerics.kronecker.forms import balance, decomposed
-from curvflow.tasks.numerics.kronecker.layers import Sides
-from curvflow.tasks.numerics.kronecker.moments import Moments, squares_of, turned
+from curvflow.tasks.numerics.kronecker.moments import Moments, squares_along
 from curvflow.tasks.numerics.kronecker.uses import Scaling
 from curvflow.tasks.rules.shared.kfac_networks import Networks, Swept, labels_of
 from curvflow.tasks.rules.shared.kfac_parts import Parts, Rest, Scale
@@ -93,7 +92,14 @@ def batch_blocks(
         return tuple(recursive_factors(networks.recorded(weights_MD), pieces))
     labels = labels_of(rule, networks.problem)
     moments = [
-        Moments(one.piece, rule.kfac_approx, has_spread=False) for one in parts.pieces
+        Moments(
+            one.piece,
+            rule.kfac_approx,
+            networks.count,
+            has_spread=False,
+            is_joined=True,
+        )
+        for one in parts.pieces
     ]
     scales: list[list[Tensor]] = [[] for _ in parts.scales]
     rest: list[list[Tensor]] = [[] for _ in parts.rest]
@@ -104,9 +110,7 @@ def batch_blocks(
             into.append(_of_scale(scale, swept))
         for one, into in zip(parts.rest, rest, strict=True):
             into.append(_of_rest(one, swept))
-    blocks: list[tuple[Tensor, ...]] = [
-        moment.matrices(networks.count) for moment in moments
-    ]
+    blocks: list[tuple[Tensor, ...]] = [moment.matrices() for moment in moments]
     blocks += [(torch.cat(several),) for several in scales]
     blocks += [(torch.cat(several),) for several in rest]
     return tuple(blocks)
@@ -156,12 +160,9 @@ def corrected(
         for each, (left, right, *_), into in zip(
             parts.pieces, inverses[: len(scales)], scales, strict=True
         ):
-            bases = [basis[models] for basis in (left, right)]
-            sides = [
-                Sides(turned(one.left, bases[0]), turned(one.right, bases[1]))
-                for _, one in each.piece.sides(swept.one)
-            ]
-            into.append(squares_of(sides) / swept.one.samples)
+            sides = [one for _, one in each.piece.sides(swept.one)]
+            squares = squares_along(sides, left[models], right[models])
+            into.append(squares / swept.one.samples)
     return tuple(torch.cat(several) for several in scales)
 
 

@@ -76,7 +76,13 @@ def _counted(
     given = meta_inputs(problem, batch, batch, dtype)
     parts = parts_of(text, chosen["kfac_approx"], separate=chosen["separate"])
     moments = [
-        Moments(one.piece, chosen["kfac_approx"], has_spread=False)
+        Moments(
+            one.piece,
+            chosen["kfac_approx"],
+            batch,
+            has_spread=False,
+            is_joined=True,
+        )
         for one in parts.pieces
     ]
 
@@ -103,7 +109,7 @@ def _counted(
         for one in of.swept():
             for moment in moments:
                 moment.add(one)
-        return [moment.matrices(batch) for moment in moments]
+        return [moment.matrices() for moment in moments]
 
     held = [tensor for tensor in given.values() if isinstance(tensor, Tensor)]
     return peak_bytes(compute, given=held) // 2
