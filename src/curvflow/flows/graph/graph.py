@@ -26,9 +26,9 @@ from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.reads.current import CurrentReads, Outdated
 from curvflow.schemas.keys import (
     Encoded,
+    Forms,
     action_key,
     canonical,
-    form,
     mapping_form,
     name_form,
     picker,
@@ -223,7 +223,10 @@ def _inputs_form(node: Node, known: Digests) -> Encoded | None:
 
 
 def _is_unknown(node: Node, taken: Iterable[Taken]) -> bool:
-    return any(r.node.receipt is None and r.node not in node.absent for r in taken)
+    for result in taken:  # at every node of a study, where a generator would show
+        if result.node.receipt is None and result.node not in node.absent:
+            return True
+    return False
 
 
 def input_digests(node: Node) -> dict[str, Any] | None:
@@ -294,18 +297,18 @@ def _digest(taken: Taken) -> str:
 def _digest_form(taken: Taken, known: Digests) -> bytes:
     """Return the canonical form of `_digest`."""
     result = taken.node, taken.parts
-    if result not in known:  # thousands of nodes take the same data set
-        known[result] = canonical(_digest(taken))
-    return known[result]
+    form = known.get(result)
+    if form is None:  # thousands of nodes take the same data set
+        form = known[result] = canonical(_digest(taken))
+    return form
 
 
 def taken_digest(receipt: Receipt, names: tuple[str, ...]) -> str:
     """Return the digest of `taken_parts`."""
-    try:
-        return texts_digest(receipt.parts, names)
-    except KeyError:
-        there = _names_there(tuple(receipt.parts), names)
-        return texts_digest(receipt.parts, there)
+    parts = receipt.parts
+    if [name for name in names if name not in parts]:
+        names = _names_there(tuple(parts), names)
+    return texts_digest(parts, names)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -519,14 +522,13 @@ def _nodes(
     ]
     count.foresee(stage, sources)
     pick = _picker(axes, stage.own_axes)
-    forms: dict[Point, tuple[Params, dict[str, object], Encoded]] = {}
+    forms, written = dict[Point, tuple[Params, dict[str, object], Encoded]](), Forms()
     selected: dict[Point, tuple[str, ...]] = {}
     for point in product(*(graph.study.axes[axis].labels for axis in axes)):
         key = pick(point)
         if key not in forms:
             params = stage.params(dict(zip(axes, point, strict=True)))
-            plain = form(params, files.digests(stage, params))
-            forms[key] = params, plain, Encoded(canonical(plain))
+            forms[key] = params, *written.write(params, files.digests(stage, params))
             selected[key] = stage.kind.selected(params)
         for epoch in _epochs(stage, sources, point):
             full = point if epoch is None else (*point, epoch)
