@@ -191,6 +191,19 @@ def form(params: BaseModel, files: FileDigests | None = None) -> dict[str, objec
     return plain
 
 
+def without(form: Mapping[str, object], paths: Sequence[str]) -> dict[str, object]:
+    """Return plain parameters less those under dotted paths."""
+    kept = dict(form)
+    for path in paths:
+        head, _, rest = path.partition(".")
+        inner = kept.get(head)
+        if not rest:
+            kept.pop(head, None)
+        elif isinstance(inner, Mapping):
+            kept[head] = without(inner, [rest])
+    return kept
+
+
 class Forms:
     """Plain and canonical forms of parameters, each value of a field written once.
 
