@@ -69,6 +69,7 @@ def counted(monkeypatch):
     count(graph, "texts_digest", "digests taken")
     count(tiles, "sha256", "signatures")
     count(keys, "_write", "fields written")
+    count(graph, "_kept", "checkpoints listed")
     return counts
 
 
@@ -94,6 +95,8 @@ def test_a_plan_writes_what_nodes_share_once(folders, counted):
         seeds = size // NODES_PER_SEED
         # Of fit each seed and both rates, and what nodes of a stage have in common.
         assert counts["fields written"] <= seeds + 16
+        # Of each network once, whatever is taken of it.
+        assert counts["checkpoints listed"] <= 2 * seeds
         # By path at three checkpoints, whose last one is taken by last too, and by the
         # reduction; data once.
         assert counts["digests taken"] <= 4 * 2 * seeds + 8

@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import (
     Callable,
     Collection,
-    Hashable,
     Iterable,
     Iterator,
     Mapping,
@@ -45,6 +44,7 @@ from curvflow.stores.base import Index
 
 State = Literal["cached", "stale", "waiting"]
 Point = tuple[Label, ...]
+Kept = range | tuple[int, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -117,12 +117,14 @@ class Graph:
         nodes: of each stage, in the order of its labels.
         groups: per stage what tiles may hold together, see `tiles.groups_of`.
         signatures: by which these were distinguished.
+        kept: epochs at which nodes keep their weights, by identity.
     """
 
     study: Study
     nodes: dict[str, list[Node]] = field(default_factory=dict)
     groups: dict[str, list[list[Node]]] = field(default_factory=dict)
     signatures: dict[tuple[object, ...], str] = field(default_factory=dict)
+    kept: dict[int, Kept] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Node]:
         for nodes in self.nodes.values():
@@ -396,7 +398,7 @@ class Source:
         self._key_of_others = _picker(stage.dims, others)
         self._epochs = self._epochs_by_others()
         self._parts: dict[tuple[object, ...], tuple[str, ...]] = {}
-        self._chosen_of: dict[Hashable, Sequence[int]] = {}
+        self._kept, self._chosen_of = graph.kept, dict[Kept, Sequence[int]]()
         self._last: tuple[object, tuple[Taken, ...]] = (None, ())
 
     @property
@@ -448,14 +450,14 @@ class Source:
     def _chosen(self, node: Node) -> Sequence[int]:
         if node.kind.checkpoints is None:
             return []
-        kept = node.kind.checkpoints(node.params)
+        kept = self._kept.get(id(node))
         if kept is None:
-            kept = steps_in(node.form)
+            kept = self._kept[id(node)] = _kept(node.kind.checkpoints, node)
         # Networks that differ in their seed alone keep the same.
-        memo = kept if isinstance(kept, Hashable) else (*kept,)
-        if memo not in self._chosen_of:
-            self._chosen_of[memo] = self._stage.epochs(kept)
-        return self._chosen_of[memo]
+        chosen = self._chosen_of.get(kept)
+        if chosen is None:
+            chosen = self._chosen_of[kept] = self._stage.epochs(kept)
+        return chosen
 
     def _parts_of(
         self, node: Node, epoch: Label | None, selected: tuple[str, ...]
@@ -478,6 +480,14 @@ class Source:
         beside = {v.judged_by for v in chosen if v.judged_by}
         beside |= set(self._stage.kind.settings) if beside else set()
         return [v for v in kind.outputs if v in chosen or v.name in beside]
+
+
+def _kept(checkpoints: Callable[[Params], Sequence[int] | None], node: Node) -> Kept:
+    """Return the epochs at which a node keeps its weights."""
+    kept = checkpoints(node.params)
+    if kept is None:
+        return steps_in(node.form)
+    return kept if isinstance(kept, range) else tuple(kept)
 
 
 def _picker(dims: Sequence[str], chosen: Sequence[str]) -> Callable[[Point], Point]:
@@ -550,6 +560,6 @@ def _taken(
 ) -> dict[str, tuple[Taken, ...]]:
     taken: dict[str, tuple[Taken, ...]] = {}
     for source in sources:
-        results = source.taken(point, selected)
-        taken[source.name] = taken.get(source.name, ()) + results
+        name, results = source.name, source.taken(point, selected)
+        taken[name] = taken[name] + results if name in taken else results
     return taken
