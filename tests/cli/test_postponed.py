@@ -1,9 +1,9 @@
 """Libraries that the command line loads when they are used."""
 
-import importlib
 import pickle
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from threading import Barrier
 
 import pytest
@@ -43,9 +43,9 @@ def loads(tmp_path, monkeypatch):
 
 def test_an_import_loads_nothing_before_something_is_used(loads):
     postpone("heavy_lib")
-    import heavy_lib
+    heavy_lib = import_module("heavy_lib")
 
-    again = importlib.import_module("heavy_lib")
+    again = import_module("heavy_lib")
     assert isinstance(again, Postponed)
     assert not loads
     assert heavy_lib.Thing.__module__ == "heavy_lib"
@@ -68,7 +68,7 @@ def test_a_module_within_it_is_imported_after_it(loads, statement):
 
 def test_what_it_lacks_or_makes_on_request_is_as_without_a_stand_in(loads):
     postpone("heavy_lib")
-    import heavy_lib
+    heavy_lib = import_module("heavy_lib")
 
     assert heavy_lib.late == "late"
     with pytest.raises(AttributeError, match="no never"):
@@ -78,7 +78,7 @@ def test_what_it_lacks_or_makes_on_request_is_as_without_a_stand_in(loads):
 
 def test_threads_that_use_it_at_once_find_it_whole(loads):
     postpone("heavy_lib")
-    import heavy_lib
+    heavy_lib = import_module("heavy_lib")
 
     together = Barrier(8)
 
@@ -92,7 +92,7 @@ def test_threads_that_use_it_at_once_find_it_whole(loads):
 
 
 def test_a_library_that_is_there_stays(loads):
-    import heavy_lib
+    heavy_lib = import_module("heavy_lib")
 
     postpone("heavy_lib")
     assert sys.modules["heavy_lib"] is heavy_lib

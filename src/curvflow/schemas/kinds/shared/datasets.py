@@ -412,6 +412,7 @@ MATRIX_OUTPUTS = (
     Variable("size", "rows, D", dtype="int64"),
 )
 
+
 def matrix(form: str, size: int, **arrays: Array) -> dict[str, Array]:
     """Return the variables of `OUTPUTS`.
 
