@@ -121,3 +121,17 @@ def test_a_plan_loads_declarations_of_what_it_names(tmp_path):
     unnamed = {"aggregate.rank", "data.digits", "figures.lines", "probes.trace"}
     assert loaded.isdisjoint(f"kinds.{name}" for name in unnamed)
     assert loaded.isdisjoint({"models.vit", "rules.ngd", "rules.wrappers"})
+
+
+def test_a_plan_of_results_that_are_all_there_loads_no_numpy(tmp_path):
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    listing = (
+        "import atexit, sys; atexit.register(lambda: print('numpy._core' in "
+        "sys.modules, file=sys.stderr)); from curvflow.cli import main; main()"
+    )
+    loads = {}
+    for command in ("run", "plan"):
+        done = guarded(listing, command, "tiny.yaml", cwd=tmp_path, refused=ENGINES)
+        assert done.returncode == 0, done.stderr
+        loads[command] = done.stderr.split()[-1]
+    assert loads == {"run": "True", "plan": "False"}

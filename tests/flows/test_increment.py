@@ -12,6 +12,7 @@ from curvflow.flows.graph import graph, tiles
 from curvflow.flows.plan.plan import make_plan
 from curvflow.flows.results.node_results import plan_views
 from curvflow.flows.results.outputs import view_records
+from curvflow.schemas import keys
 from curvflow.schemas.long_lived import one_command
 from curvflow.stores import payload_digests
 from curvflow.stores.base import Index
@@ -67,7 +68,8 @@ def counted(monkeypatch):
     count(Index, "copy", "index copies")
     count(graph, "texts_digest", "digests taken")
     count(tiles, "sha256", "signatures")
-    count(graph, "canonical", "parameters", lambda value: isinstance(value, dict))
+    count(keys, "_write", "fields written")
+    count(graph, "_kept", "checkpoints listed")
     return counts
 
 
@@ -91,9 +93,10 @@ def test_a_plan_writes_what_nodes_share_once(folders, counted):
     small, large = work(folders, counted, views_of)
     for size, counts in zip(SIZES, (small, large), strict=True):
         seeds = size // NODES_PER_SEED
-        # fit has parameters of its own at each node, every other stage has but one form
-        # for all, and data are taken by each fit.
-        assert counts["parameters"] <= 2 * seeds + 8
+        # Of fit each seed and both rates, and what nodes of a stage have in common.
+        assert counts["fields written"] <= seeds + 16
+        # Of each network once, whatever is taken of it.
+        assert counts["checkpoints listed"] <= 2 * seeds
         # By path at three checkpoints, whose last one is taken by last too, and by the
         # reduction; data once.
         assert counts["digests taken"] <= 4 * 2 * seeds + 8

@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, TypeAdapter, ValidationError
 
-from curvflow.schemas.by_name import ByName
+from curvflow.schemas import by_name
+from curvflow.schemas.by_name import ByName, Siblings
 from curvflow.schemas.params import Params
 
 
@@ -80,6 +81,35 @@ def test_what_no_file_is_named_after_is_found_in_the_union():
 )
 def test_a_wrong_value_is_told_of_as_the_union_tells(value):
     assert _errors(Drawing, value) == _errors(Whole, value)
+
+
+def test_siblings_share_the_model_of_one_object_and_of_no_equal_one():
+    siblings = Siblings()
+    disc, alike = ({"shape": "disc", "radius": 2.0} for _ in range(2))
+    first, again, other = (
+        Drawing.model_validate({"shape": value}, context=siblings)
+        for value in (disc, disc, alike)
+    )
+    assert first.shape is again.shape
+    assert first == other
+    assert other.shape is not first.shape
+
+
+def test_without_siblings_a_changed_value_is_validated_anew():
+    disc = {"shape": "disc", "radius": 2.0}
+    assert Drawing.model_validate({"shape": disc}).shape == Disc(radius=2.0)
+    disc["radius"] = 3.0
+    assert Drawing.model_validate({"shape": disc}).shape == Disc(radius=3.0)
+
+
+def test_siblings_keep_no_value_of_a_template_that_makes_another_for_each(monkeypatch):
+    monkeypatch.setattr(by_name, "MOST_KEPT", 1)
+    siblings = Siblings()
+    values = [{"shape": "disc", "radius": float(r)} for r in (1, 2, 3)]
+    for value in (*values, *values):
+        drawing = Drawing.model_validate({"shape": value}, context=siblings)
+        assert drawing.shape == Disc(radius=value["radius"])
+        assert (siblings.find(value) is None) == (value is not values[0])
 
 
 def test_the_json_schema_is_the_unions():

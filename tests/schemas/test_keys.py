@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from curvflow.errors import NotEncodableError
+from curvflow.schemas import keys
 from curvflow.schemas.keys import (
     Encoded,
+    Forms,
     action_key,
     array_digest,
     canonical,
@@ -259,6 +261,55 @@ def test_a_file_counts_by_its_content():
     assert by_name[0] == by_name[1]
     assert by_name[0]["path"] == {"sha256": "ab12"}
     assert form(Nested())["path"] is None
+
+
+class Sibling(Params):
+    """Parameters of one of many nodes."""
+
+    seed: int | bool = 0
+    inner: Later = Later()
+    hidden: tuple[int, ...] = Field((2,), strict=False)
+    names: dict[str, float] = Field(default_factory=dict)
+    clip: Annotated[float | None, Neutral(None)] = None
+    path: Annotated[str | None, SourceFile()] = None
+
+
+@given(
+    st.lists(
+        st.builds(
+            Sibling,
+            seed=st.integers() | st.booleans(),
+            inner=st.sampled_from([Later(), Later(nesterov=True)]),
+            hidden=st.lists(st.integers(), max_size=2),
+            names=st.dictionaries(st.text(), st.sampled_from([0.0, -0.0, 0.5])),
+            clip=st.sampled_from([None, 0.5]),
+            path=st.sampled_from([None, "a.npz"]),
+        ),
+        max_size=6,
+    )
+)
+def test_siblings_have_the_forms_that_each_has_by_itself(several):
+    forms = Forms()
+    for number, params in enumerate(several):
+        files = {"path": f"ab{number}"} if params.path else {}
+        plain, encoded = forms.write(params, files)
+        assert typed(plain) == typed(form(params, files))
+        assert encoded == canonical(form(params, files))
+
+
+def test_what_siblings_share_is_written_once(monkeypatch):
+    written = []
+    before = keys._write
+    monkeypatch.setattr(
+        keys,
+        "_write",
+        lambda field, *rest: written.append(field.name) or before(field, *rest),
+    )
+    forms, inner = Forms(), Later(nesterov=True)
+    plain = [forms.write(Sibling(seed=n, inner=inner))[0] for n in range(50)]
+    assert all(p["inner"] is plain[0]["inner"] for p in plain)
+    assert written.count("seed") == 50
+    assert written.count("inner") == written.count("clip") == 1
 
 
 def test_every_part_of_an_action_key_counts():

@@ -15,10 +15,38 @@ from pydantic import (
     PlainValidator,
     TypeAdapter,
     ValidationError,
+    ValidationInfo,
 )
 from pydantic.json_schema import JsonSchemaValue
 
 from curvflow.schemas.params import Params
+
+# A template that has a reference within a value makes another value at each point.
+MOST_KEPT = 256
+
+
+class Siblings:
+    """Models of the values of one template, as the context of validations.
+
+    These values do not change: one object in many sets of parameters is validated
+    once, and is one model in all.
+    """
+
+    def __init__(self) -> None:
+        """Start with none."""
+        # By identity; a value that is kept leaves its identity to no other.
+        self._known: dict[int, tuple[object, Params]] = {}
+
+    def find(self, value: object) -> Params | None:
+        """Return the model of a value that was validated before."""
+        known = self._known.get(id(value))
+        return known[1] if known else None
+
+    def keep(self, value: object, params: Params) -> Params:
+        """Keep the model of a value, and return it."""
+        if len(self._known) < MOST_KEPT:
+            self._known[id(value)] = value, params
+        return params
 
 
 @cache
@@ -47,13 +75,16 @@ class ByName:
     def _all(self) -> TypeAdapter[Params]:
         return TypeAdapter(self.union())
 
-    def _validate(self, value: object) -> Params:
+    def _validate(self, value: object, info: ValidationInfo) -> Params:
+        siblings = info.context if isinstance(info.context, Siblings) else Siblings()
+        if (known := siblings.find(value)) is not None:
+            return known
         if model := self.find(value):
             try:
-                return model.model_validate(value)
+                return siblings.keep(value, model.model_validate(value))
             except ValidationError:
                 pass
-        return self._all.validate_python(value)
+        return siblings.keep(value, self._all.validate_python(value))
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel
@@ -177,26 +177,96 @@ def picker(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
     return lambda items: tuple([items[key] for key in keys])
 
 
-def form(
-    params: BaseModel, files: Mapping[str, str | Mapping[str, str]] | None = None
-) -> dict[str, object]:
-    """Return the plain parameters that enter a key; source files by their digests.
+# Per field the digest of its file, or those of several by name.
+FileDigests = Mapping[str, str | Mapping[str, str]]
 
-    Args:
-        params: the parameters.
-        files: per field the digest of its file, or those of several by name.
-    """
+
+def form(params: BaseModel, files: FileDigests | None = None) -> dict[str, object]:
+    """Return the plain parameters that enter a key; source files by their digests."""
     plain: dict[str, object] = {}
-    for name, neutral, is_source in _key_fields(type(params)):
-        value = getattr(params, name)
-        written = value if type(value) in SCALARS else _plain(value)
-        if neutral is not None and _is_neutral(written, *neutral):
-            continue
-        if is_source and value is not None:
-            digest = (files or {})[name]
-            written = {"sha256": digest} if isinstance(digest, str) else dict(digest)
-        plain[name] = written
+    for field in _key_fields(type(params)):
+        written = _plain_field(field, getattr(params, field.name), files)
+        if written is not _LEFT_OUT:
+            plain[field.name] = written
     return plain
+
+
+def without(form: Mapping[str, object], paths: Sequence[str]) -> dict[str, object]:
+    """Return plain parameters less those under dotted paths."""
+    kept = dict(form)
+    for path in paths:
+        head, _, rest = path.partition(".")
+        inner = kept.get(head)
+        if not rest:
+            kept.pop(head, None)
+        elif isinstance(inner, Mapping):
+            kept[head] = without(inner, [rest])
+    return kept
+
+
+class Forms:
+    """Plain and canonical forms of parameters, each value of a field written once.
+
+    What is one object in several parameters, such as the rule of many seeds, is one
+    in their plain forms as well.
+    """
+
+    def __init__(self) -> None:
+        """Start with nothing written."""
+        self._written: dict[type, list[tuple[_KeyField, dict[int, _Written]]]] = {}
+
+    def write(
+        self, params: BaseModel, files: FileDigests | None = None
+    ) -> tuple[dict[str, object], Encoded]:
+        """Return `form` of parameters, and its canonical form."""
+        plain, forms = dict[str, object](), list[bytes]()
+        for field, known in self._fields(type(params)):
+            value = getattr(params, field.name)
+            written = known.get(id(value)) or _write(field, value, files, known)
+            _, item, encoded = written
+            if encoded is not None:
+                plain[field.name] = item
+                forms.append(encoded)
+        return plain, Encoded(mapping_form(tuple(plain), forms))
+
+    def _fields(
+        self, model: type[BaseModel]
+    ) -> list[tuple[_KeyField, dict[int, _Written]]]:
+        if model not in self._written:
+            self._written[model] = [(field, {}) for field in _key_fields(model)]
+        return self._written[model]
+
+
+def _write(
+    field: _KeyField,
+    value: object,
+    files: FileDigests | None,
+    known: dict[int, _Written],
+) -> _Written:
+    """Write a field, and note it by the identity of its value."""
+    item = _plain_field(field, value, files)
+    # The value is kept, so that no other object gets its identity.
+    written = value, item, None if item is _LEFT_OUT else canonical(item)
+    if not field.is_source:  # the same path may have other content
+        known[id(value)] = written
+    return written
+
+
+# A field's value, its plain form, and its canonical form unless it is left out.
+_Written = tuple[object, object, bytes | None]
+
+_LEFT_OUT = object()
+
+
+def _plain_field(field: _KeyField, value: object, files: FileDigests | None) -> object:
+    """Return the plain form of a field's value, or that the key has none."""
+    written = value if type(value) in SCALARS else _plain(value)
+    if field.neutral is not None and _is_neutral(written, *field.neutral):
+        return _LEFT_OUT
+    if field.is_source and value is not None:
+        digest = (files or {})[field.name]
+        return {"sha256": digest} if isinstance(digest, str) else dict(digest)
+    return written
 
 
 # Of these the type and `==` tell which have one canonical form, where text is ASCII.
@@ -213,17 +283,25 @@ def _is_neutral(written: object, plain: object, encoded: bytes) -> bool:
     return canonical(written) == encoded
 
 
+class _KeyField(NamedTuple):
+    """A field that enters keys: its name, neutral value, and whether it is a file."""
+
+    name: str
+    neutral: _Neutral | None
+    is_source: bool
+
+
 @cache
-def _key_fields(model: type[BaseModel]) -> list[tuple[str, _Neutral | None, bool]]:
-    """Return name, neutral value and whether it is a file, of fields in keys."""
-    fields: list[tuple[str, _Neutral | None, bool]] = []
+def _key_fields(model: type[BaseModel]) -> list[_KeyField]:
+    """Return the fields of a model that enter keys."""
+    fields: list[_KeyField] = []
     for name, info in model.model_fields.items():
         marks = info.metadata
         if not any(isinstance(mark, NotInKey) for mark in marks):
             neutral = [_plain(m.value) for m in marks if isinstance(m, Neutral)]
             written = (neutral[0], canonical(neutral[0])) if neutral else None
             is_source = any(isinstance(mark, SourceFile) for mark in marks)
-            fields.append((name, written, is_source))
+            fields.append(_KeyField(name, written, is_source))
     return fields
 
 

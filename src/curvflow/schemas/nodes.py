@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from curvflow.schemas.params import Params
 
-Array = np.ndarray[Any, np.dtype[Any]]
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, np.dtype[Any]]
+else:  # of annotations alone, for which NumPy need not be loaded
+    Array = Any
 Label = str | int | float | bool
 Status = Literal["ok", "diverged"]
 

@@ -7,10 +7,11 @@ that a process has; what has been read stays in the system's cache while there i
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -147,7 +148,7 @@ def npy_rows(path: Path) -> DiskArray | None:
     """
     with path.open("rb") as file:
         try:
-            read = _HEADERS[np.lib.format.read_magic(file)]
+            read = _headers()[np.lib.format.read_magic(file)]
             shape, is_fortran, dtype = read(file)
         except (ValueError, KeyError):
             return None
@@ -172,7 +173,7 @@ def byte_rows(path: Path) -> DiskArray:
     return rows_in([path], (size,), np.dtype(np.uint8), rows_per_file=max(1, size))
 
 
-_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
+def _headers() -> Mapping[tuple[int, int], Callable[[BinaryIO], Any]]:
+    """Return what reads the head of a `.npy` file, by its version."""
+    forms = np.lib.format
+    return {(1, 0): forms.read_array_header_1_0, (2, 0): forms.read_array_header_2_0}

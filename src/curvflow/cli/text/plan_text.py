@@ -7,16 +7,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from curvflow.cli.text.tables import WIDTH, name_columns
-from curvflow.flows.plan.code.fingerprints import Code
 from curvflow.flows.plan.resume import continued
-from curvflow.flows.results.convergence_counts import unconverged_of
-from curvflow.flows.results.results import Results
 from curvflow.schemas.nodes import Figure, Table
-from curvflow.schemas.records.receipts import RunRecord
 from curvflow.schemas.words import counted, duration, node_label, one_line
+
+if TYPE_CHECKING:
+    from curvflow.flows.plan.code.fingerprints import Code
+    from curvflow.flows.results.results import Results
+    from curvflow.schemas.records.receipts import RunRecord
 
 _TEXT_WIDTH, MARGIN = 80, 11
 MAX_CAUSES = 10  # causes printed; all are in the JSON
@@ -232,6 +233,9 @@ def _may_go_without(
 
 def unconverged_lines(judged: Mapping[str, Counter[str]]) -> list[str]:
     """Return a line per stage with unconverged estimates, by verdict."""
+    # Loaded here, for a plan has no verdicts.
+    from curvflow.flows.results.convergence_counts import unconverged_of
+
     lines = (unconverged_of(stage, counts) for stage, counts in judged.items())
     return [_wrapped(line) for line in lines if line]
 

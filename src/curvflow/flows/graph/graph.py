@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import (
     Callable,
     Collection,
-    Hashable,
     Iterable,
     Iterator,
     Mapping,
@@ -26,9 +25,9 @@ from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.flows.reads.current import CurrentReads, Outdated
 from curvflow.schemas.keys import (
     Encoded,
+    Forms,
     action_key,
     canonical,
-    form,
     mapping_form,
     name_form,
     picker,
@@ -45,6 +44,7 @@ from curvflow.stores.base import Index
 
 State = Literal["cached", "stale", "waiting"]
 Point = tuple[Label, ...]
+Kept = range | tuple[int, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -117,12 +117,14 @@ class Graph:
         nodes: of each stage, in the order of its labels.
         groups: per stage what tiles may hold together, see `tiles.groups_of`.
         signatures: by which these were distinguished.
+        kept: epochs at which nodes keep their weights, by identity.
     """
 
     study: Study
     nodes: dict[str, list[Node]] = field(default_factory=dict)
     groups: dict[str, list[list[Node]]] = field(default_factory=dict)
     signatures: dict[tuple[object, ...], str] = field(default_factory=dict)
+    kept: dict[int, Kept] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Node]:
         for nodes in self.nodes.values():
@@ -223,7 +225,10 @@ def _inputs_form(node: Node, known: Digests) -> Encoded | None:
 
 
 def _is_unknown(node: Node, taken: Iterable[Taken]) -> bool:
-    return any(r.node.receipt is None and r.node not in node.absent for r in taken)
+    for result in taken:  # at every node of a study, where a generator would show
+        if result.node.receipt is None and result.node not in node.absent:
+            return True
+    return False
 
 
 def input_digests(node: Node) -> dict[str, Any] | None:
@@ -294,18 +299,18 @@ def _digest(taken: Taken) -> str:
 def _digest_form(taken: Taken, known: Digests) -> bytes:
     """Return the canonical form of `_digest`."""
     result = taken.node, taken.parts
-    if result not in known:  # thousands of nodes take the same data set
-        known[result] = canonical(_digest(taken))
-    return known[result]
+    form = known.get(result)
+    if form is None:  # thousands of nodes take the same data set
+        form = known[result] = canonical(_digest(taken))
+    return form
 
 
 def taken_digest(receipt: Receipt, names: tuple[str, ...]) -> str:
     """Return the digest of `taken_parts`."""
-    try:
-        return texts_digest(receipt.parts, names)
-    except KeyError:
-        there = _names_there(tuple(receipt.parts), names)
-        return texts_digest(receipt.parts, there)
+    parts = receipt.parts
+    if [name for name in names if name not in parts]:
+        names = _names_there(tuple(parts), names)
+    return texts_digest(parts, names)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -393,7 +398,7 @@ class Source:
         self._key_of_others = _picker(stage.dims, others)
         self._epochs = self._epochs_by_others()
         self._parts: dict[tuple[object, ...], tuple[str, ...]] = {}
-        self._chosen_of: dict[Hashable, Sequence[int]] = {}
+        self._kept, self._chosen_of = graph.kept, dict[Kept, Sequence[int]]()
         self._last: tuple[object, tuple[Taken, ...]] = (None, ())
 
     @property
@@ -445,14 +450,14 @@ class Source:
     def _chosen(self, node: Node) -> Sequence[int]:
         if node.kind.checkpoints is None:
             return []
-        kept = node.kind.checkpoints(node.params)
+        kept = self._kept.get(id(node))
         if kept is None:
-            kept = steps_in(node.form)
+            kept = self._kept[id(node)] = _kept(node.kind.checkpoints, node)
         # Networks that differ in their seed alone keep the same.
-        memo = kept if isinstance(kept, Hashable) else (*kept,)
-        if memo not in self._chosen_of:
-            self._chosen_of[memo] = self._stage.epochs(kept)
-        return self._chosen_of[memo]
+        chosen = self._chosen_of.get(kept)
+        if chosen is None:
+            chosen = self._chosen_of[kept] = self._stage.epochs(kept)
+        return chosen
 
     def _parts_of(
         self, node: Node, epoch: Label | None, selected: tuple[str, ...]
@@ -475,6 +480,14 @@ class Source:
         beside = {v.judged_by for v in chosen if v.judged_by}
         beside |= set(self._stage.kind.settings) if beside else set()
         return [v for v in kind.outputs if v in chosen or v.name in beside]
+
+
+def _kept(checkpoints: Callable[[Params], Sequence[int] | None], node: Node) -> Kept:
+    """Return the epochs at which a node keeps its weights."""
+    kept = checkpoints(node.params)
+    if kept is None:
+        return steps_in(node.form)
+    return kept if isinstance(kept, range) else tuple(kept)
 
 
 def _picker(dims: Sequence[str], chosen: Sequence[str]) -> Callable[[Point], Point]:
@@ -519,14 +532,13 @@ def _nodes(
     ]
     count.foresee(stage, sources)
     pick = _picker(axes, stage.own_axes)
-    forms: dict[Point, tuple[Params, dict[str, object], Encoded]] = {}
+    forms, written = dict[Point, tuple[Params, dict[str, object], Encoded]](), Forms()
     selected: dict[Point, tuple[str, ...]] = {}
     for point in product(*(graph.study.axes[axis].labels for axis in axes)):
         key = pick(point)
         if key not in forms:
             params = stage.params(dict(zip(axes, point, strict=True)))
-            plain = form(params, files.digests(stage, params))
-            forms[key] = params, plain, Encoded(canonical(plain))
+            forms[key] = params, *written.write(params, files.digests(stage, params))
             selected[key] = stage.kind.selected(params)
         for epoch in _epochs(stage, sources, point):
             full = point if epoch is None else (*point, epoch)
@@ -548,6 +560,6 @@ def _taken(
 ) -> dict[str, tuple[Taken, ...]]:
     taken: dict[str, tuple[Taken, ...]] = {}
     for source in sources:
-        results = source.taken(point, selected)
-        taken[source.name] = taken.get(source.name, ()) + results
+        name, results = source.name, source.taken(point, selected)
+        taken[name] = taken[name] + results if name in taken else results
     return taken

@@ -27,8 +27,6 @@ from curvflow.flows.graph.source_folder import (
     vanished,
 )
 from curvflow.schemas.disk_arrays import DiskArray, as_array
-from curvflow.schemas.kinds.data.graphs.graph import GraphParams
-from curvflow.schemas.kinds.shared.images import ImageParams
 from curvflow.schemas.kinds.shared.imported import ImportedParams
 from curvflow.schemas.kinds.weights.checkpoints import CheckpointsParams
 from curvflow.schemas.kinds.weights.import_ import ImportParams
@@ -65,22 +63,29 @@ class SourceFiles:
 
     def seek(self, stage: Stage, params: Params) -> None:
         """Check that published files are there, unread; StudyError if not."""
-        wanted = self._published(params)
-        if wanted is not None and wanted not in self._sought:
-            wanted.seek(stage)
-            self._sought.add(wanted)
+        for wanted in self._published(params).values():
+            if wanted not in self._sought:
+                wanted.seek(stage)
+                self._sought.add(wanted)
 
-    def _published(self, params: Params) -> PublishedArrays | PublishedGraph | None:
-        # Loaded here, for few studies name published files.
+    def _published(
+        self, params: Params
+    ) -> Mapping[str, PublishedArrays | PublishedGraph]:
+        """Return the published files that parameters name, if any, by their source."""
+        # Loaded here, for few studies name published files, and a plan of results that
+        # are all there asks for none.
+        from curvflow.schemas.kinds.data.graphs.graph import GraphParams
+        from curvflow.schemas.kinds.shared.images import ImageParams
+
         if isinstance(params, ImageParams):
             from curvflow.flows.published.arrays import published_arrays
 
-            return published_arrays(params, self.folder)
+            return {"originals": published_arrays(params, self.folder)}
         if isinstance(params, GraphParams) and params.name is not None:
             from curvflow.flows.published.graphs import PublishedGraph
 
-            return PublishedGraph(params.name, self.folder, params.folder)
-        return None
+            return {"path": PublishedGraph(params.name, self.folder, params.folder)}
+        return {}
 
     def digests(
         self, stage: Stage, params: Params
@@ -107,10 +112,8 @@ class SourceFiles:
             InputError: a file has changed or vanished since it was planned with, is
                 of none of these forms, or holds Python objects.
         """
-        published = self._published(params)
-        if published is not None:
-            is_graph = isinstance(params, GraphParams)
-            return {"path" if is_graph else "originals": published}
+        if published := self._published(params):
+            return dict(published)
         return {
             source: arrays
             for name in _named(params)

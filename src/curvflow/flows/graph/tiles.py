@@ -20,7 +20,7 @@ from curvflow.errors import CorruptPayloadError, StoreError
 from curvflow.flows.graph.graph import Graph, Node, Taken, taken_digest, taken_parts
 from curvflow.flows.reads.windows import Observed
 from curvflow.schemas.disk_arrays import as_array
-from curvflow.schemas.keys import sha256
+from curvflow.schemas.keys import sha256, without
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Absent, Array, Label, Member, NodeData, Status
@@ -104,19 +104,6 @@ class Singles:
             whole = groups_of(self._graph, node.stage)
             self._of_stage[node.stage] = {g[0] for g in whole if len(g) == 1}
         return node in self._of_stage[node.stage]
-
-
-def without(form: Mapping[str, object], paths: Sequence[str]) -> dict[str, object]:
-    """Return plain parameters less those under dotted paths."""
-    kept = dict(form)
-    for path in paths:
-        head, _, rest = path.partition(".")
-        inner = kept.get(head)
-        if not rest:
-            kept.pop(head, None)
-        elif isinstance(inner, Mapping):
-            kept[head] = without(inner, [rest])
-    return kept
 
 
 def count_tiles(groups: Iterable[Sequence[Node]]) -> int:

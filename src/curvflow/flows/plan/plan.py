@@ -80,8 +80,8 @@ class Plan:
                 **self.counts(name),
                 "reasons": self.causes.grouped(nodes),
                 "continues": continues(nodes),
-                "removed": sum(self._is_removed(node) for node in nodes),
-                "in_work": sum(self._is_in_work(node) for node in nodes),
+                "removed": sum(map(self._is_removed, nodes)) if self.removed else 0,
+                "in_work": sum(map(self._is_in_work, nodes)) if self.in_work else 0,
             }
             for name, nodes in self.graph.nodes.items()
         }

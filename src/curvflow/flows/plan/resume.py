@@ -9,10 +9,10 @@ from typing import Any
 
 from curvflow.errors import StoreError
 from curvflow.flows.graph.graph import Node, input_digests
-from curvflow.flows.graph.tiles import without
 from curvflow.flows.plan.code.drift import Accepted
 from curvflow.flows.plan.code.fingerprints import Fingerprints
 from curvflow.flows.reads.current import CurrentReads
+from curvflow.schemas.keys import without
 from curvflow.schemas.kind import Continues, Kind
 from curvflow.schemas.records.receipts import Receipt
 from curvflow.stores.base import Index, Store

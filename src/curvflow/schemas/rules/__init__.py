@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from curvflow.schemas.by_name import ByName
-from curvflow.schemas.presets import Preset, written_out
 from curvflow.schemas.rules._base import Position, Rule
 from curvflow.schemas.rules._files import named_rule, sections
 from curvflow.schemas.rules._files import specifications as all_rules
@@ -24,6 +23,9 @@ __all__ = ["Position", "Rule", "RuleSpec", "all_rules", "sections"]
 
 def _union() -> Any:
     """Return the union of all rules, or a preset."""
+    # Loaded here, as the rules are: most studies name few of them.
+    from curvflow.schemas.presets import Preset, written_out
+
     rules = reduce(operator.or_, all_rules().values())
     # A preset is written out before all else: its node has the key of its fields.
     return Annotated[

@@ -9,6 +9,7 @@ from typing import Any, Literal, NoReturn
 from pydantic import ValidationError
 
 from curvflow.errors import Place, StudyError
+from curvflow.schemas.by_name import Siblings
 from curvflow.schemas.kind import MAIN, Kind
 from curvflow.schemas.nodes import Label
 from curvflow.schemas.params import Params
@@ -129,6 +130,7 @@ class Stage:
     _cache: dict[tuple[Label, ...], Params] = field(
         init=False, repr=False, default_factory=dict
     )
+    _siblings: Siblings = field(init=False, repr=False, default_factory=Siblings)
 
     def params(self, labels: Mapping[str, Label]) -> Params:
         """Return the validated parameters at one point of the axes, cached."""
@@ -141,7 +143,7 @@ class Stage:
     def _validated(self, labels: Mapping[str, Label]) -> Params:
         filled = self.template.fill(labels)
         try:
-            params = self.kind.params.model_validate(filled)
+            params = self.kind.params.model_validate(filled, context=self._siblings)
         except ValidationError as error:
             self._raise_first(find_problems(error, self.kind.params, filled), labels)
         if (number := _num_checkpoints(params)) > MAX_CHECKPOINTS:

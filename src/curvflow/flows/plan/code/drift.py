@@ -97,9 +97,10 @@ class Accepted:
         files = self._index.codes[then].files
         if then not in self._untouched:
             self._untouched[then] = bool(files) and self._codes.are_as_before(files)
+        if receipt.reads is None or not self._untouched[then]:
+            return self._untouched[then]
         # A module that was not there may have come.
-        loads = recorded_loads(receipt.reads) or ()
-        return self._untouched[then] and files.keys() >= {*loads}
+        return files.keys() >= {*(recorded_loads(receipt.reads) or ())}
 
 
 def _is_of_today(record: CodeRecord) -> bool:

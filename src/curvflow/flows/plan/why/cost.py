@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from curvflow.flows.graph.graph import Graph, Node
-from curvflow.flows.graph.tiles import without
+from curvflow.schemas.keys import without
 from curvflow.schemas.kind import Kind
 from curvflow.schemas.records.receipts import Receipt, RunRecord
 from curvflow.stores.base import Index

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -16,7 +16,10 @@ from curvflow.schemas.losses import IGNORED
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import Neutral, Params
 
-Floats = type[np.floating[Any]]
+if TYPE_CHECKING:
+    Floats = type[np.floating[Any]]
+else:  # of annotations alone, for which NumPy need not be loaded
+    Floats = Any
 OUTPUTS = (
     Variable(
         "inputs",
@@ -249,7 +252,8 @@ def _integers(name: str, array: Array) -> Array:
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
-def _finite(name: str, array: Array, dtype: Floats = np.float64) -> Array:
+def _finite(name: str, array: Array, dtype: Floats | None = None) -> Array:
+    dtype = dtype or np.float64
     if array.dtype.kind not in "fiub":
         raise InputError(
             f"{name}: expected real numbers, got dtype {array.dtype}. "
@@ -407,14 +411,6 @@ MATRIX_OUTPUTS = (
     Variable("kernel", "JSON of the function of two points", dtype="str"),
     Variable("size", "rows, D", dtype="int64"),
 )
-EMPTY: Mapping[str, Array] = {
-    "dense": np.zeros((0, 0)),
-    "indptr": np.zeros(0, dtype=np.int64),
-    "indices": np.zeros(0, dtype=np.int64),
-    "values": np.zeros(0),
-    "points": np.zeros((0, 0)),
-    "kernel": np.array(""),
-}
 
 
 def matrix(form: str, size: int, **arrays: Array) -> dict[str, Array]:
@@ -428,8 +424,16 @@ def matrix(form: str, size: int, **arrays: Array) -> dict[str, Array]:
     Returns:
         These, and arrays without elements for the rest.
     """
+    empty = {
+        "dense": np.zeros((0, 0)),
+        "indptr": np.zeros(0, dtype=np.int64),
+        "indices": np.zeros(0, dtype=np.int64),
+        "values": np.zeros(0),
+        "points": np.zeros((0, 0)),
+        "kernel": np.array(""),
+    }
     scalars = {"form": np.array(form), "size": np.array(size, dtype=np.int64)}
-    return {**EMPTY, **arrays, **scalars}
+    return {**empty, **arrays, **scalars}
 
 
 def check_split(group: str | None, time: str | None, test_fraction: float) -> None:
