@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.posteriors import posterior
+from curvflow.schemas.kinds import find_kind
 
 Stages = dict[str, dict[str, Any]]  # by name, as written
 
@@ -478,8 +479,8 @@ def _keep(kept: Stages, stages: Stages, name: str, number: int) -> str:
     if "seed" in stage:
         stage["seed"] = (stage["seed"] + number * APART) % 2**31
     else:
-        for key, value in stage.items():
-            if str(value) in stages and stages[value]["use"].startswith("probe."):
+        for key, value in _taken(stage).items():
+            if stages[value]["use"].startswith("probe."):
                 stage[key] = _keep(kept, stages, value, number)
     begins = name.removesuffix(EXACT)
     copy = f"{begins}_{number}{name.removeprefix(begins)}"
@@ -489,10 +490,16 @@ def _keep(kept: Stages, stages: Stages, name: str, number: int) -> str:
 
 
 def _taken_by(stage: dict[str, Any], stages: Stages) -> Iterator[str]:
-    for value in stage.values():
-        if isinstance(value, str) and value in stages:
+    for value in _taken(stage).values():
+        if value in stages:
             yield value
             yield from _taken_by(stages[value], stages)
+
+
+def _taken(stage: dict[str, Any]) -> dict[str, str]:
+    """Return the stages that one takes, by input."""
+    inputs = find_kind(stage["use"]).inputs
+    return {name: value for name, value in stage.items() if name in inputs}
 
 
 def taken(stage: dict[str, Any], of: dict[str, str], seed: int) -> dict[str, str | int]:
