@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any, Literal, Unpack
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import grad
@@ -75,6 +76,12 @@ SAME = 1e-4
 # Outputs that they are compared on, and targets: so many of any batches, so many with
 # those of labels not seen before, and numbers that their outputs may be.
 FEW_OUTPUTS, ANY_TARGETS, MOST_TARGETS, MOST_NUMBERS = 16, 128, 256, 1 << 24
+
+# What makes a loss a mean over samples.
+_EACH = (
+    "Return the loss of each sample, as reduction='none' does; with weights of classes "
+    "divide it by the mean weight of all labels."
+)
 
 
 def hessian(
@@ -408,8 +415,9 @@ def check_mean(of: Subject) -> None:
         InputError: the mean of a batch is not that of the samples' losses.
     """
     loss = of.loss
-    is_weighted = isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
-    if is_weighted and loss.weight is not None and loss.reduction == "mean":
+    has_classes = isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
+    weight, reduction = (getattr(loss, n, None) for n in ("weight", "reduction"))
+    if has_classes and weight is not None and reduction == "mean":
         raise InputError(
             "loss: expected the mean of the samples' losses, got "
             f"{type(loss).__name__} with weights of classes, whose mean is over those "
@@ -417,27 +425,26 @@ def check_mean(of: Subject) -> None:
         )
     with torch.no_grad(), differentiable():
         batch = next(of.batches())
-        _compare_means(of, of.outputs(of.weights, batch), targets_of(batch))
+        outputs = of.outputs(of.weights, batch)
+        _compare(*_means(of, outputs, targets_of(batch)))
         for mixed in _mixed(of):
             try:
-                outputs, targets = mixed.pairs()
-                of.losses(outputs, (None, targets))
+                means = _means(of, *mixed.pairs())
             # A user's loss may take no other outputs than those of its own targets.
             except Exception:
                 continue
-            _compare_means(of, outputs, targets)
+            _compare(*means)
 
 
-_EACH = (
-    "Return the loss of each sample, as reduction='none' does; with weights of classes "
-    "divide it by the mean weight of all labels."
-)
-
-
-def _compare_means(of: Subject, outputs: Tensor, targets: Any) -> None:
+def _means(of: Subject, outputs: Tensor, targets: Any) -> tuple[float, float, float]:
+    """Return the mean loss, the mean over samples, and that of their magnitudes."""
     batch = None, targets
-    whole, each_N = float(of.mean_loss(outputs, batch)), of.losses(outputs, batch)
-    mean, scale = float(each_N.mean()), float(each_N.abs().mean())
+    each_N = of.losses(outputs, batch)
+    whole = float(of.mean_loss(outputs, batch))
+    return whole, float(each_N.mean()), float(each_N.abs().mean())
+
+
+def _compare(whole: float, mean: float, scale: float) -> None:
     are_nan = math.isnan(whole) and math.isnan(mean)
     if not (whole == mean or are_nan or abs(whole - mean) <= SAME * scale):
         raise InputError(
@@ -448,7 +455,7 @@ def _compare_means(of: Subject, outputs: Tensor, targets: Any) -> None:
 
 
 class _Mixed:
-    """Outputs of the first batches of a form, and targets of all of them."""
+    """Outputs of the first batches of one form, and targets of all of them."""
 
     def __init__(self) -> None:
         self._outputs: list[Tensor] = []
@@ -460,16 +467,18 @@ class _Mixed:
         """Take from a batch its first and last targets, and those of other labels."""
         samples = num_samples(batch)
         if sum(map(len, self._outputs)) < FEW_OUTPUTS:
-            self._outputs.append(of.outputs(of.weights, batch)[:FEW_OUTPUTS])
+            outputs = of.outputs(of.weights, batch)
+            self._outputs.append(outputs[: min(FEW_OUTPUTS, _most(outputs))].clone())
         targets, rows = targets_of(batch), set[int]()
         if self._count < ANY_TARGETS:
             rows |= {0, samples - 1}
         labels = targets if isinstance(targets, Tensor) else None
         if labels is not None and not labels.is_floating_point():
-            flat = labels.reshape(samples, -1).cpu()
-            for label in set(flat.unique().tolist()) - self._seen:
-                rows.add(int((flat == label).any(1).nonzero()[0]))
-                self._seen.add(label)
+            flat, terms = labels.flatten().cpu().numpy(), labels.numel() // samples
+            values, first = np.unique(flat, return_index=True)
+            is_new = [value not in self._seen for value in values.tolist()]
+            rows |= set((first[is_new] // max(1, terms)).tolist())
+            self._seen.update(values.tolist())
         chosen = sorted(rows)[: MOST_TARGETS - self._count]
         if chosen:
             self._count += len(chosen)
@@ -478,13 +487,16 @@ class _Mixed:
     def pairs(self) -> tuple[Tensor, Any]:
         """Return outputs and targets, as of one batch."""
         outputs = torch.cat(self._outputs)
-        most = max(2, MOST_NUMBERS // max(1, outputs[0].numel()))
-        rows = torch.linspace(0, self._count - 1, min(self._count, most)).long()
+        most = min(self._count, _most(outputs))
+        rows = torch.linspace(0, self._count - 1, most).long()
         joined = tree_map(lambda *leaves: _joined(leaves), *self._targets)
-        chosen = rows.tolist()
-        return outputs[rows % len(outputs)], tree_map(
-            lambda t: _rows(t, chosen), joined
-        )
+        targets = tree_map(lambda leaf: _rows(leaf, rows.tolist()), joined)
+        return outputs[rows % len(outputs)], targets
+
+
+def _most(outputs: Tensor) -> int:
+    """Return how many samples' outputs are looked at."""
+    return max(2, MOST_NUMBERS // max(1, outputs[0].numel()))
 
 
 def _rows(leaf: Any, rows: list[int]) -> Any:
@@ -492,7 +504,7 @@ def _rows(leaf: Any, rows: list[int]) -> Any:
 
 
 def _joined(leaves: Sequence[Any]) -> Any:
-    return torch.cat(leaves) if isinstance(leaves[0], Tensor) else leaves[0]
+    return torch.cat(list(leaves)) if isinstance(leaves[0], Tensor) else leaves[0]
 
 
 def _mixed(of: Subject) -> Iterable[_Mixed]:
@@ -501,7 +513,8 @@ def _mixed(of: Subject) -> Iterable[_Mixed]:
     for batch in of.batches():
         leaves, structure = tree_flatten(batch)
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        if all(t.ndim and len(t) == num_samples(batch) for t in tensors):
+        samples = num_samples(batch)
+        if samples and all(t.ndim and len(t) == samples for t in tensors):
             form = str(structure), tuple((t.shape[1:], t.dtype) for t in tensors)
             by_form.setdefault(form, _Mixed()).add(of, batch)
     return by_form.values()
