@@ -55,7 +55,7 @@ def drawn(seed, *, has_tokens):
 
 
 def dense(probe, of_torch):
-    """Return J'BJ of all samples together, with the Hessian of torch's own mean."""
+    """Return J'BJ of all samples together, by torch's own mean, and the Hessian."""
     data, problem = probe.one("data"), problem_of(probe)
     weights = torch.as_tensor(probe.one("weights")["weights"])
     inputs = torch.as_tensor(data["inputs"])
@@ -69,7 +69,23 @@ def dense(probe, of_torch):
     J = jacrev(outputs)(weights).flatten(0, -2)
     found = outputs(weights)
     B = hessian(lambda f: of_torch(f, targets))(found)
-    return J.T @ B.reshape(len(J), len(J)) @ J
+    H = hessian(lambda row: of_torch(outputs(row), targets))(weights)
+    return J.T @ B.reshape(len(J), len(J)) @ J, H
+
+
+def dense_of(outcome):
+    """Return factors as a matrix, and a function that keeps their blocks of another."""
+    operator = block_operator([as_factors(outcome)])
+
+    def kept(whole):
+        blocks = torch.zeros_like(whole)
+        for block in operator.blocks:
+            rows, columns = block.columns[:, None], block.columns
+            blocks[rows, columns] = whole[rows, columns]
+        return blocks
+
+    eye = torch.eye(operator.shape[1], dtype=torch.float64)
+    return (operator @ eye[None])[0], kept
 
 
 @pytest.mark.parametrize("has_tokens", [False, True], ids=["samples", "tokens"])
@@ -82,22 +98,18 @@ def test_factors_of_weighted_and_smoothed_labels_are_those_of_the_mean(
     net = {"kind": "mlp", "hidden": hidden, "activation": "tanh"}
     model = TOKENS if has_tokens else net
     (fit,) = train_all([train_member(data, model=model, loss=loss, epochs=1)])
-    probes = [
-        member("probe.factors", given, weights=weights_of(fit), data=data)
-        for given in (
-            {"structure": "block"},
-            {"structure": "ekfac"},
-            {"structure": "diag"},
-        )
-    ]
-    whole, *others = (compute("probe.factors", [p, p])[0] for p in probes)
-    operator = block_operator([as_factors(whole)])
-    eye = torch.eye(operator.shape[1], dtype=torch.float64)
-    G, kept = dense(probes[0], of_torch), torch.zeros_like(eye)
-    for block in operator.blocks:
-        rows, columns = block.columns[:, None], block.columns
-        kept[rows, columns] = G[rows, columns]
-    torch.testing.assert_close((operator @ eye[None])[0], kept, rtol=1e-9, atol=1e-11)
-    trace = float(kept.trace())
-    for other in others:
-        assert float(other.arrays["trace"]) == pytest.approx(trace, rel=1e-9)
+    weights = weights_of(fit)
+
+    def made(**given):
+        one = member("probe.factors", given, weights=weights, data=data)
+        return compute("probe.factors", [one, one])[0]
+
+    G, H = dense(member("probe.factors", weights=weights, data=data), of_torch)
+    found, kept = dense_of(made(structure="block"))
+    torch.testing.assert_close(found, kept(G), rtol=1e-9, atol=1e-11)
+    trace = pytest.approx(float(kept(G).trace()), rel=1e-9)
+    for structure in ("ekfac", "diag"):
+        assert float(made(structure=structure).arrays["trace"]) == trace
+    if not has_tokens:
+        found, kept = dense_of(made(structure="block", curvature="hessian"))
+        torch.testing.assert_close(found, kept(H), rtol=1e-9, atol=1e-11)
