@@ -135,8 +135,8 @@ def kronecker_factors(
     """
     of = subject(module, loss, data, {"params": params.layers and list(params.layers)})
     inputs, targets = _joined(of)
-    check_mean(of)
     output = _output_loss(of, loss, inputs, targets)
+    check_mean(of)
     recorded = Recorded(
         _call(of),
         of.names,

@@ -275,3 +275,19 @@ def test_the_name_of_a_function_is_that_of_no_law():
     K = curvflow.kronecker(net, mse, (inputs, targets), structure="block")
     expected = dense_blocks(net, mse, inputs, targets, K)
     torch.testing.assert_close(K @ torch.eye(29).double(), expected)
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["first batch", "last batch"])
+def test_samples_whose_label_does_not_count_are_refused_by_name(last):
+    net, inputs, labels = made("cross_entropy")
+    labels = labels.clone()
+    labels[-1 if last else 0] = -100
+    for data in (
+        (inputs, labels),
+        [(inputs[:3], labels[:3]), (inputs[3:], labels[3:])],
+    ):
+        for loss in (nn.CrossEntropyLoss(), nn.CrossEntropyLoss(label_smoothing=0.1)):
+            with pytest.raises(InputError, match=r"^data: .* Leave such samples out"):
+                curvflow.kronecker(net, loss, data)
+            with pytest.raises(InputError, match=r"^data: .* Leave such samples out"):
+                curvflow.fisher(net, loss, data, kind="empirical")

@@ -446,6 +446,11 @@ def _means(of: Subject, outputs: Tensor, targets: Any) -> tuple[float, float, fl
 
 def _compare(whole: float, mean: float, scale: float) -> None:
     are_nan = math.isnan(whole) and math.isnan(mean)
+    if math.isnan(mean) and not are_nan:
+        raise InputError(
+            "data: expected samples that have a loss each, got nan of some by "
+            "themselves, as where no label counts. Leave such samples out."
+        )
     if not (whole == mean or are_nan or abs(whole - mean) <= SAME * scale):
         raise InputError(
             f"loss: expected the mean of the samples' losses, {mean:.4g}, got "
