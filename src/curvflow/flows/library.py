@@ -166,7 +166,8 @@ def kronecker(
     Args:
         module: as it is to be called; any layers, of which those that are no dense
             layers, convolutions or embeddings have an exact block.
-        loss: as for `hessian`, of outputs (N, C).
+        loss: as for `hessian`, a mean over samples, of outputs (N, C) or (N,); of
+            `mse`, `sse`, `bce` and `poisson` of any shape.
         data: batches (inputs, targets) of tensors, as for `hessian`.
         **factors: see `FactorsSettings`, and docs/kronecker.md for what they mean.
 

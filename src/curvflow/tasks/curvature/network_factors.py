@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -15,7 +15,7 @@ from torch.func import grad
 from curvflow.errors import InputError
 from curvflow.schemas.kind import Samples
 from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
-from curvflow.schemas.losses import AnyLoss, loss_name
+from curvflow.schemas.losses import AnyLoss, CrossEntropy, loss_name
 from curvflow.schemas.models import AnyModel
 from curvflow.schemas.nodes import Member
 from curvflow.tasks.curvature.network_operators import problem_of, stacked_weights
@@ -34,7 +34,9 @@ from curvflow.tasks.numerics.derivatives.fishers import (
     ggn_roots,
 )
 from curvflow.tasks.numerics.derivatives.output_laws import (
+    FisherForm,
     OutputLaw,
+    counted_labels,
     fewest_roots,
 )
 from curvflow.tasks.numerics.derivatives.passes import Part
@@ -240,7 +242,8 @@ def num_roots(problem: Problem, params: FactorsParams) -> int:
     if params.fisher_type in ("empirical", "forward-only"):
         return 1
     loss = output_loss(problem)
-    lacks_one = loss.law is not None and loss.law.lacks_one and loss.outputs > 1
+    law = loss.curved or loss.law
+    lacks_one = law is not None and law.lacks_one and loss.outputs > 1
     return (loss.outputs - lacks_one) * (problem.tokens or 1)
 
 
@@ -254,6 +257,7 @@ class OutputLoss:
         law: of which it is the negative logarithm; None where it is of none.
         outputs: C.
         tokens: T; None of samples that have one output each.
+        curved: a law whose exact matrix is the Hessian of a loss that is of none.
     """
 
     name: str
@@ -261,16 +265,40 @@ class OutputLoss:
     law: OutputLaw | None
     outputs: int
     tokens: int | None
+    curved: OutputLaw | None = None
 
 
 def output_loss(problem: Problem) -> OutputLoss:
     """Return the loss of a problem as a function of the outputs."""
     criterion = problem.criterion
     outputs: int = json.loads(problem.text)["num_outputs"]
-    name = str(loss_name(parse_loss(problem.loss)))
-    return OutputLoss(
-        name, criterion.of_samples, criterion.law, outputs, problem.tokens
-    )
+    spec, law = parse_loss(problem.loss), criterion.law
+    curved = None
+    if isinstance(spec, CrossEntropy) and law is None:
+        curved = _weighted_labels(spec, criterion.of_samples)
+    name = str(loss_name(spec))
+    return OutputLoss(name, criterion.of_samples, law, outputs, problem.tokens, curved)
+
+
+def _weighted_labels(spec: CrossEntropy, of_samples: SampleLoss) -> OutputLaw:
+    """Return a law with the Hessian of smoothed labels, or weights of classes.
+
+    Of a sum over classes k of q_k w_k times -log p_k it is that of the plain cross
+    entropy times the sum of q_k w_k.
+    """
+    plain = counted_labels(of_samples)
+
+    def roots(
+        form: FisherForm, outputs: Tensor, pairs: Tensor, uniform: Tensor | None
+    ) -> Tensor:
+        given = spec.class_weights or (1.0,) * outputs.shape[-1]
+        by_class = pairs.new_tensor(given)
+        labels, counts = pairs.unbind(-1)
+        own = by_class[labels.long()]
+        counts = counts * torch.lerp(own, by_class.mean(), spec.label_smoothing)
+        return plain.roots(form, outputs, torch.stack([labels, counts], -1), uniform)
+
+    return replace(plain, roots=roots)
 
 
 def output_slopes(loss: OutputLoss) -> Slopes:
@@ -388,27 +416,26 @@ def _exact(
     loss: OutputLoss, part: Part, outputs: Tensor, psd: Psd, *, fewest: bool = False
 ) -> Tensor:
     """Return all roots of each sample's output matrix, one token at a time."""
-    named = loss.law or loss.name
-    if loss.tokens is None and fewest and loss.law is not None and loss.law.lacks_one:
-        return fewest_roots(loss.law, outputs, part.targets)
-    if loss.tokens is None:
-        return ggn_roots(loss.of_samples, outputs, part.targets, psd=psd, loss=named)
-    shape = outputs.shape[2:]
-    if loss.law is None:  # tokens may meet in it
+    law, shape = loss.curved or loss.law, outputs.shape[2:]
+    if loss.tokens is None and fewest and law is not None and law.lacks_one:
+        return fewest_roots(law, outputs, part.targets)
+    if loss.tokens is None or law is None:  # tokens may meet in an unknown loss
 
         def losses(flat: Tensor, targets: Tensor) -> Tensor:
             return loss.of_samples(torch.unflatten(flat, 2, shape), targets)
 
         flat = outputs.flatten(2)
+        # With a name of a law that law would be taken, whatever the loss is.
+        named = law or f"the loss {loss.name}"
         joint = ggn_roots(losses, flat, part.targets, psd=psd, loss=named)
         return torch.unflatten(joint, 3, shape)
     terms = [given.flatten(1, 2) for given in (outputs, part.targets)]
     if fewest:
-        root_factors = fewest_roots(loss.law, *terms)
+        root_factors = fewest_roots(law, *terms)
     else:
-        root_factors = fisher_roots("exact", loss.law, *terms)
+        root_factors = fisher_roots("exact", law, *terms)
     roots = torch.unflatten(root_factors, 1, outputs.shape[1:3])
-    if not loss.law.weighs_terms:
+    if not law.weighs_terms:
         roots = roots / math.sqrt(loss.tokens)
     eye = torch.eye(loss.tokens, dtype=roots.dtype, device=roots.device)
     apart = eye[:, None, :, None] * roots.unsqueeze(4)  # M, N, T, R, T, C

@@ -26,6 +26,7 @@ from curvflow.tasks.curvature.network_factors import (
 from curvflow.tasks.curvature.stored_factors import stored_blocks
 from curvflow.tasks.library.operators import SymmetricOperator
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
+from curvflow.tasks.numerics.derivatives.modules import check_mean
 from curvflow.tasks.numerics.derivatives.output_laws import LAWS
 from curvflow.tasks.numerics.derivatives.subjects import Loss, Subject, subject
 from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
@@ -121,7 +122,7 @@ def kronecker_factors(
 
     Args:
         module: as it is to be called.
-        loss: of outputs (N, C) and targets.
+        loss: of outputs (N, C) or (N,), or values of any shape, and targets.
         data: a batch (inputs, targets) of tensors, a list of such, or a loader.
         params: which factors.
 
@@ -129,12 +130,13 @@ def kronecker_factors(
         The factors.
 
     Raises:
-        InputError: module, loss or data cannot be taken, or the loss has no likelihood
-            to draw from.
+        InputError: module, loss or data cannot be taken, the loss is no mean over
+            samples, or has no likelihood to draw from.
     """
     of = subject(module, loss, data, {"params": params.layers and list(params.layers)})
     inputs, targets = _joined(of)
     output = _output_loss(of, loss, inputs, targets)
+    check_mean(of)
     recorded = Recorded(
         _call(of),
         of.names,
@@ -188,7 +190,8 @@ def _call(of: Subject) -> Any:
             recorder = UseRecorder(dict(zip(of.names, parts, strict=True)))
             rows = inputs[number if len(inputs) > 1 else 0]
             with recorder:
-                outputs.append(of.outputs(parts, (rows, rows)))
+                computed = of.outputs(parts, (rows, rows))
+            outputs.append(computed.reshape(len(computed), -1))
             records.append(recorder.uses)
         together = outputs[0][None] if len(outputs) == 1 else torch.stack(outputs)
         return together, stacked_uses(records)
@@ -199,7 +202,7 @@ def _call(of: Subject) -> Any:
 def _output_loss(
     of: Subject, loss: Loss | str, inputs: Tensor, targets: Tensor
 ) -> OutputLoss:
-    """Return the loss as a function of outputs (1, N, C).
+    """Return the loss as a function of outputs (1, N, C), all values of a sample.
 
     Raises:
         InputError: outputs have another shape, or labels that do not count.
@@ -207,10 +210,17 @@ def _output_loss(
     with torch.no_grad():
         shape = of.outputs(of.weights, (inputs[:2], targets[:2])).shape
     name = loss if isinstance(loss, str) else getattr(loss, "__name__", "")
-    if len(shape) != 2:
+    is_labels = of.likelihood is not None and of.likelihood.name == "cross_entropy"
+    if is_labels and len(shape) != 2:
         raise InputError(
             f"module: expected outputs of shape (N, C), got {tuple(shape)}. Take a "
             "study, whose models have labels of tokens."
+        )
+    if of.likelihood is None and len(shape) > 2:
+        raise InputError(
+            f"module: expected outputs of shape (N, C) for this loss, got "
+            f"{tuple(shape)}. Put torch.nn.Flatten() behind the module, and give them "
+            "their shape again in the loss."
         )
     ignored = of.likelihood and of.likelihood.ignore_index
     has_labels = ignored is not None and not targets.is_floating_point()
@@ -222,7 +232,10 @@ def _output_loss(
 
     def of_samples(outputs: Tensor, given: Tensor) -> Tensor:
         each = [
-            of.losses(output, (output, given[number if len(given) > 1 else 0]))
+            of.losses(
+                output.reshape(len(output), *shape[1:]),
+                (output, given[number if len(given) > 1 else 0]),
+            )
             for number, output in enumerate(outputs)
         ]
         return torch.stack(each)

@@ -276,3 +276,45 @@ def test_a_loss_that_is_no_mean_of_its_samples_has_no_second_moment():
     weighted = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 3.0]).double())
     with pytest.raises(InputError, match="loss: expected the mean of the samples'"):
         fisher(net(), weighted, (X[:7], Y[:7]), kind="empirical")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_batches_without_labels_that_count_are_refused_or_of_no_weight(seed):
+    generator = torch.Generator().manual_seed(seed)
+    module = nn.Linear(3, 4).double()
+    x = torch.randn(9, 3, generator=generator).double()
+    labels = torch.randint(4, (9,), generator=generator)
+    labels[torch.rand(9, generator=generator) < 0.3] = -100
+    parts = list(zip(x.tensor_split([2, 6]), labels.tensor_split([2, 6]), strict=True))
+    parts[seed % 3][1].fill_(-100)
+    parts[(seed + 1) % 3][1][0] = 2  # one at least counts
+    parts[(seed + 2) % 3][1][0] = 1
+    loss = nn.CrossEntropyLoss()
+    eye = torch.eye(16).double()
+    whole = hessian(module, loss, (x, labels)) @ eye
+
+    def size_of(batch):
+        return (batch[1] != -100).sum()
+
+    for make in (hessian, ggn):
+        with pytest.raises(InputError, match=r"^data: expected a label that counts"):
+            make(module, loss, parts) @ eye
+        product = make(module, loss, parts, size_of=size_of) @ eye
+        torch.testing.assert_close(product, whole)
+    for data in ((x, torch.full((9,), -100)), [(x, torch.full((9,), -100))] * 2):
+        with pytest.raises(InputError, match=r"^data: expected "):
+            hessian(module, loss, data, size_of=size_of) @ eye
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_batches_of_weighted_classes_are_weighted_by_size_of(seed):
+    generator = torch.Generator().manual_seed(seed)
+    module = nn.Linear(3, 4).double()
+    x = torch.randn(9, 3, generator=generator).double()
+    labels = torch.randint(4, (9,), generator=generator).sort().values
+    weight = torch.rand(4, generator=generator).double() + 0.1
+    parts = list(zip(x.tensor_split([2, 6]), labels.tensor_split([2, 6]), strict=True))
+    loss, eye = nn.CrossEntropyLoss(weight=weight), torch.eye(16).double()
+    whole = hessian(module, loss, (x, labels)) @ eye
+    apart = hessian(module, loss, parts, size_of=lambda batch: weight[batch[1]].sum())
+    torch.testing.assert_close(apart @ eye, whole)

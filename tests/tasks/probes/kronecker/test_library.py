@@ -3,6 +3,9 @@
 import pytest
 import torch
 from torch import nn
+from torch.func import functional_call, hessian, jacrev
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
 
 import curvflow
 from curvflow.errors import InputError
@@ -96,3 +99,195 @@ def test_negative_damping_and_drawn_labels_of_unknown_losses_are_refused():
         curvflow.kronecker(*given).solve(torch.ones(29).double(), -1.0)
     with pytest.raises(InputError, match=r"^fisher_type: mc cannot be combined"):
         curvflow.kronecker(*given, fisher_type="mc")
+
+
+LOSSES_OF_BATCHES = {
+    "weights": nn.CrossEntropyLoss,
+    "function": lambda weight: lambda f, y: F.cross_entropy(f, y, weight=weight),
+    "contrast": lambda _: lambda f, y: (f @ f.T).logsumexp(1).mean(),
+    "centred": lambda _: lambda f, y: (f - f.mean(0)).square().mean(),
+    "sum": lambda _: lambda f, y: F.cross_entropy(f, y, reduction="sum"),
+}
+
+
+def batches_of(inputs, targets, generator):
+    """Return ragged batches, some of one sample."""
+    cuts = torch.randperm(len(inputs) - 1, generator=generator)[:5].sort().values + 1
+    parts = (t.tensor_split(cuts.tolist()) for t in (inputs, targets))
+    return list(zip(*parts, strict=True))
+
+
+@pytest.mark.parametrize("is_sorted", [True, False], ids=["sorted", "mixed"])
+@pytest.mark.parametrize("name", LOSSES_OF_BATCHES)
+def test_a_loss_that_is_no_mean_over_samples_is_refused_whatever_the_batches(
+    name, is_sorted
+):
+    for seed in range(5):
+        generator = torch.Generator().manual_seed(seed)
+        net, inputs, _ = made("mse", samples=12)
+        labels = torch.randint(3, (12,), generator=generator)
+        labels[:3] = torch.arange(3)
+        labels = labels.sort().values if is_sorted else labels
+        loss = LOSSES_OF_BATCHES[name](torch.tensor([1.0, 2.0, 5.0]).double())
+        apart = [
+            (inputs[rows], labels[rows]) for rows in (labels == c for c in range(3))
+        ]
+        singles = [(inputs[n : n + 1], labels[n : n + 1]) for n in range(12)]
+        ragged = batches_of(inputs, labels, generator)
+        loader = DataLoader(TensorDataset(inputs, labels), batch_size=4)
+        for data in ((inputs, labels), apart, singles, ragged, loader):
+            for make in (
+                lambda *given: curvflow.kronecker(*given, psd="clip"),
+                lambda *given: curvflow.fisher(*given, kind="empirical"),
+                curvflow.gradient_covariance,
+            ):
+                with pytest.raises(InputError, match=r"^loss: expected the mean of"):
+                    make(net, loss, data)
+
+
+def means(generator):
+    """Return losses of labels that are means over samples."""
+    weight = torch.rand(3, generator=generator).double() + 0.1
+    return {
+        "each": nn.CrossEntropyLoss(weight=weight, reduction="none"),
+        "smooth": nn.CrossEntropyLoss(label_smoothing=0.2),
+        "function": lambda f, y: weight[y] * F.cross_entropy(f, y, reduction="none"),
+        "mse": lambda f, y: F.mse_loss(f, F.one_hot(y, 3).to(f)),
+    }
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_means_over_samples_are_taken_in_any_batches(seed):
+    generator = torch.Generator().manual_seed(seed)
+    net, inputs, _ = made("mse", samples=12)
+    labels = torch.randint(3, (12,), generator=generator).sort().values
+    for loss in means(generator).values():
+        whole = curvflow.kronecker(net, loss, (inputs, labels), structure="diag")
+        ragged = batches_of(inputs, labels, generator)
+        apart = curvflow.kronecker(net, loss, ragged, structure="diag")
+        vector = torch.ones(29).double()
+        torch.testing.assert_close(apart @ vector, whole @ vector)
+        second = curvflow.fisher(net, loss, ragged, kind="empirical")
+        expected = moments(net, loss, inputs, labels)
+        torch.testing.assert_close(second @ torch.eye(29).double(), expected)
+
+
+def moments(net, loss, inputs, targets):
+    rows = []
+    for n in range(len(inputs)):
+        value = loss(net(inputs[n : n + 1]), targets[n : n + 1]).mean()
+        slopes = torch.autograd.grad(value, list(net.parameters()))
+        rows.append(torch.cat([s.flatten() for s in slopes]))
+    G_ND = torch.stack(rows)
+    return G_ND.T @ G_ND / len(G_ND)
+
+
+def dense_blocks(net, loss, inputs, targets, K):
+    """Return J'BJ of torch's own mean over all samples, in the blocks of factors."""
+    weights = {name: p.detach() for name, p in net.named_parameters()}
+    found = net(inputs).detach()
+    by_name = jacrev(lambda w: functional_call(net, w, (inputs,)))(weights)
+    J = torch.cat([J.reshape(found.numel(), -1) for J in by_name.values()], 1)
+    B = hessian(lambda f: loss(f, targets))(found).reshape(len(J), len(J))
+    G, kept = J.T @ B @ J, torch.zeros(J.shape[1], J.shape[1]).double()
+    for block in K.blocks.blocks:
+        rows, columns = block.columns[:, None], block.columns
+        kept[rows, columns] = G[rows, columns]
+    return kept
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_weights_of_classes_can_be_taken_by_the_loss_of_each_sample(seed):
+    generator = torch.Generator().manual_seed(seed)
+    net, inputs, _ = made("mse", samples=12)
+    labels = torch.randint(3, (12,), generator=generator)
+    labels = labels.sort().values if seed % 2 else labels
+    weight = torch.rand(3, generator=generator).double() * 4 + 0.1
+    mean = weight[labels].mean()
+
+    def of_each(f, y):
+        return F.cross_entropy(f, y, weight=weight, reduction="none") / mean
+
+    K = curvflow.kronecker(
+        net, of_each, batches_of(inputs, labels, generator), structure="block"
+    )
+    whole = nn.CrossEntropyLoss(weight=weight)
+    expected = dense_blocks(net, whole, inputs, labels, K)
+    torch.testing.assert_close(K @ torch.eye(29).double(), expected)
+
+
+SHAPES = {
+    "one": ([nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1), nn.Flatten(0)], ()),
+    "tokens": ([nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2)], (5,)),
+}
+VALUES = {
+    "mse": F.mse_loss,
+    "sse": lambda f, y: (f - y).square().sum() / len(f),
+    "bce": F.binary_cross_entropy_with_logits,
+    "poisson": lambda f, y: (f.exp() - y * f).mean(),
+    "module": F.mse_loss,
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_values_of_any_shape_are_the_outputs_of_a_sample(shape, name):
+    layers, positions = SHAPES[shape]
+    net = nn.Sequential(*layers).double()
+    inputs = torch.randn(7, *positions, 4).double()
+    targets = torch.rand(net(inputs).shape).double()
+    loss = nn.MSELoss() if name == "module" else name
+    given = net, loss, (inputs, targets)
+    size = sum(p.numel() for p in net.parameters())
+    K = curvflow.kronecker(*given, structure="block")
+    expected = dense_blocks(net, VALUES[name], inputs, targets, K)
+    torch.testing.assert_close(K @ torch.eye(size).double(), expected)
+    own = curvflow.kronecker(*given, structure="diag", fisher_type="empirical")
+    empirical = curvflow.fisher(*given, kind="empirical") @ torch.eye(size).double()
+    ones = torch.ones(size).double()
+    torch.testing.assert_close(own @ ones, empirical.diagonal())
+    curvflow.kronecker(*given, fisher_type="mc")
+
+
+def test_shapes_of_an_unknown_loss_are_refused_with_what_does():
+    net = nn.Sequential(*SHAPES["tokens"][0]).double()
+    inputs = torch.randn(7, 5, 4).double()
+    targets = torch.randn(7, 5, 2).double()
+    with pytest.raises(InputError, match=r"^module: .*Put torch.nn.Flatten\(\) behind"):
+        curvflow.kronecker(net, nn.HuberLoss(), (inputs, targets), psd="clip")
+
+    def shaped(f, y):
+        return F.huber_loss(f.reshape(y.shape), y)
+
+    flat = nn.Sequential(*net, nn.Flatten())
+    K = curvflow.kronecker(flat, shaped, (inputs, targets), structure="block")
+    expected = dense_blocks(flat, shaped, inputs, targets, K)
+    torch.testing.assert_close(K @ torch.eye(23).double(), expected)
+
+
+def mse(f, y):
+    """Return another loss than its name says."""
+    return (f - y).square().square().mean()
+
+
+def test_the_name_of_a_function_is_that_of_no_law():
+    net, inputs, targets = made("mse")
+    K = curvflow.kronecker(net, mse, (inputs, targets), structure="block")
+    expected = dense_blocks(net, mse, inputs, targets, K)
+    torch.testing.assert_close(K @ torch.eye(29).double(), expected)
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["first batch", "last batch"])
+def test_samples_whose_label_does_not_count_are_refused_by_name(last):
+    net, inputs, labels = made("cross_entropy")
+    labels = labels.clone()
+    labels[-1 if last else 0] = -100
+    for data in (
+        (inputs, labels),
+        [(inputs[:3], labels[:3]), (inputs[3:], labels[3:])],
+    ):
+        for loss in (nn.CrossEntropyLoss(), nn.CrossEntropyLoss(label_smoothing=0.1)):
+            with pytest.raises(InputError, match=r"^data: .* Leave such samples out"):
+                curvflow.kronecker(net, loss, data)
+            with pytest.raises(InputError, match=r"^data: .* Leave such samples out"):
+                curvflow.fisher(net, loss, data, kind="empirical")

@@ -106,7 +106,7 @@ class OverBatches:
         of = self._subject
         if of.has_one_batch:
             if self._kept is None:
-                (batch,) = of.batches()
+                (batch,) = of.counted()
                 self._kept = self._prepare(batch, 0, columns_DS)
                 self._divisor = of.size_of(batch) / of.factor_of(batch)
             product_DS, count = self._kept(columns_DS, into), self._divisor
@@ -121,7 +121,7 @@ class OverBatches:
         total_DS = torch.empty_like(columns_DS) if into is None else into
         total_DS.zero_()
         weight, first = 0.0, 0
-        for batch in of.batches():
+        for batch in of.counted():
             product = self._prepare(batch, first, columns_DS)
             total_DS.add_(product(columns_DS), alpha=of.factor_of(batch))
             weight += of.size_of(batch)

@@ -173,6 +173,36 @@ class Subject:
         size_of = self.settings.get("size_of")
         return float(size_of(batch)) if size_of else num_samples(batch)
 
+    def counted(self) -> Iterator[Batch]:
+        """Yield the batches, those of no weight left out.
+
+        Raises:
+            InputError: a batch has a weight, and no label that counts, or none has one.
+        """
+        is_empty = True
+        for batch in self.batches():
+            if self.size_of(batch):
+                self._check_labels(batch)
+                is_empty = False
+                yield batch
+        if is_empty:
+            raise InputError(
+                "data: expected batches of some weight, got none. Look at size_of, or "
+                "at the data."
+            )
+
+    def _check_labels(self, batch: Batch) -> None:
+        law, labels = self.likelihood, targets_of(batch)
+        if law is None or not law.is_over_terms or law.ignore_index is None:
+            return
+        is_labels = isinstance(labels, Tensor) and not labels.is_floating_point()
+        if is_labels and bool((labels == law.ignore_index).all()):
+            raise InputError(
+                f"data: expected a label that counts in each batch, got "
+                f"{law.ignore_index} alone. Leave such batches out, or pass size_of, "
+                "the number of labels that count in a batch, which is 0 there."
+            )
+
     def outputs(self, weights: Tensor | Sequence[Tensor], batch: Batch) -> Tensor:
         """Return what the module computes of a batch at weights (D,), or parameters."""
         parts = parted(weights, self.shapes) if isinstance(weights, Tensor) else weights
@@ -211,7 +241,8 @@ class Subject:
             "loss: expected to take a batch", "Try it on outputs and targets"
         ):
             mean = float(self.mean_loss(outputs, batch))
-        if not math.isfinite(mean):
+        if not math.isfinite(mean) and self.size_of(batch):
+            self._check_labels(batch)
             raise InputError(
                 f"loss: expected a finite mean over the first batch, got {mean}. Look "
                 "at the data, or take other weights."
