@@ -244,7 +244,7 @@ def _hessian(
     source: _OperatorSource, order: OrderName = "forward_over_reverse"
 ) -> BatchedHessian:
     network = source.problem.network
-    network.check_derivatives(forward=False)
+    network.check_derivatives()
     if network.derivatives == "reverse":
         order = "reverse_over_reverse"
 
@@ -263,13 +263,15 @@ def _hessian(
 def _residual(
     source: _OperatorSource, params: Sequence[OperatorParams]
 ) -> BatchedOperator:
-    problem = source.problem
-    problem.network.check_derivatives(forward=True)
+    problem, order = source.problem, params[0].order
+    problem.network.check_derivatives()
+    if problem.network.derivatives == "reverse":
+        order = "reverse_over_reverse"
     return BatchedResidual(
         problem.network.outputs,
         problem.criterion.of_samples,
         **source.inputs,
-        order=params[0].order,
+        order=order,
     )
 
 
@@ -277,7 +279,8 @@ def _gauss_newton(
     kind: GaussNewton, source: _OperatorSource, params: Sequence[OperatorParams]
 ) -> BatchedOperator:
     problem = source.problem
-    problem.network.check_derivatives(forward=True)
+    if kind not in ("empirical", "covariance"):
+        problem.network.check_derivatives()
     criterion = problem.criterion
     if kind == "type-2" and criterion.has_fisher:
         kind = "ggn"
@@ -289,6 +292,7 @@ def _gauss_newton(
         loss=criterion.law or problem.loss,
         mc_samples=params[0].mc_samples,
         seeds=[member.seed for member in params],
+        derivatives=problem.network.derivatives,
     )
 
 

@@ -23,7 +23,8 @@ from curvflow.tasks.networks.checks import (
     trial_parts,
 )
 from curvflow.tasks.networks.modules import StackedModule
-from curvflow.tasks.networks.network import Derivatives, Layout, Network
+from curvflow.tasks.networks.network import Layout, Network
+from curvflow.tasks.numerics.derivatives.differentiation_modes import Derivatives
 
 # Bytes that activations of one model may take in one pass of products. Each call of a
 # module costs Python's time: passes of a few rows of a transformer take twice as long.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, Literal, Unpack
 
@@ -39,9 +39,12 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import (
 )
 from curvflow.tasks.numerics.derivatives.fishers import fisher_draws, fisher_roots
 from curvflow.tasks.numerics.derivatives.gauss_newton import (
+    gradient_of,
     outer_products,
     output_hessian,
     sandwich,
+    sandwich_back,
+    sum_of_outer,
 )
 from curvflow.tasks.numerics.derivatives.likelihoods import NAMES, Likelihood
 from curvflow.tasks.numerics.derivatives.over_batches import (
@@ -56,6 +59,8 @@ from curvflow.tasks.numerics.derivatives.subjects import (
     Loss,
     Settings,
     Subject,
+    check_labels,
+    named_failures,
     subject,
 )
 from curvflow.tasks.numerics.operators.algebra import BatchedSum, OuterProduct
@@ -275,9 +280,9 @@ def gradient_covariance(
 def mean_gradient(of: Subject) -> Tensor:
     """Return the gradient of the mean loss over all samples, (D,)."""
     total_D, weight = torch.zeros_like(of.weights), 0.0
-    with differentiable():
+    with differentiable(), named_failures(of):
         for batch in of.batches():
-            slope_D = grad(_loss_of(of)(batch))(of.weights)
+            slope_D = gradient_of(_loss_of(of)(batch), of.weights)
             total_D += of.factor_of(batch) * slope_D
             weight += of.size_of(batch)
     return total_D / weight
@@ -358,21 +363,69 @@ def _shapes(batch: Batch) -> Hashable:
 
 
 def _gauss_newton(of: Subject) -> Prepare:
+    ways = _Ways()
+
     def prepare(batch: Batch, _first: int, _columns: Tensor) -> Written:
         middle = output_hessian(lambda f: of.batch_loss(f, batch))
-        return _between(of, lambda w: of.outputs(w, batch), middle)
+        return ways.between(of, lambda w: of.outputs(w, batch), middle)
 
     return prepare
 
 
-def _between(
-    of: Subject, outputs: Product, middle: Callable[[Tensor], Product]
-) -> Written:
-    return in_parts(copied(sandwich(outputs, of.weights, middle)))
+class _Ways:
+    """Which way products of an operator are taken: the first that its module has."""
+
+    def __init__(self) -> None:
+        """Begin with derivatives along columns."""
+        self._failed = 0
+
+    def between(
+        self,
+        of: Subject,
+        outputs: Product,
+        middle: Callable[[Tensor], Product],
+        further: Sequence[Callable[[], Product]] = (),
+    ) -> Written:
+        """Return products with J'BJ, prepared when the first is taken.
+
+        Args:
+            of: the module at its weights.
+            outputs: of the weights.
+            middle: the product with B, at outputs.
+            further: other ways to prepare the products.
+        """
+        ways: list[Callable[[], Product]] = [
+            lambda: sandwich(outputs, of.weights, middle),
+            lambda: sandwich_back(outputs, of.weights, middle),
+            *further,
+        ]
+        made: dict[int, Written] = {}
+
+        def product(columns: Tensor, into: Tensor | None = None) -> Tensor:
+            first: RuntimeError | None = None
+            for number in range(self._failed, len(ways)):
+                try:
+                    if number not in made:
+                        made.clear()
+                        made[number] = in_parts(copied(ways[number]()))
+                    products = made[number](columns, into)
+                except torch.OutOfMemoryError:
+                    raise
+                # A module may lack derivatives along a vector in many ways.
+                except RuntimeError as error:
+                    first = first or error
+                    continue
+                self._failed = number
+                return products
+            assert first is not None
+            raise first
+
+        return product
 
 
 def _second_moment(of: Subject) -> Prepare:
     _check_mean(of)
+    ways = _Ways()
 
     def prepare(batch: Batch, _first: int, _columns: Tensor) -> Written:
         def losses(weights: Tensor) -> Tensor:
@@ -382,7 +435,10 @@ def _second_moment(of: Subject) -> Prepare:
             count = 1 if of.is_summed else len(losses_N)
             return lambda tangent: tangent / count
 
-        return _between(of, losses, shared)
+        def row_by_row() -> Product:
+            return sum_of_outer(losses, of.weights, shared)
+
+        return ways.between(of, losses, shared, [row_by_row])
 
     return prepare
 
@@ -393,6 +449,7 @@ def _check_mean(of: Subject) -> None:
         outputs = of.outputs(of.weights, batch)
         whole, mean = of.mean_loss(outputs, batch), of.losses(outputs, batch).mean()
     if not torch.allclose(whole, mean, rtol=1e-4):
+        check_labels(of, batch, all_count=True)
         raise InputError(
             f"loss: expected the mean of the samples' losses, {float(mean):.4g}, got "
             f"{float(whole):.4g}. Take a loss without weights of classes."
@@ -402,6 +459,7 @@ def _check_mean(of: Subject) -> None:
 def _drawn(of: Subject, likelihood: Likelihood, mc_samples: int) -> Prepare:
     generator = stream(of.settings.get("seed", 0), "labels")
     uniform: list[Tensor] = []
+    ways = _Ways()
 
     def of_rows(first: int, terms_NTC: Tensor) -> Tensor:
         samples, terms, classes = terms_NTC.shape
@@ -434,6 +492,6 @@ def _drawn(of: Subject, likelihood: Likelihood, mc_samples: int) -> Prepare:
 
             return product
 
-        return _between(of, lambda w: of.outputs(w, batch), middle)
+        return ways.between(of, lambda w: of.outputs(w, batch), middle)
 
     return prepare

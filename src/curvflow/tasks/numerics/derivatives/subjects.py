@@ -18,15 +18,23 @@ from torch.utils._pytree import tree_map
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.batches import (
     Batch,
+    few_of,
     num_samples,
     plain,
     targets_of,
 )
 from curvflow.tasks.numerics.derivatives.calls import arguments, tensor_of
 from curvflow.tasks.numerics.derivatives.differentiation_modes import parted
-from curvflow.tasks.numerics.derivatives.guards import Cause, check
+from curvflow.tasks.numerics.derivatives.guards import (
+    Cause,
+    check,
+    check_unchanged,
+    is_of_derivatives,
+    without_derivatives,
+)
 from curvflow.tasks.numerics.derivatives.likelihoods import (
     NAMES,
+    TORCH_IGNORES,
     Likelihood,
     likelihood_of,
 )
@@ -131,6 +139,7 @@ class Subject:
         aliases: each place of each of them, and its name.
         weights: all of them, (D,).
         loss: mean over a batch, of outputs and targets.
+        loss_name: of it, for messages.
         likelihood: whose negative logarithm the loss is, if it is known.
         is_summed: whether `batch_loss` is a sum over samples, of a loss given by name:
             products then have the bits of a batch of models.
@@ -138,12 +147,13 @@ class Subject:
         settings: of the user.
     """
 
-    called: nn.Module
+    called: _Called
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
     aliases: Mapping[str, str]
     weights: Tensor
     loss: Loss
+    loss_name: str
     likelihood: Likelihood | None
     is_summed: bool
     data: Any
@@ -172,6 +182,25 @@ class Subject:
         """Return the weight of a batch: the number of its samples."""
         size_of = self.settings.get("size_of")
         return float(size_of(batch)) if size_of else num_samples(batch)
+
+    @property
+    def ignored(self) -> int | None:
+        """The label that stands for none, if the loss has one."""
+        likelihood = self.likelihood
+        given = likelihood or self.loss
+        ignored: int | None = getattr(given, "ignore_index", None)
+        return ignored
+
+    def refusal(self, error: BaseException) -> InputError:
+        """Return what is told of a derivative that torch lacks, by layer or loss."""
+        batch = few_of(next(self.batches()))
+        return without_derivatives(
+            self.called.module,
+            lambda: self.outputs(self.weights.detach().clone(), batch),
+            lambda outputs: self.mean_loss(outputs, batch),
+            name=self.loss_name,
+            error=error,
+        )
 
     def outputs(self, weights: Tensor | Sequence[Tensor], batch: Batch) -> Tensor:
         """Return what the module computes of a batch at weights (D,), or parameters."""
@@ -207,6 +236,7 @@ class Subject:
                 f"module: expected a tensor of outputs, got {type(outputs).__name__}. "
                 "Pick it out by forward."
             )
+        check_labels(self, batch)
         with _one_line(
             "loss: expected to take a batch", "Try it on outputs and targets"
         ):
@@ -287,6 +317,7 @@ def subject(
             "data: expected batches (inputs, targets), or dictionaries, got a tensor "
             "in place of one. Pass a tuple for one batch, or a list of such."
         )
+    check_unchanged(module, named.values())
     called = _Called(module, settings.get("forward") or _forward)
     called.training = module.training
     mean, likelihood = _understood(loss)
@@ -297,6 +328,7 @@ def subject(
         _places(called, named),
         torch.cat([p.detach().flatten() for p in named.values()]),
         mean,
+        loss if isinstance(loss, str) else _name(loss),
         likelihood,
         isinstance(loss, str),
         batches,
@@ -304,6 +336,69 @@ def subject(
     )
     check(module, batches, taken.at, settings.get("allow", ()))
     return taken
+
+
+def check_labels(of: Subject, batch: Batch, *, all_count: bool = False) -> None:
+    """Refuse labels that stand for none where they cannot.
+
+    Args:
+        of: the module and its loss.
+        batch: its labels.
+        all_count: whether none of the labels may stand for none.
+
+    Raises:
+        InputError: a loss by name is given the label that PyTorch ignores; or no label
+            of the batch counts, or not all do.
+    """
+    targets, ignored = targets_of(batch), of.ignored
+    is_labels = isinstance(targets, Tensor) and not targets.is_floating_point()
+    if not is_labels or not targets.numel():
+        return
+    is_named = of.is_summed and of.likelihood is not None
+    if is_named and of.likelihood.name == "cross_entropy":
+        if bool((targets == TORCH_IGNORES).any()):
+            raise InputError(
+                f"data: expected labels from 0 on for cross_entropy, got "
+                f"{TORCH_IGNORES}, the ignore_index of PyTorch. Leave such samples "
+                "out, or pass nn.CrossEntropyLoss()."
+            )
+    elif ignored is not None:
+        left_out = targets == ignored
+        if bool(left_out.all()) or (all_count and bool(left_out.any())):
+            raise InputError(
+                f"data: expected labels that {'all ' * all_count}count, got "
+                f"{int(left_out.sum())} of {targets.numel()} that are the loss's "
+                f"ignore_index, {ignored}. Leave such samples out."
+            )
+
+
+@contextmanager
+def named_failures(of: Subject) -> Iterator[None]:
+    """Refuse by its name the layer or loss that torch cannot derive within the block.
+
+    Args:
+        of: the module, its loss and data.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        InputError: torch has no such derivative, or labels are out of range.
+        IndexError: whatever else goes wrong, as does what follows.
+        RuntimeError: as above.
+    """
+    try:
+        yield
+    except (InputError, IndexError, RuntimeError) as error:
+        cause = error.__cause__ if isinstance(error, InputError) else error
+        if isinstance(cause, torch.OutOfMemoryError):
+            raise
+        if isinstance(cause, IndexError | RuntimeError) and "out of " in str(cause):
+            for batch in of.batches():
+                check_labels(of, batch)
+        if cause is None or not is_of_derivatives(cause):
+            raise
+        raise of.refusal(cause) from cause
 
 
 @contextmanager
@@ -317,6 +412,10 @@ def _one_line(expected: str, remedy: str) -> Iterator[None]:
     except Exception as error:
         message = f"{type(error).__name__}: {error}".splitlines()[0]
         raise InputError(f"{expected}, got {message}. {remedy}.") from error
+
+
+def _name(loss: Loss) -> str:
+    return str(getattr(loss, "__name__", type(loss).__name__))
 
 
 def _holds_tensors(batches: Any) -> bool:
