@@ -1,6 +1,7 @@
 """Layers that torch cannot derive in all ways: equal to a twin, or refused by name."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -158,7 +159,7 @@ REFUSED = {
     "bag": ({*MATRICES} - GRADIENTS - {"kronecker"}, "EmbeddingBag at '0' without"),
     "normed": ((), ""),
     "limited": ({*MATRICES}, "Embedding at '0' with max_norm 1,.*to None"),
-    "margins": ({*MATRICES} - GRADIENTS, "got MultiMarginLoss"),
+    "margins": ({*MATRICES} - GRADIENTS - {"residual"}, "got MultiMarginLoss"),
 }
 # Factors of layers that are not known as such are others.
 OTHER_FACTORS = {"bag", "normed"}
@@ -223,12 +224,70 @@ def test_chains_move_or_the_layer_is_named(name):
         assert math.isfinite(curvflow.llc(*of, **FEW, **FIXED).value)
 
 
-@pytest.mark.filterwarnings("ignore:.*sharpness.*")
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_monitor_measures_or_names_the_layer(name):
-    (net, loss, data), _ = drawn(name, 0)
+    of, _ = drawn(name, 0)
     refused, words = REFUSED[name]
-    monitor = curvflow.Monitor(net, loss, data, budget=None)
-    numbers = monitor.measure()
-    print(numbers)
-    assert math.isnan(numbers["sharpness"]) == ("hessian" in refused)
+    if name == "limited":
+        with pytest.raises(InputError, match=words):
+            curvflow.Monitor(*of)
+        return
+    numbers = curvflow.Monitor(*of).measure()
+    assert ("sharpness" in numbers) == ("hessian" not in refused)
+    assert re.search(words, numbers["reason"])
+    assert math.isfinite(numbers["noise_scale"])
+
+
+class Branching(nn.Module):
+    """A loss that looks at values, which no transform of functorch lets it."""
+
+    def forward(self, outputs, labels):
+        losses = nn.functional.cross_entropy(outputs, labels, reduction="none")
+        return losses.mean() if losses.sum().item() >= 0 else -losses.mean()
+
+
+@pytest.mark.parametrize("matrix", GRADIENTS)
+def test_second_moments_are_taken_of_losses_that_branch_on_values(matrix):
+    torch.manual_seed(4)
+    net, of = with_head(nn.Linear(4, 3)), (vectors(), torch.randint(CLASSES, (N,)))
+    found = MATRICES[matrix](net, Branching(), of)
+    expected = MATRICES[matrix](net, nn.CrossEntropyLoss(), of)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+class Deaf(torch.autograd.Function):
+    """A square whose gradient does not say that it depends on what it is given."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.square()
+
+    @staticmethod
+    def backward(ctx, slope):
+        (x,) = ctx.saved_tensors
+        return slope.detach() * 2 * x
+
+
+class Squares(nn.Module):
+    def forward(self, x):
+        return Deaf.apply(x)
+
+
+def test_a_gradient_that_cannot_be_derived_rightly_is_not_taken_for_a_right_one():
+    torch.manual_seed(5)
+    linear, head = nn.Linear(4, 3), nn.Linear(3, CLASSES)
+    net = nn.Sequential(linear, Squares(), head).double()
+    data = vectors(), torch.randint(CLASSES, (N,))
+    with pytest.raises(InputError, match="Squares at '1' without them"):
+        MATRICES["ggn"](net, nn.CrossEntropyLoss(), data)
+
+    class Square(nn.Module):
+        def forward(self, x):
+            return x.square()
+
+    twin = nn.Sequential(linear, Square(), head)
+    for matrix in GRADIENTS:
+        found = MATRICES[matrix](net, nn.CrossEntropyLoss(), data)
+        expected = MATRICES[matrix](twin, nn.CrossEntropyLoss(), data)
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)

@@ -143,9 +143,51 @@ def test_what_has_first_derivatives_alone_trains_and_is_named_where_it_lacks_mor
         train_all([train_member(blobs(), model=factory(name), rule=rule)])
 
 
-def test_without_forward_derivatives_there_is_no_ggn():
-    with pytest.raises(InputError, match=r"got OldWay at '1' without. Take operator h"):
-        probed(fits("make_old_way"), "probe.trace", operator="ggn")
+SECOND_MOMENTS = ("fisher_empirical", "gradient_covariance")
+OPERATORS = ("residual", "ggn", "fisher_type2", "fisher_mc", *SECOND_MOMENTS)
+
+
+def matrices_of(several, **params):
+    probes = [
+        member("probe.trace", params, weights=weights_of(f), data=blobs())
+        for f in several
+    ]
+    return [matrix_of(probe) for probe in probes]
+
+
+@pytest.mark.parametrize(
+    ("operator", "mode"),
+    [(name, "eval") for name in OPERATORS]
+    + [(name, "train") for name in OPERATORS if name not in SECOND_MOMENTS],
+)
+def test_operators_of_an_old_function_are_those_of_its_twin(operator, mode):
+    old, new = (
+        matrices_of(fits("make_old_way", **way), operator=operator, mode=mode)
+        for way in ({}, {"old": False})
+    )
+    torch.testing.assert_close(old, new, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("operator", SECOND_MOMENTS)
+def test_second_moments_take_first_derivatives_alone(operator):
+    # It is derived once, to the same weights.
+    several, twins = fits("make_cut"), fits("make_old_way", old=False)
+    assert pose(parse_model(factory("make_cut")), "auto", blobs()).network.lacking
+    found = matrices_of(several, operator=operator)
+    expected = matrices_of(twins, operator=operator)
+    torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-10)
+
+
+def test_a_probe_of_second_moments_runs_on_first_derivatives():
+    for operator in SECOND_MOMENTS:
+        old, new = (
+            probed(several, "probe.trace", operator=operator)
+            for several in (fits("make_cut"), fits("make_old_way", old=False))
+        )
+        for ours, theirs in zip(old, new, strict=True):
+            np.testing.assert_allclose(
+                ours.arrays["trace"], theirs.arrays["trace"], rtol=1e-7
+            )
 
 
 @pytest.mark.parametrize("order", ["auto", "reverse_over_reverse", "retained"])

@@ -442,4 +442,8 @@ _GRADIENTS = (
     ", or take what needs gradients alone: fisher of the kind empirical, "
     "gradient_covariance, or llc with calibrate none"
 )
-_INSTEAD = {"first": "", "second": _GRADIENTS, "forward": ", or leave out the order"}
+_INSTEAD = {
+    "first": "",
+    "second": _GRADIENTS,
+    "forward": f"{_GRADIENTS}; of a Hessian another order may do",
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -285,7 +286,25 @@ class Subject:
             )
             return self.loss(output.unsqueeze(0), several).mean()
 
-        return vmap(sample_loss, in_dims=(0, dims))(outputs, targets)
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "There is a performance drop")
+                return vmap(sample_loss, in_dims=(0, dims))(outputs, targets)
+        except torch.OutOfMemoryError:
+            raise
+        # A loss may branch on its values, or torch have no rule for it.
+        except RuntimeError:
+            each = [
+                tree_map(
+                    lambda leaf, dim, n=number: leaf if dim is None else leaf[n],
+                    targets,
+                    dims,
+                    is_leaf=lambda leaf: leaf is None,
+                )
+                for number in range(count)
+            ]
+            losses = map(sample_loss, outputs.unbind(0), each)
+            return torch.stack(list(losses))
 
 
 def subject(
