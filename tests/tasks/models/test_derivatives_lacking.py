@@ -190,6 +190,40 @@ def test_a_probe_of_second_moments_runs_on_first_derivatives():
             )
 
 
+@pytest.mark.parametrize("mode", ["eval", "train"])
+@pytest.mark.parametrize("operator", ["hessian", "residual", "ggn", "fisher_type2"])
+def test_what_lacks_derivatives_in_training_alone_is_derived_back(operator, mode):
+    (fit, _) = fits("make_spectral")
+    problem = pose(parse_model(factory("make_spectral")), "auto", blobs())
+    x, y = (torch.as_tensor(blobs()[name])[None] for name in ("inputs", "targets"))
+    size = problem.network.num_parameters
+    whole = torch.as_tensor(fit.arrays["weights"][-1])
+    weights, fixed = whole[:size], whole[size:]
+    draw = {"draw": lambda shape: torch.zeros(1, *shape)} if mode == "train" else {}
+
+    def outputs(w):
+        return problem.network.outputs(torch.cat([w, fixed])[None], x, **draw)[0]
+
+    def loss(found):
+        return torch.nn.functional.cross_entropy(found, y[0].long())
+
+    H, at = torch.autograd.functional.hessian, outputs(weights)
+    J = torch.autograd.functional.jacobian(outputs, weights).flatten(0, 1)
+    ggn = J.T @ H(loss, at).reshape(len(J), len(J)) @ J
+    expected = ggn
+    if operator in ("hessian", "residual"):
+        expected = H(lambda w: loss(outputs(w)), weights)
+        expected = expected - ggn if operator == "residual" else expected
+    (found, _) = matrices_of([fit, fit], operator=operator, mode=mode)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_layer_that_rescales_its_weights_is_named():
+    words = "model: .*Embedding at '0' with max_norm 1, .* max_norm to None"
+    with pytest.raises(InputError, match=words):
+        pose(parse_model(factory("make_limited")), "auto", blobs())
+
+
 @pytest.mark.parametrize("order", ["auto", "reverse_over_reverse", "retained"])
 def test_the_library_refuses_what_torch_would_leave_out_without_a_word(order):
     net, x = make_rounded().double(), torch.ones(4, 3).double()

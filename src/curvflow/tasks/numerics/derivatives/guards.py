@@ -201,12 +201,15 @@ def _shown(name: str, layer: nn.Module) -> str:
     return f"{type(layer).__name__} at '{name}'" if name else type(layer).__name__
 
 
-def check_unchanged(module: nn.Module, weights: Iterable[Tensor]) -> None:
+def check_unchanged(
+    module: nn.Module, weights: Iterable[Tensor], field: str = "module"
+) -> None:
     """Refuse layers that overwrite the weights that are derived by.
 
     Args:
         module: as it will be called.
         weights: that are derived by.
+        field: what the module is called in messages.
 
     Raises:
         InputError: an embedding has a `max_norm`; it is named.
@@ -217,7 +220,7 @@ def check_unchanged(module: nn.Module, weights: Iterable[Tensor]) -> None:
             continue
         if layer.max_norm is not None and id(layer.weight) in derived:
             raise InputError(
-                "module: expected weights that a call leaves as they are, got "
+                f"{field}: expected weights that a call leaves as they are, got "
                 f"{_shown(name, layer)} with max_norm {layer.max_norm:g}, which "
                 "rescales its rows in place. Call it once on all tokens, and set its "
                 "max_norm to None."
