@@ -261,8 +261,10 @@ def first_layer_without(module: nn.Module, call: Callable[[], object], has: Has)
     finally:
         for hook in hooks:
             hook.remove()
-    named = ((_shown(n, layer), has(layer, *given)) for n, layer, *given in calls if n)
-    return next((name for name, is_there in named if not is_there), "")
+    for name, layer, args, kwargs in calls:
+        if name and not has(layer, args, kwargs):
+            return _shown(name, layer)
+    return ""
 
 
 def has_forward_derivatives(
@@ -412,13 +414,11 @@ def _derives(
     leaves = [leaf.clone().requires_grad_() for leaf in (*parameters.values(), *given)]
     try:
         with differentiable(), torch.enable_grad():
-            # Parameters are views, as they are of a vector; inputs may be overwritten.
-            views = [leaf.flatten().split(leaf.numel())[0] for leaf in leaves]
-            views = [v.view_as(leaf) for v, leaf in zip(views, leaves, strict=True)]
-            split = len(parameters)
+            # Parameters are views of a vector in products; inputs may be overwritten.
+            views = [leaf.unsqueeze(0).unbind(0)[0] for leaf in leaves]
             slope = size(
-                dict(zip(parameters, views[:split], strict=True)),
-                [leaf.clone() for leaf in leaves[split:]],
+                dict(zip(parameters, views, strict=False)),
+                [view.clone() for view in views[len(parameters) :]],
             )
             for number in range(times if leaves else 0):
                 if not slope.requires_grad:

@@ -373,8 +373,8 @@ def check_labels(of: Subject, batch: Batch, *, all_count: bool = False) -> None:
     is_labels = isinstance(targets, Tensor) and not targets.is_floating_point()
     if not is_labels or not targets.numel():
         return
-    is_named = of.is_summed and of.likelihood is not None
-    if is_named and of.likelihood.name == "cross_entropy":
+    law = of.likelihood.name if of.likelihood else ""
+    if of.is_summed and law == "cross_entropy":
         if bool((targets == TORCH_IGNORES).any()):
             raise InputError(
                 f"data: expected labels from 0 on for cross_entropy, got "
