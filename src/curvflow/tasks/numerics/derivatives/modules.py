@@ -373,7 +373,7 @@ def _gauss_newton(of: Subject) -> Prepare:
 
 
 class _Ways:
-    """Which way products of an operator are taken: the first that its module has."""
+    """The ways to products that a module lacks, as far as they have been tried."""
 
     def __init__(self) -> None:
         """Begin with derivatives along columns."""
