@@ -238,6 +238,29 @@ def test_a_monitor_measures_or_names_the_layer(name):
     assert math.isfinite(numbers["noise_scale"])
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_function_without_a_layer_is_named_by_its_module(seed):
+    class Bags(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rows = nn.Parameter(torch.randn(TOKENS, CLASSES).double())
+
+        def forward(self, tokens):
+            return nn.functional.embedding_bag(tokens, self.rows)
+
+    torch.manual_seed(seed)
+    of = Bags(), nn.CrossEntropyLoss(), (tokens(), torch.randint(CLASSES, (N,)))
+    with pytest.raises(InputError, match="second derivatives, got Bags without them"):
+        MATRICES["ggn"](*of)
+    alone = (nn.EmbeddingBag(TOKENS, CLASSES).double(), *of[1:])
+    with pytest.raises(InputError, match="got EmbeddingBag without them"):
+        MATRICES["hessian"](*alone)
+    order = "forward_over_reverse"
+    (net, loss, data), _ = drawn("packed", seed)
+    with pytest.raises(InputError, match="forward derivatives, got GRU at 'rnn' with"):
+        dense(curvflow.hessian(net, loss, data, order=order))
+
+
 class Branching(nn.Module):
     """A loss that looks at values, which no transform of functorch lets it."""
 

@@ -107,7 +107,7 @@ def sandwich_back(
         A function from columns (W, S) to products (W, S), column by column.
 
     Raises:
-        RuntimeError: J'u cannot be derived by u, or the derivative is not the adjoint.
+        InputError: the derivative of J'u by u is not the adjoint.
     """
     with torch.enable_grad():
         leaf = weights.detach().requires_grad_()
@@ -151,7 +151,10 @@ def _check_adjoint(tangent_of: Product, cotangent: Tensor, back: Tensor) -> None
     room = max(ADJOINT, torch.finfo(back.dtype).eps ** 0.5)
     sizes = cotangent.norm() * tangent.norm(), back.norm() * column.norm()
     if not gap.abs() <= room * max(float(size) for size in sizes):
-        raise RuntimeError("its derivative along a vector is not that of its gradient")
+        raise InputError(
+            "module: expected a gradient that is linear in that of the outputs, got "
+            f"another, off by {float(gap):.2g}. Correct the backward of its function."
+        )
 
 
 def sum_of_outer(

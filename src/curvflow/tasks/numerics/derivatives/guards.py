@@ -227,13 +227,16 @@ def check_unchanged(
             )
 
 
-def first_layer_without(module: nn.Module, call: Callable[[], object], has: Has) -> str:
+def first_layer_without(
+    module: nn.Module, call: Callable[[], object], has: Has, *, whole: bool = False
+) -> str:
     """Return the first layer of a module without derivatives, or "".
 
     Args:
         module: whose layers are looked at, those within others first.
         call: calls it.
-        has: tells of a layer and what it was called with.
+        has: says it of a layer and what it was called with.
+        whole: whether the module itself is looked at, after its layers.
 
     Returns:
         Its class and its name, such as `GRU at 'encoder.0'`.
@@ -262,7 +265,7 @@ def first_layer_without(module: nn.Module, call: Callable[[], object], has: Has)
         for hook in hooks:
             hook.remove()
     for name, layer, args, kwargs in calls:
-        if name and not has(layer, args, kwargs):
+        if (name or whole) and not has(layer, args, kwargs):
             return _shown(name, layer)
     return ""
 
@@ -371,7 +374,7 @@ def without_derivatives(
     """
     said = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
     for order, has in _ORDERS.items():
-        if layer := first_layer_without(module, call, has):
+        if layer := first_layer_without(module, call, has, whole=True):
             return InputError(
                 f"module: expected {order} derivatives, got {layer} without them "
                 f"({said}). Replace that layer{_INSTEAD[order]}."

@@ -373,11 +373,11 @@ def _gauss_newton(of: Subject) -> Prepare:
 
 
 class _Ways:
-    """The ways to products that a module lacks, as far as they have been tried."""
+    """Products of an operator by the first way that its module has."""
 
     def __init__(self) -> None:
         """Begin with derivatives along columns."""
-        self._failed = 0
+        self._way = 0
 
     def between(
         self,
@@ -402,8 +402,8 @@ class _Ways:
         made: dict[int, Written] = {}
 
         def product(columns: Tensor, into: Tensor | None = None) -> Tensor:
-            first: RuntimeError | None = None
-            for number in range(self._failed, len(ways)):
+            first: Exception | None = None
+            for number in range(self._way, len(ways)):
                 try:
                     if number not in made:
                         made.clear()
@@ -412,10 +412,10 @@ class _Ways:
                 except torch.OutOfMemoryError:
                     raise
                 # A module may lack derivatives along a vector in many ways.
-                except RuntimeError as error:
+                except (RuntimeError, InputError) as error:
                     first = first or error
                     continue
-                self._failed = number
+                self._way = number
                 return products
             assert first is not None
             raise first

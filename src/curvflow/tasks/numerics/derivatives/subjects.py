@@ -193,7 +193,7 @@ class Subject:
         return ignored
 
     def refusal(self, error: BaseException) -> InputError:
-        """Return what is told of a derivative that torch lacks, by layer or loss."""
+        """Return the refusal of a derivative that torch lacks, by layer or loss."""
         batch = few_of(next(self.batches()))
         return without_derivatives(
             self.called.module,
