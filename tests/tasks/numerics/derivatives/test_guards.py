@@ -320,3 +320,8 @@ def test_ignored_labels_are_left_out_of_what_is_a_mean_over_the_others():
             for data in ((X, y), (X[few], Y[few]))
         )
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_loss_of_each_term_is_zero_where_no_label_counts():
+    loss, data = nn.CrossEntropyLoss(reduction="none"), (X, labels(*range(8)))
+    assert not (hessian(net(), loss, data) @ torch.ones(26).double()).any()

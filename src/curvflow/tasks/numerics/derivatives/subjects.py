@@ -381,7 +381,7 @@ def check_labels(of: Subject, batch: Batch, *, all_count: bool = False) -> None:
                 f"{TORCH_IGNORES}, the ignore_index of PyTorch. Leave such samples "
                 "out, or pass nn.CrossEntropyLoss()."
             )
-    elif ignored is not None:
+    elif ignored is not None and getattr(of.loss, "reduction", "mean") == "mean":
         left_out = targets == ignored
         if bool(left_out.all()) or (all_count and bool(left_out.any())):
             raise InputError(
