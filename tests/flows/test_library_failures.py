@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import partial
 
 import pytest
 import torch
@@ -314,3 +315,69 @@ def test_a_gradient_that_cannot_be_derived_rightly_is_not_taken_for_a_right_one(
         found = MATRICES[matrix](net, nn.CrossEntropyLoss(), data)
         expected = MATRICES[matrix](twin, nn.CrossEntropyLoss(), data)
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+X, Y = torch.linspace(-1, 1, 24).double().reshape(8, 3), torch.arange(8) % 2
+
+
+def small():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)).double()
+
+
+def labels(*rows, ignored=-100):
+    """Return labels of eight samples, some of which stand for none."""
+    return Y.clone().index_fill(0, torch.tensor(rows), ignored)
+
+
+@pytest.mark.parametrize("where", [(0,), (7,), tuple(range(8))])
+@pytest.mark.parametrize("matrix", [curvflow.hessian, curvflow.ggn])
+def test_a_loss_by_name_says_what_ignores_labels(matrix, where):
+    data = [(X[:4], labels(*where)[:4]), (X[4:], labels(*where)[4:])]
+    for given in (data, (X, labels(*where))):
+        with pytest.raises(InputError, match=r"-100, the ignore_index .*CrossEntropyL"):
+            matrix(small(), "cross_entropy", given) @ torch.ones(26).double()
+
+
+@pytest.mark.parametrize("ignored", [-100, 1])
+def test_second_moments_of_ignored_labels_blame_no_weights_of_classes(ignored):
+    loss = nn.CrossEntropyLoss(ignore_index=ignored)
+    y = labels(0, 3, ignored=ignored)
+    for matrix in (
+        partial(curvflow.fisher, kind="empirical"),
+        curvflow.gradient_covariance,
+    ):
+        with pytest.raises(InputError, match=f"ignore_index, {ignored}") as caught:
+            matrix(small(), loss, (X, y))
+        assert "weights" not in str(caught.value)
+        assert f"{int((y == ignored).sum())} of 8" in str(caught.value)
+
+
+@pytest.mark.parametrize("weight", [None, torch.tensor([1.0, 2.0]).double()])
+def test_a_batch_without_a_label_that_counts_is_named(weight):
+    loss = nn.CrossEntropyLoss(weight=weight)
+    for matrix in (curvflow.hessian, curvflow.ggn):
+        with pytest.raises(
+            InputError,
+            match="a label that counts in each batch, got .* -100, alone",
+        ):
+            matrix(small(), loss, (X, labels(*range(8))))
+
+
+def test_ignored_labels_are_left_out_of_what_is_a_mean_over_the_others():
+    y, few = labels(0, 3), [1, 2, 4, 5, 6, 7]
+    for matrix in (
+        curvflow.hessian,
+        curvflow.ggn,
+        partial(curvflow.fisher, kind="type-2"),
+    ):
+        found, expected = (
+            matrix(small(), nn.CrossEntropyLoss(), data) @ torch.eye(26).double()
+            for data in ((X, y), (X[few], Y[few]))
+        )
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_loss_of_each_term_is_zero_where_no_label_counts():
+    loss, data = nn.CrossEntropyLoss(reduction="none"), (X, labels(*range(8)))
+    assert not (curvflow.hessian(small(), loss, data) @ torch.ones(26).double()).any()

@@ -59,7 +59,7 @@ from curvflow.tasks.numerics.derivatives.subjects import (
     Loss,
     Settings,
     Subject,
-    check_labels,
+    check_ignored,
     named_failures,
     subject,
 )
@@ -235,7 +235,7 @@ def fisher(
         )
     of = subject(module, loss, data, settings)
     if kind == "empirical":
-        return _curvature(of, _second_moment(of))
+        return _curvature(of, _moment(of))
     if of.likelihood is None:
         raise InputError(
             f"loss: expected a likelihood known by name for {kind}, got "
@@ -271,7 +271,7 @@ def gradient_covariance(
         tensor([4.])
     """
     of = subject(module, loss, data, settings)
-    second = OverBatches(of, _second_moment(of))
+    second = OverBatches(of, _moment(of))
     slope_MD = mean_gradient(of).unsqueeze(0)
     centred = BatchedSum([(1.0, second), (-1.0, OuterProduct(slope_MD))])
     return _named(of, centred)
@@ -372,6 +372,16 @@ def _gauss_newton(of: Subject) -> Prepare:
     return prepare
 
 
+def _moment(of: Subject) -> Prepare:
+    try:
+        return _second_moment(of)
+    except InputError:
+        # Labels that do not count may be the cause, which the loss cannot know.
+        for batch in of.batches():
+            check_ignored(of, batch, all_count=True)
+        raise
+
+
 class _Ways:
     """Products of an operator by the first way that its module has."""
 
@@ -449,7 +459,6 @@ def _check_mean(of: Subject) -> None:
         outputs = of.outputs(of.weights, batch)
         whole, mean = of.mean_loss(outputs, batch), of.losses(outputs, batch).mean()
     if not torch.allclose(whole, mean, rtol=1e-4):
-        check_labels(of, batch, all_count=True)
         raise InputError(
             f"loss: expected the mean of the samples' losses, {float(mean):.4g}, got "
             f"{float(whole):.4g}. Take a loss without weights of classes."

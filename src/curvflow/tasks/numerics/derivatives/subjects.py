@@ -175,15 +175,6 @@ class Subject:
         for batch in self.data:
             yield tree_map(self.moved, plain(batch))
 
-    def moved(self, leaf: Any) -> Any:
-        """Return a tensor on the device of the weights, and anything else as it is."""
-        return leaf.to(self.weights.device) if isinstance(leaf, Tensor) else leaf
-
-    def size_of(self, batch: Batch) -> float:
-        """Return the weight of a batch: the number of its samples."""
-        size_of = self.settings.get("size_of")
-        return float(size_of(batch)) if size_of else num_samples(batch)
-
     @property
     def ignored(self) -> int | None:
         """The label that stands for none, if the loss has one."""
@@ -202,6 +193,15 @@ class Subject:
             name=self.loss_name,
             error=error,
         )
+
+    def moved(self, leaf: Any) -> Any:
+        """Return a tensor on the device of the weights, and anything else as it is."""
+        return leaf.to(self.weights.device) if isinstance(leaf, Tensor) else leaf
+
+    def size_of(self, batch: Batch) -> float:
+        """Return the weight of a batch: the number of its samples."""
+        size_of = self.settings.get("size_of")
+        return float(size_of(batch)) if size_of else num_samples(batch)
 
     def outputs(self, weights: Tensor | Sequence[Tensor], batch: Batch) -> Tensor:
         """Return what the module computes of a batch at weights (D,), or parameters."""
@@ -237,7 +237,7 @@ class Subject:
                 f"module: expected a tensor of outputs, got {type(outputs).__name__}. "
                 "Pick it out by forward."
             )
-        check_labels(self, batch)
+        check_ignored(self, batch)
         with _one_line(
             "loss: expected to take a batch", "Try it on outputs and targets"
         ):
@@ -357,7 +357,7 @@ def subject(
     return taken
 
 
-def check_labels(of: Subject, batch: Batch, *, all_count: bool = False) -> None:
+def check_ignored(of: Subject, batch: Batch, *, all_count: bool = False) -> None:
     """Refuse labels that stand for none where they cannot.
 
     Args:
@@ -381,14 +381,21 @@ def check_labels(of: Subject, batch: Batch, *, all_count: bool = False) -> None:
                 f"{TORCH_IGNORES}, the ignore_index of PyTorch. Leave such samples "
                 "out, or pass nn.CrossEntropyLoss()."
             )
-    elif ignored is not None and getattr(of.loss, "reduction", "mean") == "mean":
-        left_out = targets == ignored
-        if bool(left_out.all()) or (all_count and bool(left_out.any())):
-            raise InputError(
-                f"data: expected labels that {'all ' * all_count}count, got "
-                f"{int(left_out.sum())} of {targets.numel()} that are the loss's "
-                f"ignore_index, {ignored}. Leave such samples out."
-            )
+        return
+    if ignored is None or getattr(of.loss, "reduction", "mean") != "mean":
+        return
+    left_out = targets == ignored
+    if all_count and bool(left_out.any()):
+        raise InputError(
+            f"data: expected labels that all count, got {int(left_out.sum())} of "
+            f"{targets.numel()} that are the loss's ignore_index, {ignored}. Leave "
+            "such samples out."
+        )
+    if bool(left_out.all()) and of.size_of(batch):
+        raise InputError(
+            "data: expected a label that counts in each batch, got the loss's "
+            f"ignore_index, {ignored}, alone. Leave such batches out."
+        )
 
 
 @contextmanager
@@ -414,7 +421,7 @@ def named_failures(of: Subject) -> Iterator[None]:
             raise
         if isinstance(cause, IndexError | RuntimeError) and "out of " in str(cause):
             for batch in of.batches():
-                check_labels(of, batch)
+                check_ignored(of, batch)
         if cause is None or not is_of_derivatives(cause):
             raise
         raise of.refusal(cause) from cause
