@@ -359,7 +359,7 @@ def test_a_batch_without_a_label_that_counts_is_named(weight):
     for matrix in (curvflow.hessian, curvflow.ggn):
         with pytest.raises(
             InputError,
-            match="a label that counts in each batch, got .* -100, alone",
+            match=r"a label that counts in each batch, got .* -100, alone",
         ):
             matrix(small(), loss, (X, labels(*range(8))))
 

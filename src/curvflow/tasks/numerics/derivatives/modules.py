@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, Literal, Unpack
 
@@ -394,7 +394,7 @@ class _Ways:
         of: Subject,
         outputs: Product,
         middle: Callable[[Tensor], Product],
-        further: Sequence[Callable[[], Product]] = (),
+        *further: Callable[[], Product],
     ) -> Written:
         """Return products with J'BJ, prepared when the first is taken.
 
@@ -402,7 +402,7 @@ class _Ways:
             of: the module at its weights.
             outputs: of the weights.
             middle: the product with B, at outputs.
-            further: other ways to prepare the products.
+            *further: other ways to prepare the products.
         """
         ways: list[Callable[[], Product]] = [
             lambda: sandwich(outputs, of.weights, middle),
@@ -435,6 +435,7 @@ class _Ways:
 
 def _second_moment(of: Subject) -> Prepare:
     _check_mean(of)
+
     ways = _Ways()
 
     def prepare(batch: Batch, _first: int, _columns: Tensor) -> Written:
@@ -448,7 +449,7 @@ def _second_moment(of: Subject) -> Prepare:
         def row_by_row() -> Product:
             return sum_of_outer(losses, of.weights, shared)
 
-        return ways.between(of, losses, shared, [row_by_row])
+        return ways.between(of, losses, shared, row_by_row)
 
     return prepare
 
