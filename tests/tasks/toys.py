@@ -470,6 +470,16 @@ def make_old_way(old: bool = True) -> nn.Module:
     return nn.Sequential(nn.Linear(3, 4), act, nn.Linear(4, 3))
 
 
+def make_spectral() -> nn.Module:
+    norm = nn.utils.parametrizations.spectral_norm(nn.Linear(3, 4))
+    return nn.Sequential(norm, nn.Tanh(), nn.Linear(4, 3))
+
+
+def make_limited() -> nn.Module:
+    tokens = nn.Embedding(5, 2, max_norm=1.0)
+    return nn.Sequential(tokens, nn.Flatten(), nn.Linear(6, 3))
+
+
 class Cut(nn.Module):
     """A layer whose gradient hides on what it depends."""
 

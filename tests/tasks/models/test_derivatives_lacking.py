@@ -143,9 +143,85 @@ def test_what_has_first_derivatives_alone_trains_and_is_named_where_it_lacks_mor
         train_all([train_member(blobs(), model=factory(name), rule=rule)])
 
 
-def test_without_forward_derivatives_there_is_no_ggn():
-    with pytest.raises(InputError, match=r"got OldWay at '1' without. Take operator h"):
-        probed(fits("make_old_way"), "probe.trace", operator="ggn")
+SECOND_MOMENTS = ("fisher_empirical", "gradient_covariance")
+OPERATORS = ("residual", "ggn", "fisher_type2", "fisher_mc", *SECOND_MOMENTS)
+
+
+def matrices_of(several, **params):
+    probes = [
+        member("probe.trace", params, weights=weights_of(f), data=blobs())
+        for f in several
+    ]
+    return [matrix_of(probe) for probe in probes]
+
+
+@pytest.mark.parametrize(
+    ("operator", "mode"),
+    [(name, "eval") for name in OPERATORS]
+    + [(name, "train") for name in OPERATORS if name not in SECOND_MOMENTS],
+)
+def test_operators_of_an_old_function_are_those_of_its_twin(operator, mode):
+    old, new = (
+        matrices_of(fits("make_old_way", **way), operator=operator, mode=mode)
+        for way in ({}, {"old": False})
+    )
+    torch.testing.assert_close(old, new, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("operator", SECOND_MOMENTS)
+def test_second_moments_take_first_derivatives_alone(operator):
+    # It is derived once, to the same weights.
+    several, twins = fits("make_cut"), fits("make_old_way", old=False)
+    assert pose(parse_model(factory("make_cut")), "auto", blobs()).network.lacking
+    found = matrices_of(several, operator=operator)
+    expected = matrices_of(twins, operator=operator)
+    torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-10)
+
+
+def test_a_probe_of_second_moments_runs_on_first_derivatives():
+    for operator in SECOND_MOMENTS:
+        old, new = (
+            probed(several, "probe.trace", operator=operator)
+            for several in (fits("make_cut"), fits("make_old_way", old=False))
+        )
+        for ours, theirs in zip(old, new, strict=True):
+            np.testing.assert_allclose(
+                ours.arrays["trace"], theirs.arrays["trace"], rtol=1e-7
+            )
+
+
+@pytest.mark.parametrize("mode", ["eval", "train"])
+@pytest.mark.parametrize("operator", ["hessian", "residual", "ggn", "fisher_type2"])
+def test_what_lacks_derivatives_in_training_alone_is_derived_back(operator, mode):
+    (fit, _) = fits("make_spectral")
+    problem = pose(parse_model(factory("make_spectral")), "auto", blobs())
+    x, y = (torch.as_tensor(blobs()[name])[None] for name in ("inputs", "targets"))
+    size = problem.network.num_parameters
+    whole = torch.as_tensor(fit.arrays["weights"][-1])
+    weights, fixed = whole[:size], whole[size:]
+    draw = {"draw": lambda shape: torch.zeros(1, *shape)} if mode == "train" else {}
+
+    def outputs(w):
+        return problem.network.outputs(torch.cat([w, fixed])[None], x, **draw)[0]
+
+    def loss(found):
+        return torch.nn.functional.cross_entropy(found, y[0].long())
+
+    H, at = torch.autograd.functional.hessian, outputs(weights)
+    J = torch.autograd.functional.jacobian(outputs, weights).flatten(0, 1)
+    ggn = J.T @ H(loss, at).reshape(len(J), len(J)) @ J
+    expected = ggn
+    if operator in ("hessian", "residual"):
+        expected = H(lambda w: loss(outputs(w)), weights)
+        expected = expected - ggn if operator == "residual" else expected
+    (found, _) = matrices_of([fit, fit], operator=operator, mode=mode)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_layer_that_rescales_its_weights_is_named():
+    words = "model: .*Embedding at '0' with max_norm 1, .* max_norm to None"
+    with pytest.raises(InputError, match=words):
+        pose(parse_model(factory("make_limited")), "auto", blobs())
 
 
 @pytest.mark.parametrize("order", ["auto", "reverse_over_reverse", "retained"])

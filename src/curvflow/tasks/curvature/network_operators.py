@@ -19,6 +19,7 @@ from curvflow.schemas.kinds.shared.operators import (
     OrderName,
 )
 from curvflow.schemas.nodes import Member
+from curvflow.tasks.networks.checks import first_line
 from curvflow.tasks.networks.problems import (
     OperatorInputs,
     Problem,
@@ -27,17 +28,25 @@ from curvflow.tasks.networks.problems import (
     meta_inputs,
     read,
 )
-from curvflow.tasks.numerics.derivatives.differentiation_modes import Trial, tried
+from curvflow.tasks.numerics.derivatives.differentiation_modes import (
+    Derivatives,
+    Trial,
+    tried,
+)
 from curvflow.tasks.numerics.derivatives.gauss_newton import (
     BatchedGaussNewton,
     BatchedResidual,
 )
 from curvflow.tasks.numerics.derivatives.gauss_newton import Kind as GaussNewton
+from curvflow.tasks.numerics.derivatives.guards import is_of_derivatives
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 from curvflow.tasks.numerics.derivatives.passes import Averaged
 from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.registry import Machine
 from curvflow.tasks.training.batch_draws import BatchDraws
+
+# Samples on which a network in training is derived to see whether it can be.
+TRIAL_SAMPLES = 4
 
 
 def network_text(member: Member) -> str:
@@ -237,14 +246,61 @@ def _in_training(
         f"mode train: a batch norm takes the statistics of batches of {size} in the "
         "order of the data, and dropout draws from the probe's seed"
     )
-    return replace(source, inputs={**source.inputs, "batch_size": size, "draws": draws})
+    inputs: OperatorInputs = {**source.inputs, "batch_size": size, "draws": draws}
+    return _derivable(replace(source, inputs=inputs))
+
+
+def _derivable(source: _OperatorSource) -> _OperatorSource:
+    """Return a source in training with what derivatives its network has there.
+
+    A module of the user's own has been derived in evaluation alone.
+
+    Raises:
+        InputError: it cannot be derived twice in training.
+        RuntimeError: whatever else goes wrong.
+    """
+    network, weights_MD = source.problem.network, source.inputs["weights_MD"]
+    if not network.takes_leaves or network.derivatives != "all":
+        return source
+    few: OperatorInputs = {
+        **source.inputs,
+        "inputs": source.inputs["inputs"][:, :TRIAL_SAMPLES],
+        "targets": source.inputs["targets"][:, :TRIAL_SAMPLES],
+        "batch_size": TRIAL_SAMPLES,
+    }
+    orders: dict[Derivatives, OrderName] = {
+        "all": "forward_over_reverse",
+        "reverse": "reverse_over_reverse",
+    }
+    for derivatives, order in orders.items():
+        in_order = replace(network, derivatives=derivatives)
+        problem = replace(source.problem, network=in_order)
+        try:
+            _ = BatchedHessian(problem.losses, **few, order=order) @ weights_MD
+        # Layers lack derivatives in many ways.
+        except RuntimeError as error:
+            if not is_of_derivatives(error):
+                raise
+            lacks = error
+            continue
+        if derivatives == "reverse":
+            source.record(
+                "mode train: second derivatives are taken by reverse mode, for a layer "
+                "in training has no others"
+            )
+        return replace(source, problem=problem)
+    raise InputError(
+        "model: expected second derivatives in training, got "
+        f"{type(lacks).__name__}: {first_line(lacks)}. Take mode eval, or replace the "
+        "layer that lacks them."
+    ) from lacks
 
 
 def _hessian(
     source: _OperatorSource, order: OrderName = "forward_over_reverse"
 ) -> BatchedHessian:
     network = source.problem.network
-    network.check_derivatives(forward=False)
+    network.check_derivatives()
     if network.derivatives == "reverse":
         order = "reverse_over_reverse"
 
@@ -263,13 +319,15 @@ def _hessian(
 def _residual(
     source: _OperatorSource, params: Sequence[OperatorParams]
 ) -> BatchedOperator:
-    problem = source.problem
-    problem.network.check_derivatives(forward=True)
+    problem, order = source.problem, params[0].order
+    problem.network.check_derivatives()
+    if problem.network.derivatives == "reverse":
+        order = "reverse_over_reverse"
     return BatchedResidual(
         problem.network.outputs,
         problem.criterion.of_samples,
         **source.inputs,
-        order=params[0].order,
+        order=order,
     )
 
 
@@ -277,7 +335,8 @@ def _gauss_newton(
     kind: GaussNewton, source: _OperatorSource, params: Sequence[OperatorParams]
 ) -> BatchedOperator:
     problem = source.problem
-    problem.network.check_derivatives(forward=True)
+    if kind not in ("empirical", "covariance"):
+        problem.network.check_derivatives()
     criterion = problem.criterion
     if kind == "type-2" and criterion.has_fisher:
         kind = "ggn"
@@ -289,6 +348,7 @@ def _gauss_newton(
         loss=criterion.law or problem.loss,
         mc_samples=params[0].mc_samples,
         seeds=[member.seed for member in params],
+        derivatives=problem.network.derivatives,
     )
 
 

@@ -28,7 +28,12 @@ from curvflow.tasks.library.operators import SymmetricOperator
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
 from curvflow.tasks.numerics.derivatives.modules import check_mean
 from curvflow.tasks.numerics.derivatives.output_laws import LAWS
-from curvflow.tasks.numerics.derivatives.subjects import Loss, Subject, subject
+from curvflow.tasks.numerics.derivatives.subjects import (
+    Loss,
+    Subject,
+    named_failures,
+    subject,
+)
 from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
 from curvflow.tasks.numerics.kronecker.factors import factors
 from curvflow.tasks.numerics.kronecker.forms import Pi
@@ -150,7 +155,8 @@ def kronecker_factors(
         1,
         output_slopes(output),
     )
-    computed = factors(recorded, choices_of(params, None))
+    with named_failures(of):
+        computed = factors(recorded, choices_of(params, None))
     sizes = dict(zip(of.names, of.sizes, strict=True))
     name: OperatorName = "hessian" if params.curvature == "hessian" else "ggn"
     operator = SymmetricOperator(computed.operator, sizes, name=name)

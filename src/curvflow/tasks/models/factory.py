@@ -23,7 +23,9 @@ from curvflow.tasks.networks.checks import (
     trial_parts,
 )
 from curvflow.tasks.networks.modules import StackedModule
-from curvflow.tasks.networks.network import Derivatives, Layout, Network
+from curvflow.tasks.networks.network import Layout, Network
+from curvflow.tasks.numerics.derivatives.differentiation_modes import Derivatives
+from curvflow.tasks.numerics.derivatives.guards import check_unchanged
 
 # Bytes that activations of one model may take in one pass of products. Each call of a
 # module costs Python's time: passes of a few rows of a transformer take twice as long.
@@ -76,6 +78,8 @@ def build(
     """
     module = _make(spec, torch.Generator().manual_seed(0))
     _check_layers(module)
+    trained = (p for p in module.parameters() if p.requires_grad)
+    check_unchanged(module, trained, "model")
     called = StackedModule(module, parts)
     network = _together(spec, called)
     first_W = torch.cat([_flat(called.parameters), network.first_statistics()])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -10,33 +10,30 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, jvp, vmap
+from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.several_inputs import InputPart
 from curvflow.tasks.networks.draws import Drawn, Uniform
-from curvflow.tasks.networks.network import Derivatives, ForwardPass
+from curvflow.tasks.networks.network import ForwardPass
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
 from curvflow.tasks.numerics.derivatives.calls import arguments, tensor_of
-from curvflow.tasks.numerics.derivatives.differentiation_modes import (
-    has_reverse_mode,
-    parted,
+from curvflow.tasks.numerics.derivatives.differentiation_modes import Derivatives
+from curvflow.tasks.numerics.derivatives.guards import (
+    first_layer_without,
+    has_forward_derivatives,
+    has_second_derivatives,
 )
 from curvflow.tasks.numerics.derivatives.precision import (
     StepByStep,
-    differentiable,
     fuses_steps,
     reroute,
 )
 
 # A batch norm's count of batches, on which it depends where all batches weigh alike.
 COUNT = "num_batches_tracked"
-
-# Name of a layer, the layer, and what it was called with.
-_Call = tuple[str, nn.Module, tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -233,44 +230,20 @@ class StackedModule:
                 without second ones at all.
         """
         has_second = (
-            _has_forward_derivatives
+            has_forward_derivatives
             if derivatives == "reverse"
-            else _has_second_derivatives
+            else has_second_derivatives
         )
-        try:
-            calls = self._calls(inputs)
-        # It is a remark on a failure, and must not hide it.
-        except Exception:
-            return ""
-        for name, layer, args, kwargs in calls:
-            if name and not has_second(layer, args, kwargs):
-                return f"{type(layer).__name__} at '{name}'"
-        return ""
 
-    def _calls(self, inputs: Tensor) -> list[_Call]:
-        """Return the calls of layers in evaluation, those within others first."""
-        calls: list[_Call] = []
-
-        def noting(name: str) -> Callable[..., None]:
-            return lambda layer, args, kwargs, _: calls.append(
-                (name, layer, args, kwargs)
+        def call() -> object:
+            self._set_mode(is_trained=False)
+            like = next(iter(self.parameters.values()))
+            args, named = self._arguments(
+                inputs.to(like) if inputs.is_floating_point() else inputs
             )
+            return self._module(*args, **named)
 
-        hooks = [
-            layer.register_forward_hook(noting(name), with_kwargs=True)
-            for name, layer in self._module.named_modules()
-        ]
-        self._set_mode(is_trained=False)
-        if inputs.is_floating_point():
-            inputs = inputs.to(next(iter(self.parameters.values())))
-        args, named = self._arguments(inputs)
-        try:
-            with torch.no_grad(), differentiable():
-                self._module(*args, **named)
-        finally:
-            for hook in hooks:
-                hook.remove()
-        return calls
+        return first_layer_without(self._module, call, has_second)
 
     def _seen(self, forward_pass: ForwardPass, inputs: Tensor) -> Observed:
         """Return what a call in training draws and moves, from a trial of its shape."""
@@ -464,68 +437,6 @@ class StackedModule:
         """It has transformer layers, which take a route without rules in evaluation."""
         layers = nn.MultiheadAttention | nn.TransformerEncoderLayer
         return any(isinstance(layer, layers) for layer in self._trained)
-
-
-def _has_forward_derivatives(
-    layer: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> bool:
-    size, *at = _size_of(layer, args, kwargs)
-    along = tree_map(torch.ones_like, at)
-    try:
-        with differentiable():
-            jvp(grad(size, argnums=(0, 1)), tuple(at), tuple(along))
-    # Layers lack derivatives in many ways.
-    except Exception:
-        return False
-    return True
-
-
-def _has_second_derivatives(
-    layer: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> bool:
-    size, parameters, given = _size_of(layer, args, kwargs)
-    buffers = {n: b.double() for n, b in layer.named_buffers() if _is_real(b)}
-    leaves, form = tree_flatten((parameters, given))
-    shapes = [leaf.shape for leaf in leaves]
-    at = torch.cat([leaf.double().flatten() for leaf in leaves])
-
-    def of_all(at: Tensor) -> Tensor:
-        parameters, inputs = tree_unflatten(parted(at, shapes), form)
-        return size(parameters | buffers, inputs)
-
-    try:
-        with differentiable():
-            return has_reverse_mode(of_all, at)
-    # As above.
-    except Exception:
-        return False
-
-
-def _size_of(
-    layer: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[Callable[..., Tensor], dict[str, Tensor], list[Tensor]]:
-    """Return a layer's size as a function of parameters and inputs, and these."""
-    given, form = tree_flatten(args)
-    varied = [n for n, leaf in enumerate(given) if _is_real(leaf)]
-    parameters = {name: p.detach() for name, p in layer.named_parameters()}
-
-    def size(parameters: dict[str, Tensor], leaves: list[Tensor]) -> Tensor:
-        whole = list(given)
-        for n, leaf in zip(varied, leaves, strict=True):
-            whole[n] = leaf
-        outputs = functional_call(
-            layer, parameters, tree_unflatten(whole, form), dict(kwargs)
-        )
-        squares = [
-            leaf.square().sum() for leaf in tree_leaves(outputs) if _is_real(leaf)
-        ]
-        return torch.stack(squares).sum()
-
-    return size, parameters, [given[n].detach() for n in varied]
-
-
-def _is_real(leaf: object) -> bool:
-    return isinstance(leaf, Tensor) and leaf.is_floating_point()
 
 
 def _as_part(part: InputPart, piece: Tensor) -> Tensor:

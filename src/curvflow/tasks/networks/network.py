@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.operators import nearest_pattern
+from curvflow.tasks.numerics.derivatives.differentiation_modes import Derivatives
 from curvflow.tasks.numerics.kronecker.uses import AnyUse
 
 # Weight of the present batch in the running statistics of a batch norm.
@@ -59,8 +59,6 @@ class ForwardPass:
         """Path-counting mode: activations are the identity."""
         return self.power is not None
 
-
-Derivatives = Literal["all", "reverse", "first"]
 
 # From a forward pass and inputs (M or 1, N, ...) to outputs (M, N, C).
 Forward = Callable[[ForwardPass, Tensor], Tensor]
@@ -229,11 +227,8 @@ class Network:
         """Number of parameters, D."""
         return self.layout.size
 
-    def check_derivatives(self, *, forward: bool) -> None:
+    def check_derivatives(self) -> None:
         """Refuse second derivatives that there are not.
-
-        Args:
-            forward: whether they are taken by forward mode, as those of outputs are.
 
         Raises:
             InputError: a layer lacks them.
@@ -242,13 +237,7 @@ class Network:
             raise InputError(
                 f"model: expected second derivatives, got {self.lacking} with first "
                 "ones alone. Replace that layer, or take what needs gradients alone, "
-                "such as probe.gradient_variance."
-            )
-        if forward and self.derivatives == "reverse":
-            raise InputError(
-                f"model: expected forward derivatives, got {self.lacking} without. "
-                "Take operator hessian, or replace that layer: an autograd.Function "
-                "has them by setup_context and jvp."
+                "such as the operator fisher_empirical or probe.gradient_variance."
             )
 
     def of_parameters(self, names: Collection[str]) -> Network:

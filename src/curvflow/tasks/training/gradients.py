@@ -403,7 +403,7 @@ def _one_pass(
     if len(weights_MD) == 1 and problem.network.takes_leaves and not has_product:
         return _one_model(problem, weights_MD, statistics_MS, samples, draw)
     if has_product:
-        problem.network.check_derivatives(forward=False)
+        problem.network.check_derivatives()
     weights_MD = weights_MD.detach().requires_grad_()
     # Fused attention has no second derivatives.
     with sdpa_kernel(SDPBackend.MATH) if has_product else nullcontext():

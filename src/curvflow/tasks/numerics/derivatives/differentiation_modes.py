@@ -36,6 +36,9 @@ Order = Literal[
 ]
 ORDERS: tuple[Order, ...] = get_args(Order)
 
+# What derivatives there are: all; those back alone; or first ones alone.
+Derivatives = Literal["all", "reverse", "first"]
+
 # Of differences of gradients, and what these may be off, relative to the product:
 # modules may compute in single precision within.
 STEPS, ROOM = (1e-5, 1e-4), 0.05
@@ -386,7 +389,9 @@ def fastest(
     seat = (key, *like, tuple(prepared), keeps)
     if key is not None and seat in _trials:
         return _trials[seat]
-    seconds, failed = {}, {}
+    seconds: dict[str, float] = {}
+    failed: dict[str, str] = {}
+    cause: Exception | None = None
     for order, prepare in prepared.items():
         try:
             seconds[order] = _timed(prepare, columns, keeps=keeps, blocks=blocks)
@@ -394,12 +399,13 @@ def fastest(
             raise
         # A module lacks a derivative or a rule, and says so in many ways.
         except Exception as error:
+            cause = cause or error
             failed[order] = f"{type(error).__name__}: {error}".splitlines()[0]
     if not seconds:
         raise InputError(
             f"module: expected second derivatives, got {next(iter(failed.values()))}. "
             "Replace the layer that lacks them."
-        )
+        ) from cause
     trial = Trial(min(seconds, key=lambda order: seconds[order]), seconds, failed)
     if key is not None:
         _trials[seat] = trial

@@ -9,8 +9,10 @@ All are means over the samples of J'BJ, J the Jacobian of what a network compute
 - `empirical`: J of the samples' losses, B = I: the second moment of their gradients.
 - `covariance`: the empirical one less g g', g the mean gradient; divided by N.
 
-No gradient of a single sample is ever formed: a product is a derivative along the
-column, the small matrix B of each sample, and a derivative back.
+No gradient of a single sample is formed: a product is a derivative along the column,
+the small matrix B of each sample, and a derivative back. Where a layer has none along a
+vector, it is the derivative of J'u by u; and where the gradient cannot be derived at
+all, second moments are sums over the gradients of the samples, one by one.
 """
 
 from __future__ import annotations
@@ -25,7 +27,11 @@ from torch.func import grad, jvp, vjp
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.batches import SampleLoss
-from curvflow.tasks.numerics.derivatives.differentiation_modes import Order, columnwise
+from curvflow.tasks.numerics.derivatives.differentiation_modes import (
+    Derivatives,
+    Order,
+    columnwise,
+)
 from curvflow.tasks.numerics.derivatives.fishers import fisher_draws, fisher_roots
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 from curvflow.tasks.numerics.derivatives.output_laws import (
@@ -50,6 +56,10 @@ from curvflow.tasks.numerics.streams import stream
 # draw, by a source `draw` of random numbers.
 Outputs = Callable[..., Tensor]
 Kind = Literal["ggn", "type-2", "mc", "empirical", "covariance"]
+# What u.Jv and J'u.v may differ by: modules may compute in single precision within.
+ADJOINT = 1e-4
+# Numbers of gradients of samples that are kept.
+MOST_ROW_NUMBERS = 1 << 24
 _NO_MEANS = {"mc": "labels drawn for all of them", "covariance": "a covariance"}
 
 
@@ -77,6 +87,125 @@ def sandwich(
         return product
 
     return columnwise(along)
+
+
+def sandwich_back(
+    outputs: Callable[[Tensor], Tensor],
+    weights: Tensor,
+    middle: Callable[[Tensor], Product],
+) -> Product:
+    """Prepare the products of `sandwich` by derivatives back alone.
+
+    J'u is linear in u, and its derivative back by u along v is Jv.
+
+    Args:
+        outputs: of weights of shape W.
+        weights: where to take J, shape W.
+        middle: from the outputs to the product with B, of a shape like the outputs.
+
+    Returns:
+        A function from columns (W, S) to products (W, S), column by column.
+
+    Raises:
+        InputError: the derivative of J'u by u is not the adjoint.
+    """
+    with torch.enable_grad():
+        leaf = weights.detach().requires_grad_()
+        values = outputs(leaf)
+        cotangent = _random_like(values).requires_grad_()
+        (back,) = torch.autograd.grad(
+            values, leaf, cotangent, create_graph=True, materialize_grads=True
+        )
+
+    def tangent_of(column: Tensor) -> Tensor:
+        return torch.autograd.grad(
+            back, cotangent, column, retain_graph=True, materialize_grads=True
+        )[0]
+
+    _check_adjoint(tangent_of, cotangent.detach(), back.detach())
+    inner = middle(values.detach())
+
+    def along(column: Tensor) -> Tensor:
+        image = inner(tangent_of(column)).detach()
+        return torch.autograd.grad(
+            values, leaf, image, retain_graph=True, materialize_grads=True
+        )[0]
+
+    return lambda columns: torch.stack([along(c) for c in columns.unbind(-1)], -1)
+
+
+def _random_like(values: Tensor) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(values.shape, generator=generator, dtype=values.dtype).to(
+        values.device
+    )
+
+
+def _check_adjoint(tangent_of: Product, cotangent: Tensor, back: Tensor) -> None:
+    """Compare u.Jv with J'u.v: of functions written by hand they may differ."""
+    column = _random_like(back)
+    tangent = tangent_of(column)
+    if tangent.is_meta:
+        return
+    gap = (cotangent * tangent).double().sum() - (back * column).double().sum()
+    room = max(ADJOINT, torch.finfo(back.dtype).eps ** 0.5)
+    sizes = cotangent.norm() * tangent.norm(), back.norm() * column.norm()
+    if not gap.abs() <= room * max(float(size) for size in sizes):
+        raise InputError(
+            "module: expected a gradient that is linear in that of the outputs, got "
+            f"another, off by {float(gap):.2g}. Correct the backward of its function."
+        )
+
+
+def sum_of_outer(
+    losses: Callable[[Tensor], Tensor],
+    weights: Tensor,
+    middle: Callable[[Tensor], Product],
+) -> Product:
+    """Prepare products with the sum of g g' over samples, by first derivatives alone.
+
+    Args:
+        losses: of samples, (..., N), of weights of shape (..., D).
+        weights: where to take the gradients g, one after another.
+        middle: from the losses to what scales products with the rows, (..., N, S).
+
+    Returns:
+        A function from columns (..., D, S) to products (..., D, S).
+    """
+    with torch.enable_grad():
+        leaf = weights.detach().requires_grad_()
+        values = losses(leaf)
+    count, inner = values.shape[-1], middle(values.detach())
+
+    def row(number: int) -> Tensor:
+        unit = torch.zeros_like(values)
+        unit[..., number] = 1
+        return torch.autograd.grad(
+            values, leaf, unit, retain_graph=True, materialize_grads=True
+        )[0].unsqueeze(-2)
+
+    if count * weights.numel() <= MOST_ROW_NUMBERS:
+        rows = torch.cat([row(number) for number in range(count)], -2)
+        return lambda columns: rows.mT @ inner(rows @ columns)
+
+    def product(columns: Tensor) -> Tensor:
+        total = torch.zeros_like(columns)
+        for number in range(count):
+            along = row(number)
+            total += along.mT @ inner(along @ columns)
+        return total
+
+    return product
+
+
+def gradient_of(function: Callable[[Tensor], Tensor], weights: Tensor) -> Tensor:
+    """Return the gradient of a scalar function, of the shape of the weights.
+
+    Not by functorch, which takes no functions of a user's without `setup_context`.
+    """
+    with torch.enable_grad():
+        leaf = weights.detach().requires_grad_()
+        return torch.autograd.grad(function(leaf), leaf, materialize_grads=True)[0]
 
 
 def output_hessian(
@@ -133,6 +262,7 @@ class BatchedGaussNewton(Averaged):
         loss: str | OutputLaw | None = None,
         mc_samples: int = 1,
         seeds: Sequence[int] | None = None,
+        derivatives: Derivatives = "all",
         draws: Draws | None = None,
     ) -> None:
         """Take the network, the loss of its outputs, and the data to average over.
@@ -152,6 +282,7 @@ class BatchedGaussNewton(Averaged):
                 `mc` take; see `fisher_roots`.
             mc_samples: labels drawn for each sample, R, for `mc`.
             seeds: of each model's labels, M of them, for `mc`; None takes zeros.
+            derivatives: of the network; first ones do for second moments.
             draws: see `Averaged`.
 
         Raises:
@@ -169,6 +300,7 @@ class BatchedGaussNewton(Averaged):
         self._law = _checked_law(kind, loss)
         self._outputs, self._output_losses = outputs, output_losses
         self._kind, self._draws = kind, mc_samples
+        self._derivatives = derivatives
         self._seeds = list(seeds or [0] * len(weights_MD))
         self._uniform: Tensor | None = None
         self._slope_MD: Tensor | None = None
@@ -190,10 +322,14 @@ class BatchedGaussNewton(Averaged):
         Returns:
             A function from columns (M, D, S) of the part's models to their products.
         """
+        between = sandwich if self._derivatives == "all" else sandwich_back
         if self._kind in ("empirical", "covariance"):
-            return sandwich(self._losses(part), part.weights, lambda _: _same)
+            losses = self._losses(part)
+            if self._derivatives == "first":
+                return sum_of_outer(losses, part.weights, lambda _: _same)
+            return between(losses, part.weights, lambda _: _same)
         if self._takes_roots:
-            return sandwich(
+            return between(
                 self._computed(part),
                 part.weights,
                 lambda outputs: outer_products(self._scores(part, outputs)),
@@ -202,7 +338,7 @@ class BatchedGaussNewton(Averaged):
         def loss(outputs: Tensor) -> Tensor:
             return self._output_losses(outputs, part.targets).sum()
 
-        return sandwich(self._computed(part), part.weights, output_hessian(loss))
+        return between(self._computed(part), part.weights, output_hessian(loss))
 
     @property
     def _takes_roots(self) -> bool:
@@ -219,7 +355,9 @@ class BatchedGaussNewton(Averaged):
             slope_MD = torch.zeros_like(self._weights_MD)
             with differentiable():
                 for part in self.parts():
-                    slope_MD[part.models] += grad(self._total(part))(part.weights)
+                    slope_MD[part.models] += gradient_of(
+                        self._total(part), part.weights
+                    )
             self._slope_MD = slope_MD / self.num_samples
         return self._slope_MD
 

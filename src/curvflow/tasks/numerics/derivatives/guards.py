@@ -1,15 +1,20 @@
-"""Causes of ill-defined curvature of a module, refused by name with the remedy."""
+"""Causes of ill-defined curvature of a module, refused by name with the remedy.
+
+So are layers and losses that torch cannot derive as often, or in the mode, as is asked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, grad, jvp
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from torch.utils.data import (
     DataLoader,
     RandomSampler,
@@ -18,10 +23,17 @@ from torch.utils.data import (
 )
 
 from curvflow.errors import InputError
+from curvflow.tasks.numerics.derivatives.differentiation_modes import (
+    has_reverse_mode,
+    parted,
+)
+from curvflow.tasks.numerics.derivatives.precision import differentiable
 
 Cause = Literal[
     "generator", "shuffle", "changing_data", "dropout", "batch_norm", "nondeterminism"
 ]
+# Whether a layer, called so, has derivatives of some kind.
+Has = Callable[[nn.Module, tuple[Any, ...], Mapping[str, Any]], bool]
 _SHUFFLING = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
 
@@ -187,3 +199,257 @@ def _nondeterminism(batches: Iterable[Any], compute: Callable[[Any], Tensor]) ->
 
 def _shown(name: str, layer: nn.Module) -> str:
     return f"{type(layer).__name__} at '{name}'" if name else type(layer).__name__
+
+
+def check_unchanged(
+    module: nn.Module, weights: Iterable[Tensor], field: str = "module"
+) -> None:
+    """Refuse layers that overwrite the weights that are derived by.
+
+    Args:
+        module: as it will be called.
+        weights: that are derived by.
+        field: what the module is called in messages.
+
+    Raises:
+        InputError: an embedding has a `max_norm`; it is named.
+    """
+    derived = {id(weight) for weight in weights}
+    for name, layer in module.named_modules():
+        if not isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+            continue
+        if layer.max_norm is not None and id(layer.weight) in derived:
+            raise InputError(
+                f"{field}: expected weights that a call leaves as they are, got "
+                f"{_shown(name, layer)} with max_norm {layer.max_norm:g}, which "
+                "rescales its rows in place. Call it once on all tokens, and set its "
+                "max_norm to None."
+            )
+
+
+def first_layer_without(
+    module: nn.Module, call: Callable[[], object], has: Has, *, whole: bool = False
+) -> str:
+    """Return the first layer of a module without derivatives, or "".
+
+    Args:
+        module: whose layers are looked at, those within others first.
+        call: calls it.
+        has: says it of a layer and what it was called with.
+        whole: whether the module itself is looked at, after its layers.
+
+    Returns:
+        Its class and its name, such as `GRU at 'encoder.0'`.
+    """
+    calls: list[tuple[str, nn.Module, tuple[Any, ...], dict[str, Any]]] = []
+
+    def noting(name: str) -> Callable[..., None]:
+        def note(layer: nn.Module, args: Any, kwargs: Any, outputs: Any) -> None:
+            varies = _is_real_in(args) or any(True for _ in layer.parameters())
+            if varies and _is_real_in(outputs):
+                calls.append((name, layer, args, kwargs))
+
+        return note
+
+    hooks = [
+        layer.register_forward_hook(noting(name), with_kwargs=True)
+        for name, layer in module.named_modules()
+    ]
+    try:
+        with torch.no_grad(), differentiable():
+            call()
+    # It is a remark on a failure, and must not hide it.
+    except Exception:
+        return ""
+    finally:
+        for hook in hooks:
+            hook.remove()
+    for name, layer, args, kwargs in calls:
+        if (name or whole) and not has(layer, args, kwargs):
+            return _shown(name, layer)
+    return ""
+
+
+def has_forward_derivatives(
+    layer: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> bool:
+    """Return whether a layer's gradient can be derived forward."""
+    size, *at = _size_of(layer, args, kwargs)
+    along = tree_map(torch.ones_like, at)
+    try:
+        with differentiable():
+            jvp(grad(size, argnums=(0, 1)), tuple(at), tuple(along))
+    # Layers lack derivatives in many ways.
+    except Exception:
+        return False
+    return True
+
+
+def has_second_derivatives(
+    layer: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> bool:
+    """Return whether a layer's gradient can be derived back, and rightly so."""
+    size, parameters, given = _size_of(layer, args, kwargs)
+    buffers = {n: b.double() for n, b in layer.named_buffers() if _is_real(b)}
+    leaves, form = tree_flatten((parameters, given))
+    shapes = [leaf.shape for leaf in leaves]
+    at = torch.cat([leaf.double().flatten() for leaf in leaves])
+
+    def of_all(at: Tensor) -> Tensor:
+        parameters, inputs = tree_unflatten(parted(at, shapes), form)
+        return size(parameters | buffers, inputs)
+
+    try:
+        with differentiable():
+            return has_reverse_mode(of_all, at)
+    # As above.
+    except Exception:
+        return False
+
+
+def _size_of(
+    layer: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Callable[..., Tensor], dict[str, Tensor], list[Tensor]]:
+    """Return a layer's size as a function of parameters and inputs, and these."""
+    given, form = tree_flatten(args)
+    varied = [n for n, leaf in enumerate(given) if _is_real(leaf)]
+    parameters = {name: p.detach() for name, p in layer.named_parameters()}
+
+    def size(tensors: dict[str, Tensor], leaves: list[Tensor]) -> Tensor:
+        whole = list(given)
+        for n, leaf in zip(varied, leaves, strict=True):
+            whole[n] = leaf
+        # Copies, for a call may change them.
+        buffers = {name: b.clone() for name, b in layer.named_buffers()}
+        outputs = functional_call(
+            layer, buffers | tensors, tree_unflatten(whole, form), dict(kwargs)
+        )
+        squares = [
+            leaf.square().sum() for leaf in tree_leaves(outputs) if _is_real(leaf)
+        ]
+        return torch.stack(squares).sum()
+
+    return size, parameters, [given[n].detach() for n in varied]
+
+
+def _is_real_in(tree: Any) -> bool:
+    return any(_is_real(leaf) for leaf in tree_leaves(tree))
+
+
+def _is_real(leaf: object) -> bool:
+    return isinstance(leaf, Tensor) and leaf.is_floating_point()
+
+
+# What torch says where it lacks a derivative, or parameters may not be views.
+_LACKS = (
+    *("derivative", "forward ad", "differentiat", "functorch", "vmap"),
+    *("batching rule", "is a view", "storage", "inplace", "in-place"),
+)
+
+
+def is_of_derivatives(error: BaseException) -> bool:
+    """Return whether torch has said that it cannot derive something."""
+    is_torch = isinstance(error, RuntimeError)
+    is_full = isinstance(error, torch.OutOfMemoryError)
+    said = str(error).lower()
+    return is_torch and not is_full and any(words in said for words in _LACKS)
+
+
+def without_derivatives(
+    module: nn.Module,
+    call: Callable[[], Tensor],
+    loss: Callable[[Tensor], Tensor],
+    *,
+    name: str,
+    error: BaseException,
+) -> InputError:
+    """Return the refusal of what torch cannot derive, by the name of layer or loss.
+
+    Args:
+        module: whose layers are looked at.
+        call: its outputs, of a batch.
+        loss: scalar, of the outputs.
+        name: of the loss.
+        error: what torch has said.
+    """
+    said = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
+    for order, has in _ORDERS.items():
+        if layer := first_layer_without(module, call, has, whole=True):
+            return InputError(
+                f"module: expected {order} derivatives, got {layer} without them "
+                f"({said}). Replace that layer{_INSTEAD[order]}."
+            )
+        if not _has(has, loss, call):
+            return InputError(
+                f"loss: expected {order} derivatives, got {name} without them "
+                f"({said}). Take another loss{_INSTEAD[order]}."
+            )
+    return InputError(
+        f"module: expected derivatives of all that it computes, got {said}. Replace "
+        "the function that lacks them."
+    )
+
+
+class _Scalar(nn.Module):
+    """A loss as a layer."""
+
+    def __init__(self, loss: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self._loss = loss
+
+    def forward(self, outputs: Tensor) -> Tensor:
+        return self._loss(outputs)
+
+
+def _has(
+    has: Has, loss: Callable[[Tensor], Tensor], call: Callable[[], Tensor]
+) -> bool:
+    with torch.no_grad(), differentiable():
+        outputs = call()
+    return has(_Scalar(loss), (outputs.detach(),), {})
+
+
+def _derives(
+    times: int, layer: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> bool:
+    """Return whether a layer can be derived back once or twice, right or wrong."""
+    size, parameters, given = _size_of(layer, args, kwargs)
+    leaves = [leaf.clone().requires_grad_() for leaf in (*parameters.values(), *given)]
+    try:
+        with differentiable(), torch.enable_grad():
+            # Parameters are views of a vector in products; inputs may be overwritten.
+            views = [leaf.unsqueeze(0).unbind(0)[0] for leaf in leaves]
+            slope = size(
+                dict(zip(parameters, views, strict=False)),
+                [view.clone() for view in views[len(parameters) :]],
+            )
+            for number in range(times if leaves else 0):
+                if not slope.requires_grad:
+                    break
+                slopes = torch.autograd.grad(
+                    slope,
+                    leaves,
+                    create_graph=number + 1 < times,
+                    materialize_grads=True,
+                )
+                slope = torch.stack([part.sum() for part in slopes]).sum()
+    # As above.
+    except Exception:
+        return False
+    return True
+
+
+_ORDERS: dict[str, Has] = {
+    "first": partial(_derives, 1),
+    "second": partial(_derives, 2),
+    "forward": has_forward_derivatives,
+}
+_GRADIENTS = (
+    ", or take what needs gradients alone: fisher of the kind empirical, "
+    "gradient_covariance, or llc with calibrate none"
+)
+_INSTEAD = {
+    "first": "",
+    "second": _GRADIENTS,
+    "forward": f"{_GRADIENTS}; of a Hessian another order may do",
+}

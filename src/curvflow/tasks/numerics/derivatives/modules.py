@@ -41,9 +41,12 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import (
 )
 from curvflow.tasks.numerics.derivatives.fishers import fisher_draws, fisher_roots
 from curvflow.tasks.numerics.derivatives.gauss_newton import (
+    gradient_of,
     outer_products,
     output_hessian,
     sandwich,
+    sandwich_back,
+    sum_of_outer,
 )
 from curvflow.tasks.numerics.derivatives.likelihoods import NAMES, Likelihood
 from curvflow.tasks.numerics.derivatives.over_batches import (
@@ -58,6 +61,8 @@ from curvflow.tasks.numerics.derivatives.subjects import (
     Loss,
     Settings,
     Subject,
+    check_ignored,
+    named_failures,
     subject,
 )
 from curvflow.tasks.numerics.operators.algebra import BatchedSum, OuterProduct
@@ -245,7 +250,7 @@ def fisher(
         )
     of = subject(module, loss, data, settings)
     if kind == "empirical":
-        return _curvature(of, _second_moment(of))
+        return _curvature(of, _moment(of))
     if of.likelihood is None:
         raise InputError(
             f"loss: expected a likelihood known by name for {kind}, got "
@@ -281,7 +286,7 @@ def gradient_covariance(
         tensor([4.])
     """
     of = subject(module, loss, data, settings)
-    second = OverBatches(of, _second_moment(of))
+    second = OverBatches(of, _moment(of))
     slope_MD = mean_gradient(of).unsqueeze(0)
     centred = BatchedSum([(1.0, second), (-1.0, OuterProduct(slope_MD))])
     return _named(of, centred)
@@ -290,9 +295,9 @@ def gradient_covariance(
 def mean_gradient(of: Subject) -> Tensor:
     """Return the gradient of the mean loss over all samples, (D,)."""
     total_D, weight = torch.zeros_like(of.weights), 0.0
-    with differentiable():
+    with differentiable(), named_failures(of):
         for batch in of.counted():
-            slope_D = grad(_loss_of(of)(batch))(of.weights)
+            slope_D = gradient_of(_loss_of(of)(batch), of.weights)
             total_D += of.factor_of(batch) * slope_D
             weight += of.size_of(batch)
     return total_D / weight
@@ -373,21 +378,80 @@ def _shapes(batch: Batch) -> Hashable:
 
 
 def _gauss_newton(of: Subject) -> Prepare:
+    ways = _Ways()
+
     def prepare(batch: Batch, _first: int, _columns: Tensor) -> Written:
         middle = output_hessian(lambda f: of.batch_loss(f, batch))
-        return _between(of, lambda w: of.outputs(w, batch), middle)
+        return ways.between(of, lambda w: of.outputs(w, batch), middle)
 
     return prepare
 
 
-def _between(
-    of: Subject, outputs: Product, middle: Callable[[Tensor], Product]
-) -> Written:
-    return in_parts(copied(sandwich(outputs, of.weights, middle)))
+def _moment(of: Subject) -> Prepare:
+    try:
+        return _second_moment(of)
+    except InputError:
+        # Labels that do not count may be the cause, which the loss cannot know.
+        for batch in of.batches():
+            check_ignored(of, batch, all_count=True)
+        raise
+
+
+class _Ways:
+    """Products of an operator by the first way that its module has."""
+
+    def __init__(self) -> None:
+        """Begin with derivatives along columns."""
+        self._way = 0
+
+    def between(
+        self,
+        of: Subject,
+        outputs: Product,
+        middle: Callable[[Tensor], Product],
+        *further: Callable[[], Product],
+    ) -> Written:
+        """Return products with J'BJ, prepared when the first is taken.
+
+        Args:
+            of: the module at its weights.
+            outputs: of the weights.
+            middle: the product with B, at outputs.
+            *further: other ways to prepare the products.
+        """
+        ways: list[Callable[[], Product]] = [
+            lambda: sandwich(outputs, of.weights, middle),
+            lambda: sandwich_back(outputs, of.weights, middle),
+            *further,
+        ]
+        made: dict[int, Written] = {}
+
+        def product(columns: Tensor, into: Tensor | None = None) -> Tensor:
+            first: Exception | None = None
+            for number in range(self._way, len(ways)):
+                try:
+                    if number not in made:
+                        made.clear()
+                        made[number] = in_parts(copied(ways[number]()))
+                    products = made[number](columns, into)
+                except torch.OutOfMemoryError:
+                    raise
+                # A module may lack derivatives along a vector in many ways.
+                except (RuntimeError, InputError) as error:
+                    first = first or error
+                    continue
+                self._way = number
+                return products
+            assert first is not None
+            raise first
+
+        return product
 
 
 def _second_moment(of: Subject) -> Prepare:
     check_mean(of)
+
+    ways = _Ways()
 
     def prepare(batch: Batch, _first: int, _columns: Tensor) -> Written:
         def losses(weights: Tensor) -> Tensor:
@@ -397,7 +461,10 @@ def _second_moment(of: Subject) -> Prepare:
             count = 1 if of.is_summed else len(losses_N)
             return lambda tangent: tangent / count
 
-        return _between(of, losses, shared)
+        def row_by_row() -> Product:
+            return sum_of_outer(losses, of.weights, shared)
+
+        return ways.between(of, losses, shared, row_by_row)
 
     return prepare
 
@@ -528,6 +595,7 @@ def _mixed(of: Subject) -> Iterable[_Mixed]:
 def _drawn(of: Subject, likelihood: Likelihood, mc_samples: int) -> Prepare:
     generator = stream(of.settings.get("seed", 0), "labels")
     uniform: list[Tensor] = []
+    ways = _Ways()
 
     def of_rows(first: int, terms_NTC: Tensor) -> Tensor:
         samples, terms, classes = terms_NTC.shape
@@ -560,6 +628,6 @@ def _drawn(of: Subject, likelihood: Likelihood, mc_samples: int) -> Prepare:
 
             return product
 
-        return _between(of, lambda w: of.outputs(w, batch), middle)
+        return ways.between(of, lambda w: of.outputs(w, batch), middle)
 
     return prepare

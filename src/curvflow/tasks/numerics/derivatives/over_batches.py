@@ -20,7 +20,7 @@ from curvflow.tasks.numerics.derivatives.batches import (
 )
 from curvflow.tasks.numerics.derivatives.differentiation_modes import Written
 from curvflow.tasks.numerics.derivatives.precision import differentiable
-from curvflow.tasks.numerics.derivatives.subjects import Subject
+from curvflow.tasks.numerics.derivatives.subjects import Subject, named_failures
 from curvflow.tasks.numerics.operators.adapters import Single
 from curvflow.tasks.numerics.operators.algebra import PrincipalBlock, block_index
 from curvflow.tasks.numerics.operators.base import (
@@ -94,12 +94,12 @@ class OverBatches:
         """Return the products with vectors (1, D) or columns (1, D, S)."""
         if columns.ndim == 2:
             return (self @ columns.unsqueeze(-1)).squeeze(-1)
-        with differentiable():
+        with differentiable(), named_failures(self._subject):
             return self._product(columns[0]).unsqueeze(0)
 
     def multiply_into(self, columns: Tensor, into: Tensor) -> None:
         """Write the products with columns (1, D, S) into memory like them."""
-        with differentiable():
+        with differentiable(), named_failures(self._subject):
             self._product(columns[0], into[0])
 
     def _product(self, columns_DS: Tensor, into: Tensor | None = None) -> Tensor:

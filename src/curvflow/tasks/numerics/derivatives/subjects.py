@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,15 +19,23 @@ from torch.utils._pytree import tree_map
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.batches import (
     Batch,
+    few_of,
     num_samples,
     plain,
     targets_of,
 )
 from curvflow.tasks.numerics.derivatives.calls import arguments, tensor_of
 from curvflow.tasks.numerics.derivatives.differentiation_modes import parted
-from curvflow.tasks.numerics.derivatives.guards import Cause, check
+from curvflow.tasks.numerics.derivatives.guards import (
+    Cause,
+    check,
+    check_unchanged,
+    is_of_derivatives,
+    without_derivatives,
+)
 from curvflow.tasks.numerics.derivatives.likelihoods import (
     NAMES,
+    TORCH_IGNORES,
     Likelihood,
     likelihood_of,
 )
@@ -131,6 +140,7 @@ class Subject:
         aliases: each place of each of them, and its name.
         weights: all of them, (D,).
         loss: mean over a batch, of outputs and targets.
+        loss_name: of it, for messages.
         likelihood: whose negative logarithm the loss is, if it is known.
         is_summed: whether `batch_loss` is a sum over samples, of a loss given by name:
             products then have the bits of a batch of models.
@@ -138,12 +148,13 @@ class Subject:
         settings: of the user.
     """
 
-    called: nn.Module
+    called: _Called
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
     aliases: Mapping[str, str]
     weights: Tensor
     loss: Loss
+    loss_name: str
     likelihood: Likelihood | None
     is_summed: bool
     data: Any
@@ -163,6 +174,25 @@ class Subject:
         """Yield the batches, on the device of the weights."""
         for batch in self.data:
             yield tree_map(self.moved, plain(batch))
+
+    @property
+    def ignored(self) -> int | None:
+        """The label that stands for none, if the loss has one."""
+        likelihood = self.likelihood
+        given = likelihood or self.loss
+        ignored: int | None = getattr(given, "ignore_index", None)
+        return ignored
+
+    def refusal(self, error: BaseException) -> InputError:
+        """Return the refusal of a derivative that torch lacks, by layer or loss."""
+        batch = few_of(next(self.batches()))
+        return without_derivatives(
+            self.called.module,
+            lambda: self.outputs(self.weights.detach().clone(), batch),
+            lambda outputs: self.mean_loss(outputs, batch),
+            name=self.loss_name,
+            error=error,
+        )
 
     def moved(self, leaf: Any) -> Any:
         """Return a tensor on the device of the weights, and anything else as it is."""
@@ -237,6 +267,7 @@ class Subject:
                 f"module: expected a tensor of outputs, got {type(outputs).__name__}. "
                 "Pick it out by forward."
             )
+        check_ignored(self, batch)
         with _one_line(
             "loss: expected to take a batch", "Try it on outputs and targets"
         ):
@@ -286,7 +317,25 @@ class Subject:
             )
             return self.loss(output.unsqueeze(0), several).mean()
 
-        return vmap(sample_loss, in_dims=(0, dims))(outputs, targets)
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "There is a performance drop")
+                return vmap(sample_loss, in_dims=(0, dims))(outputs, targets)
+        except torch.OutOfMemoryError:
+            raise
+        # A loss may branch on its values, or torch have no rule for it.
+        except RuntimeError:
+            each = [
+                tree_map(
+                    lambda leaf, dim, n=number: leaf if dim is None else leaf[n],
+                    targets,
+                    dims,
+                    is_leaf=lambda leaf: leaf is None,
+                )
+                for number in range(count)
+            ]
+            losses = map(sample_loss, outputs.unbind(0), each)
+            return torch.stack(list(losses))
 
 
 def subject(
@@ -318,6 +367,7 @@ def subject(
             "data: expected batches (inputs, targets), or dictionaries, got a tensor "
             "in place of one. Pass a tuple for one batch, or a list of such."
         )
+    check_unchanged(module, named.values())
     called = _Called(module, settings.get("forward") or _forward)
     called.training = module.training
     mean, likelihood = _understood(loss)
@@ -328,6 +378,7 @@ def subject(
         _places(called, named),
         torch.cat([p.detach().flatten() for p in named.values()]),
         mean,
+        loss if isinstance(loss, str) else _name(loss),
         likelihood,
         isinstance(loss, str),
         batches,
@@ -335,6 +386,76 @@ def subject(
     )
     check(module, batches, taken.at, settings.get("allow", ()))
     return taken
+
+
+def check_ignored(of: Subject, batch: Batch, *, all_count: bool = False) -> None:
+    """Refuse labels that stand for none where they cannot.
+
+    Args:
+        of: the module and its loss.
+        batch: its labels.
+        all_count: whether none of the labels may stand for none.
+
+    Raises:
+        InputError: a loss by name is given the label that PyTorch ignores; or no label
+            of the batch counts, or not all do.
+    """
+    targets, ignored = targets_of(batch), of.ignored
+    is_labels = isinstance(targets, Tensor) and not targets.is_floating_point()
+    if not is_labels or not targets.numel():
+        return
+    law = of.likelihood.name if of.likelihood else ""
+    if of.is_summed and law == "cross_entropy":
+        if bool((targets == TORCH_IGNORES).any()):
+            raise InputError(
+                f"data: expected labels from 0 on for cross_entropy, got "
+                f"{TORCH_IGNORES}, the ignore_index of PyTorch. Leave such samples "
+                "out, or pass nn.CrossEntropyLoss()."
+            )
+        return
+    if ignored is None or getattr(of.loss, "reduction", "mean") != "mean":
+        return
+    left_out = targets == ignored
+    if all_count and bool(left_out.any()):
+        raise InputError(
+            f"data: expected labels that all count, got {int(left_out.sum())} of "
+            f"{targets.numel()} that are the loss's ignore_index, {ignored}. Leave "
+            "such samples out."
+        )
+    if bool(left_out.all()) and of.size_of(batch):
+        raise InputError(
+            "data: expected a label that counts in each batch, got the loss's "
+            f"ignore_index, {ignored}, alone. Leave such batches out."
+        )
+
+
+@contextmanager
+def named_failures(of: Subject) -> Iterator[None]:
+    """Refuse by its name the layer or loss that torch cannot derive within the block.
+
+    Args:
+        of: the module, its loss and data.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        InputError: torch has no such derivative, or labels are out of range.
+        IndexError: whatever else goes wrong, as does what follows.
+        RuntimeError: as above.
+    """
+    try:
+        yield
+    except (InputError, IndexError, RuntimeError) as error:
+        cause = error.__cause__ if isinstance(error, InputError) else error
+        if isinstance(cause, torch.OutOfMemoryError):
+            raise
+        if isinstance(cause, IndexError | RuntimeError) and "out of " in str(cause):
+            for batch in of.batches():
+                check_ignored(of, batch)
+        if cause is None or not is_of_derivatives(cause):
+            raise
+        raise of.refusal(cause) from cause
 
 
 @contextmanager
@@ -348,6 +469,10 @@ def _one_line(expected: str, remedy: str) -> Iterator[None]:
     except Exception as error:
         message = f"{type(error).__name__}: {error}".splitlines()[0]
         raise InputError(f"{expected}, got {message}. {remedy}.") from error
+
+
+def _name(loss: Loss) -> str:
+    return str(getattr(loss, "__name__", type(loss).__name__))
 
 
 def _holds_tensors(batches: Any) -> bool:

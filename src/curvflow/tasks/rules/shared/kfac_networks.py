@@ -24,6 +24,7 @@ from curvflow.tasks.numerics.derivatives.gauss_newton import (
     outer_products,
     output_hessian,
     sandwich,
+    sandwich_back,
 )
 from curvflow.tasks.numerics.derivatives.output_laws import FisherForm, OutputLaw
 from curvflow.tasks.numerics.derivatives.passes import Part, Product, spans
@@ -297,8 +298,11 @@ class Networks:
         return multiplied
 
     def _sandwich(self, span: slice, weights_MD: Tensor) -> Product:
+        self.problem.network.check_derivatives()
+        is_whole = self.problem.network.derivatives == "all"
+        between = sandwich if is_whole else sandwich_back
         with differentiable():
-            return sandwich(
+            return between(
                 partial(self._outputs, span),
                 weights_MD[span].detach(),
                 self._curved(span),

@@ -144,7 +144,7 @@ def _curvature(
     batch, criterion = context.batch.models(span), context.problem.criterion
     # Operators are of the mean over samples; of sse the sum is minimised.
     share = batch.count if criterion.is_sum else 1
-    context.problem.network.check_derivatives(forward=matrix == "ggn")
+    context.problem.network.check_derivatives()
     outputs = _training_outputs(weights_MD, context, span)
 
     def sample(outputs_MNC: Tensor, targets: Tensor) -> Tensor:
@@ -152,7 +152,12 @@ def _curvature(
 
     if matrix == "ggn":
         return BatchedGaussNewton(
-            outputs, sample, weights_MD, batch.inputs, batch.targets
+            outputs,
+            sample,
+            weights_MD,
+            batch.inputs,
+            batch.targets,
+            derivatives=context.problem.network.derivatives,
         )
 
     def losses(weights_MD: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
