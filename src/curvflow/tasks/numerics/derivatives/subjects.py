@@ -212,25 +212,13 @@ class Subject:
         is_empty = True
         for batch in self.batches():
             if self.size_of(batch):
-                self._check_labels(batch)
+                check_ignored(self, batch)
                 is_empty = False
                 yield batch
         if is_empty:
             raise InputError(
                 "data: expected batches of some weight, got none. Look at size_of, or "
                 "at the data."
-            )
-
-    def _check_labels(self, batch: Batch) -> None:
-        law, labels = self.likelihood, targets_of(batch)
-        if law is None or not law.is_over_terms or law.ignore_index is None:
-            return
-        is_labels = isinstance(labels, Tensor) and not labels.is_floating_point()
-        if is_labels and bool((labels == law.ignore_index).all()):
-            raise InputError(
-                f"data: expected a label that counts in each batch, got "
-                f"{law.ignore_index} alone. Leave such batches out, or pass size_of, "
-                "the number of labels that count in a batch, which is 0 there."
             )
 
     def outputs(self, weights: Tensor | Sequence[Tensor], batch: Batch) -> Tensor:
@@ -273,7 +261,6 @@ class Subject:
         ):
             mean = float(self.mean_loss(outputs, batch))
         if not math.isfinite(mean) and self.size_of(batch):
-            self._check_labels(batch)
             raise InputError(
                 f"loss: expected a finite mean over the first batch, got {mean}. Look "
                 "at the data, or take other weights."
@@ -425,7 +412,8 @@ def check_ignored(of: Subject, batch: Batch, *, all_count: bool = False) -> None
     if bool(left_out.all()) and of.size_of(batch):
         raise InputError(
             "data: expected a label that counts in each batch, got the loss's "
-            f"ignore_index, {ignored}, alone. Leave such batches out."
+            f"ignore_index, {ignored}, alone. Leave such batches out, or pass size_of, "
+            "the number of labels that count in a batch, which is 0 there."
         )
 
 
