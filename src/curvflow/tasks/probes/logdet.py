@@ -358,9 +358,16 @@ def _outcome(
     if exact is not None:
         gap = abs(estimate.value - exact)
         arrays["exact"] = np.array(exact)
-        arrays["error"] = np.array(gap / abs(exact))
-        arrays["error_scaled"] = np.array(gap / abs(exact - shift))
+        arrays["error"] = np.array(_relative(gap, exact))
+        arrays["error_scaled"] = np.array(_relative(gap, exact - shift))
     return Outcome(arrays)
+
+
+def _relative(gap: float, exact: float) -> float:
+    """Return a distance over what it is from; NaN from zero, as of the identity."""
+    if exact:
+        return gap / abs(exact)
+    return math.nan if gap else 0.0
 
 
 def _shown(estimate: LogDet) -> str:
