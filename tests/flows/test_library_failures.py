@@ -150,7 +150,7 @@ MATRICES = {
     "covariance": lambda *of: dense(curvflow.gradient_covariance(*of)),
     "kronecker": lambda *of: dense(curvflow.kronecker(*of).operator),
 }
-GRADIENTS = {"empirical", "covariance"}
+GRADIENTS = ("empirical", "covariance")
 FEW = {"num_chains": 2, "num_draws": 8, "num_burnin_steps": 2, "num_steps_bw_draws": 1}
 FIXED = {"calibrate": "none", "sampling_method": "sgld", "lr": 1e-4, "localization": 1}
 
