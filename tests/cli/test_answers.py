@@ -254,7 +254,10 @@ def test_json_holds_neither_nan_nor_infinity(capsys):
         (["show", "tiny.yaml", "trace", "--where", "seed=9"], "expected one of its"),
         (["show", "tiny.yaml", "trace", "--where", "seed"], "expected axis=label"),
         (["show", "tiny.yaml", "trace", "--variable", "tracee"], "'trace'?"),
-        (["show", "tiny.yaml", "trace", "--run", "7"], "got 7. Runs:"),
+        (
+            ["show", "tiny.yaml", "trace", "--run", "7"],
+            "expected a run from 1 to 1, got 7.",
+        ),
         (["why", "tiny.yaml", "fit[seed=0"], "expected STAGE[axis=value,...]"),
         (["why", "tiny.yaml", "fit[bad]"], "fit: expected axis=label, got 'bad'. "),
         (["why", "tiny.yaml", "fut"], "Did you mean 'fit'?"),

@@ -55,5 +55,5 @@ def test_matrices_are_symmetric_to_the_last_bit_and_declared():
     "params", [{"ensemble": "eigenvalues"}, {"eigenvalues": [1.0, 2.0]}]
 )
 def test_eigenvalues_belong_to_their_ensemble(params):
-    with pytest.raises(ValidationError, match="expected eigenvalues with the ensemble"):
+    with pytest.raises(ValidationError, match="cannot be combined with ensemble"):
         member(KIND, params)

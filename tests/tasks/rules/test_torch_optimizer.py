@@ -309,7 +309,7 @@ def test_what_cannot_be_made_is_refused(path, fields, reason):
         ({"path": "Adam"}, "string_pattern_mismatch"),
         (
             {"path": "torch.optim:Adam", "kwargs": {"lr": 1}},
-            "kwargs.lr cannot be combined",
+            "lr cannot be combined with the rule",
         ),
     ],
 )
