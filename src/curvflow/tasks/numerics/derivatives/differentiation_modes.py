@@ -19,7 +19,14 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol, get_args
@@ -287,16 +294,32 @@ def _difference(loss: Scalar, weights: Tensor, move: Tensor, step: float) -> Ten
 
 def _derives_once(tensor: Tensor) -> bool:
     """Return whether the graph of a tensor holds what must not be derived."""
-    seen, left = set(), [tensor.grad_fn]
+    return any(node.name() == "torch::autograd::Error" for node in _graph_of(tensor))
+
+
+def coarsest_eps(tensor: Tensor) -> float:
+    """Return the rounding of the least precise numbers that a tensor is made of."""
+    # Not all versions of torch tell.
+    inputs = [
+        like.dtype
+        for node in _graph_of(tensor)
+        for like in getattr(node, "_input_metadata", ())
+    ]
+    reals = [d for d in inputs if d.is_floating_point]
+    return max(torch.finfo(dtype).eps for dtype in (tensor.dtype, *reals))
+
+
+def _graph_of(tensor: Tensor) -> Iterator[Any]:
+    """Yield the nodes of the graph that a tensor has been made by."""
+    seen: set[Any] = set()
+    left: list[Any] = [tensor.grad_fn]
     while left:
         node = left.pop()
         if node is None or node in seen:
             continue
-        if node.name() == "torch::autograd::Error":
-            return True
         seen.add(node)
+        yield node
         left += [after for after, _ in node.next_functions]
-    return False
 
 
 def _reverse_over_reverse(graph: _Graph) -> Written:

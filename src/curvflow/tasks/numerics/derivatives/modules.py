@@ -23,6 +23,7 @@ from curvflow.tasks.numerics.derivatives.batches import (
     Mixture,
     few_of,
     num_samples,
+    split,
     targets_of,
 )
 from curvflow.tasks.numerics.derivatives.differentiation_modes import (
@@ -41,11 +42,11 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import (
 )
 from curvflow.tasks.numerics.derivatives.fishers import fisher_draws, fisher_roots
 from curvflow.tasks.numerics.derivatives.gauss_newton import (
+    MOST_SAMPLES,
     gradient_of,
     outer_products,
     output_hessian,
     sandwich,
-    sandwich_back,
     sum_of_outer,
 )
 from curvflow.tasks.numerics.derivatives.likelihoods import NAMES, Likelihood
@@ -419,9 +420,10 @@ class _Ways:
             middle: the product with B, at outputs.
             *further: other ways to prepare the products.
         """
+        back = partial(sandwich, derivatives="reverse", sizes=of.sizes)
         ways: list[Callable[[], Product]] = [
             lambda: sandwich(outputs, of.weights, middle),
-            lambda: sandwich_back(outputs, of.weights, middle),
+            lambda: back(outputs, of.weights, middle),
             *further,
         ]
         made: dict[int, Written] = {}
@@ -453,16 +455,19 @@ def _second_moment(of: Subject) -> Prepare:
 
     ways = _Ways()
 
+    def losses_of(batch: Batch) -> Product:
+        return lambda weights: of.losses(of.outputs(weights, batch), batch)
+
     def prepare(batch: Batch, _first: int, _columns: Tensor) -> Written:
-        def losses(weights: Tensor) -> Tensor:
-            return of.losses(of.outputs(weights, batch), batch)
+        losses = losses_of(batch)
 
         def shared(losses_N: Tensor) -> Product:
             count = 1 if of.is_summed else len(losses_N)
             return lambda tangent: tangent / count
 
         def row_by_row() -> Product:
-            return sum_of_outer(losses, of.weights, shared)
+            slices = [losses_of(few) for few in split(batch, MOST_SAMPLES)]
+            return sum_of_outer(losses, of.weights, shared, slices)
 
         return ways.between(of, losses, shared, row_by_row)
 

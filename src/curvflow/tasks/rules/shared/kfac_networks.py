@@ -24,7 +24,6 @@ from curvflow.tasks.numerics.derivatives.gauss_newton import (
     outer_products,
     output_hessian,
     sandwich,
-    sandwich_back,
 )
 from curvflow.tasks.numerics.derivatives.output_laws import FisherForm, OutputLaw
 from curvflow.tasks.numerics.derivatives.passes import Part, Product, spans
@@ -290,7 +289,7 @@ class Networks:
         def multiplied(columns_MDS: Tensor) -> Tensor:
             with differentiable():
                 parts = [
-                    (kept or self._sandwich(span, weights_MD))(columns_MDS[span])
+                    (kept or self._sandwich(span, weights_MD[span]))(columns_MDS[span])
                     for span in several
                 ]
             return torch.cat(parts)
@@ -298,14 +297,16 @@ class Networks:
         return multiplied
 
     def _sandwich(self, span: slice, weights_MD: Tensor) -> Product:
-        self.problem.network.check_derivatives()
-        is_whole = self.problem.network.derivatives == "all"
-        between = sandwich if is_whole else sandwich_back
+        """Return the product with the Gauss-Newton matrix of the models of a span."""
+        network = self.problem.network
+        network.check_derivatives()
         with differentiable():
-            return between(
+            return sandwich(
                 partial(self._outputs, span),
-                weights_MD[span].detach(),
+                weights_MD.detach(),
                 self._curved(span),
+                derivatives=network.derivatives,
+                sizes=network.layout.sizes,
             )
 
     def _curved(self, span: slice) -> Callable[[Tensor], Product]:
@@ -350,6 +351,15 @@ class Networks:
         self, span: slice, weights_MD: Tensor, directions: Sequence[Tensor]
     ) -> tuple[Tensor, Tensor]:
         outputs_of = partial(self._outputs, span)
+        if self.problem.network.derivatives != "all":
+            columns_MDK = torch.stack(list(directions), dim=-1)
+            product = self._sandwich(span, weights_MD)
+            with differentiable():
+                curved_MDK = product(columns_MDK)
+            with torch.no_grad():
+                outputs = outputs_of(weights_MD)
+            along = columns_MDK.mT.double() @ curved_MDK.double()
+            return self._reduced(span, outputs), along
         with differentiable():
             pairs = [jvp(outputs_of, (weights_MD,), (one,))[:2] for one in directions]
         outputs = pairs[0][0]
