@@ -27,6 +27,7 @@ from curvflow.tasks.numerics.derivatives.guards import (
     has_second_derivatives,
 )
 from curvflow.tasks.numerics.derivatives.precision import (
+    GradientStops,
     StepByStep,
     fuses_steps,
     reroute,
@@ -91,6 +92,7 @@ class StackedModule:
             if isinstance(layer, _BatchNorm) and layer.running_mean is not None
         }
         self._observed: dict[object, Observed] = {}
+        self._stops = GradientStops()
 
     @cached_property
     def parameters(self) -> dict[str, Tensor]:
@@ -404,7 +406,10 @@ class StackedModule:
         tensors = [*forward_pass.leaves.values(), *forward_pass.tensors.values()]
         is_fused = not once and fuses_steps(self._module, tensors[0].device)
         try:
-            with StepByStep() if is_fused else nullcontext():
+            with (
+                StepByStep() if is_fused else nullcontext(),
+                nullcontext() if once else self._stops.respected(),
+            ):
                 yield
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):

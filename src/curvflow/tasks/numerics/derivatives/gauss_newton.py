@@ -24,7 +24,7 @@ from typing import Literal, Self, get_args
 
 import torch
 from torch import Tensor
-from torch.func import grad, jvp, vjp
+from torch.func import grad, vjp
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.batches import SampleLoss
@@ -49,7 +49,10 @@ from curvflow.tasks.numerics.derivatives.passes import (
     Part,
     Product,
 )
-from curvflow.tasks.numerics.derivatives.precision import differentiable
+from curvflow.tasks.numerics.derivatives.precision import (
+    derivative_along,
+    differentiable,
+)
 from curvflow.tasks.numerics.operators.algebra import OuterProduct
 from curvflow.tasks.numerics.operators.base import no_sample_mean
 from curvflow.tasks.numerics.streams import stream
@@ -99,7 +102,7 @@ def sandwich(
     inner = middle(outputs_at.detach())
 
     def along(column: Tensor) -> Tensor:
-        tangent = jvp(outputs, (weights,), (column,))[1]
+        _, tangent = derivative_along(outputs, weights, column)
         product: Tensor = pull(inner(tangent))[0]
         return product
 
@@ -128,7 +131,7 @@ def _sandwich_back(
     _check_adjoint(
         tangent_of,
         other,
-        backs.split(sizes or backs.shape[-1], -1),
+        torch.split(backs, sizes or backs.shape[-1], -1),
         coarsest_eps(values),
     )
     inner = middle(values.detach())
@@ -258,7 +261,7 @@ def _apart(
     if sum(sizes) != values.shape[-1]:
         return []
     of_slices = torch.zeros_like(whole)
-    for part, of_part in zip(parts, factors.split(sizes, -1), strict=True):
+    for part, of_part in zip(parts, torch.split(factors, sizes, -1), strict=True):
         of_slices += _back(part, leaf, of_part, retain_graph=True)
     room = torch.finfo(whole.dtype).eps ** ALIKE * whole.norm()
     return parts if whole.is_meta or torch.dist(whole, of_slices) <= room else []

@@ -221,7 +221,7 @@ def check_unchanged(
             continue
         if layer.max_norm is None:
             continue
-        if id(layer.weight) in derived or _rescales(layer):
+        if id(layer.weight) in derived or _rescales(layer, layer.max_norm):
             raise InputError(
                 f"{field}: expected weights that a call leaves as they are, got "
                 f"{_shown(name, layer)} with max_norm {layer.max_norm:g}, which "
@@ -230,12 +230,12 @@ def check_unchanged(
             )
 
 
-def _rescales(layer: nn.Embedding | nn.EmbeddingBag) -> bool:
+def _rescales(layer: nn.Embedding | nn.EmbeddingBag, max_norm: float) -> bool:
     """Return whether a call on all tokens changes the rows of an embedding."""
     rows = torch.arange(len(layer.weight), device=layer.weight.device)
     with torch.no_grad():
         copy = layer.weight.clone()
-        torch.embedding_renorm_(copy, rows, layer.max_norm, layer.norm_type)
+        torch.embedding_renorm_(copy, rows, max_norm, layer.norm_type)
         return not torch.equal(copy, layer.weight)
 
 

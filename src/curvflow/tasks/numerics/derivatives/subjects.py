@@ -41,6 +41,7 @@ from curvflow.tasks.numerics.derivatives.likelihoods import (
 )
 from curvflow.tasks.numerics.derivatives.output_laws import sample_losses
 from curvflow.tasks.numerics.derivatives.precision import (
+    GradientStops,
     StepByStep,
     fuses_steps,
     reroute,
@@ -124,9 +125,11 @@ class _Called(nn.Module):
     ) -> None:
         super().__init__()
         self.module, self.call = module, call
+        self.stops = GradientStops()
 
     def forward(self, batch: Batch) -> Tensor:
-        return self.call(self.module, batch)
+        with self.stops.respected():
+            return self.call(self.module, batch)
 
 
 @dataclass(frozen=True)

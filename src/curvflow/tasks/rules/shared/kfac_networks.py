@@ -10,7 +10,6 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.func import jvp
 
 from curvflow.schemas.rules.kfac._quadratic import QuadraticRule
 from curvflow.tasks.networks.problems import PASS_COPIES, Problem
@@ -27,7 +26,10 @@ from curvflow.tasks.numerics.derivatives.gauss_newton import (
 )
 from curvflow.tasks.numerics.derivatives.output_laws import FisherForm, OutputLaw
 from curvflow.tasks.numerics.derivatives.passes import Part, Product, spans
-from curvflow.tasks.numerics.derivatives.precision import differentiable
+from curvflow.tasks.numerics.derivatives.precision import (
+    derivative_along,
+    differentiable,
+)
 from curvflow.tasks.numerics.kronecker.layers import Pass
 from curvflow.tasks.numerics.kronecker.recorded import Recorded, backward
 from curvflow.tasks.numerics.kronecker.uses import AnyUse
@@ -361,7 +363,9 @@ class Networks:
             along = columns_MDK.mT.double() @ curved_MDK.double()
             return self._reduced(span, outputs), along
         with differentiable():
-            pairs = [jvp(outputs_of, (weights_MD,), (one,))[:2] for one in directions]
+            pairs = [
+                derivative_along(outputs_of, weights_MD, d_MD) for d_MD in directions
+            ]
         outputs = pairs[0][0]
         curved = self._curved(span)(outputs)
         tangents = torch.stack([tangent for _, tangent in pairs], dim=1).flatten(2)
