@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -195,8 +195,7 @@ def _call(of: Subject) -> Any:
             ]
             recorder = UseRecorder(dict(zip(of.names, parts, strict=True)))
             rows = inputs[number if len(inputs) > 1 else 0]
-            with recorder:
-                computed = of.outputs(parts, (rows, rows))
+            computed = recorder.recorded(partial(of.outputs, parts, (rows, rows)))
             outputs.append(computed.reshape(len(computed), -1))
             records.append(recorder.uses)
         together = outputs[0][None] if len(outputs) == 1 else torch.stack(outputs)

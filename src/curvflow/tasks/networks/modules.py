@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -189,16 +189,13 @@ class StackedModule:
                 UseRecorder({name: named[name] for name in self.parameters})
                 for named in each_tensors
             ]
-        contexts: Sequence[AbstractContextManager[object]] = (
-            recorders or [nullcontext()] * models
-        )
         results = []
         with self._routes(forward_pass):
-            for named, x, few, context in zip(
-                each_tensors, each, numbers, contexts, strict=True
+            for named, x, few, recorder in zip(
+                each_tensors, each, numbers, recorders or [None] * models, strict=True
             ):
-                with context:
-                    results.append(self._one(named, x, few, moved=seen.moved))
+                call = partial(self._one, named, x, few, moved=seen.moved)
+                results.append(call() if recorder is None else recorder.recorded(call))
         if forward_pass.uses is not None:
             forward_pass.uses += stacked_uses([recorder.uses for recorder in recorders])
         outputs, moved = zip(*results, strict=True)

@@ -356,9 +356,31 @@ def _hessian_of(
             chosen.extend(o for o in orders if o == trial.order)
             if tell:
                 tell(trial)
-        return _ordered(of, chosen[0], scalar(batch))
+        made = partial(_ordered, of, chosen[0], scalar(batch))
+        return made() if order == "auto" else _asked_for(order, made)
 
     return prepare
+
+
+def _asked_for(order: Order, prepare: Callable[[], Written]) -> Written:
+    """Return products by an order that a user has named, which may fail in torch."""
+    kept: list[Written] = []
+
+    def product(columns: Tensor, into: Tensor | None = None) -> Tensor:
+        try:
+            if not kept:
+                kept.append(prepare())
+            return kept[0](columns, into)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            said = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
+            raise InputError(
+                f"order: expected one that torch has for this module, got {order} "
+                f"({said}). Name another, or take auto."
+            ) from error
+
+    return product
 
 
 def _ordered(of: Subject, order: Order, loss: Scalar) -> Written:
