@@ -43,6 +43,7 @@ from curvflow.tasks.numerics.derivatives.output_laws import sample_losses
 from curvflow.tasks.numerics.derivatives.precision import (
     GradientStops,
     StepByStep,
+    differentiable,
     fuses_steps,
     reroute,
 )
@@ -249,8 +250,12 @@ class Subject:
         batch = plain(batch)
         num_samples(batch)
         batch = tree_map(self.moved, batch)
-        with _one_line(
-            "module: expected to take a batch", "Say how to call it by forward"
+        # By the routes that products take.
+        with (
+            differentiable(),
+            _one_line(
+                "module: expected to take a batch", "Say how to call it by forward"
+            ),
         ):
             outputs = self.outputs(self.weights, batch)
         if not isinstance(outputs, Tensor):
