@@ -167,7 +167,8 @@ def _joined(of: Subject) -> tuple[Tensor, Tensor]:
     """Return all samples as one batch.
 
     Raises:
-        InputError: a batch is no pair of tensors.
+        InputError: a batch is no pair of tensors, samples differ in their shape, or
+            there are none.
     """
     batches = list(of.batches())
     for batch in batches:
@@ -177,7 +178,15 @@ def _joined(of: Subject) -> tuple[Tensor, Tensor]:
                 "data: expected batches (inputs, targets) of tensors, got "
                 f"{type(batch).__name__}. Take a module of one input, or ggn."
             )
+    for parts in zip(*batches, strict=True):
+        if len(shapes := {tuple(part.shape[1:]) for part in parts}) > 1:
+            raise InputError(
+                "data: expected samples of one shape in all batches, got "
+                f"{', '.join(map(str, sorted(shapes)))}. Fill them up, or take ggn."
+            )
     inputs, targets = (torch.cat(list(parts)) for parts in zip(*batches, strict=True))
+    if not len(inputs):
+        raise InputError("data: expected samples, got none. Pass some.")
     return inputs, targets
 
 

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.functional import normalize
 from torch.nn.utils.parametrizations import spectral_norm
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.utils.data import TensorDataset
 
 import curvflow
 from curvflow.errors import InputError
@@ -451,3 +452,29 @@ def test_ignored_labels_are_left_out_of_what_is_a_mean_over_the_others():
 def test_a_loss_of_each_term_is_zero_where_no_label_counts():
     loss, data = nn.CrossEntropyLoss(reduction="none"), (X, labels(*range(8)))
     assert not (curvflow.hessian(small(), loss, data) @ torch.ones(26).double()).any()
+
+
+@pytest.mark.parametrize("matrix", MATRICES)
+def test_data_of_which_the_targets_are_not_known_are_refused(matrix):
+    loss = nn.CrossEntropyLoss()
+    for batch in ((X,), (X, X, Y)):
+        with pytest.raises(InputError, match=r"\(inputs, targets\), got one of"):
+            MATRICES[matrix](small(), loss, batch)
+    with pytest.raises(InputError, match="batches, got TensorDataset of single"):
+        MATRICES[matrix](small(), loss, TensorDataset(X, Y))
+
+
+def test_more_in_a_batch_is_for_forward():
+    def forward(module, batch):
+        return module(batch[0] + batch[2])
+
+    for matrix in (curvflow.hessian, curvflow.ggn, curvflow.gradient_covariance):
+        found, expected = (
+            matrix(small(), nn.CrossEntropyLoss(), data, **settings)
+            @ torch.eye(26).double()
+            for data, settings in (
+                ((X, Y, X), {"forward": forward}),
+                ((2 * X, Y), {}),
+            )
+        )
+        torch.testing.assert_close(found, expected)

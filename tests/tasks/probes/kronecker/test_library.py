@@ -392,3 +392,33 @@ def test_layers_that_outputs_do_not_reach_have_no_factors(how, settings):
     K = curvflow.kronecker(net, *given, **settings) @ torch.eye(30).double()
     assert not K[:15].any()
     assert K[15:, 15:].any() == (how == "some")
+
+
+@pytest.mark.parametrize("settings", FACTORS, ids=lambda given: given["structure"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_factors_in_half_precision_are_those_in_double_precision(dtype, settings):
+    net, inputs, targets = made("cross_entropy")
+    half = net.to(dtype), LOSSES["cross_entropy"], (inputs.to(dtype), targets)
+    K = curvflow.kronecker(*half, **settings)
+    net.double()
+    double = curvflow.kronecker(
+        net, LOSSES["cross_entropy"], (inputs, targets), **settings
+    )
+    eye = torch.eye(29)
+    for found, expected in (
+        (K @ eye.to(dtype), double @ eye.double()),
+        (K.solve(eye.to(dtype), 1.0), double.solve(eye.double(), 1.0)),
+    ):
+        assert (found.double() - expected).norm() < 0.05 * expected.norm()
+
+
+def test_batches_that_do_not_fit_into_one_are_refused():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.AdaptiveAvgPool1d(2), nn.Linear(2, 3)).double()
+    sizes = (3, 4), (2, 5)
+    data = [(torch.randn(*s).double(), torch.arange(s[0])) for s in sizes]
+    with pytest.raises(InputError, match=r"one shape in all batches, got \(4,\), \(5,"):
+        curvflow.kronecker(net, nn.CrossEntropyLoss(), data)
+    none = torch.zeros(0, 4).double(), torch.zeros(0, dtype=torch.long)
+    with pytest.raises(InputError, match="expected samples, got none"):
+        curvflow.kronecker(net, nn.CrossEntropyLoss(), none)
