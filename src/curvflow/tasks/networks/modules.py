@@ -182,22 +182,19 @@ class StackedModule:
         numbers = list(zip(*map(_rows, drawn), strict=True)) or [()] * models
         each = inputs.expand(models, *inputs.shape[1:])
         each_tensors = [dict(zip(tensors, part, strict=True)) for part in parts]
-        recorders: list[UseRecorder] = []
-        if forward_pass.uses is not None:
-            # A frozen weight has no gradient, which is all that its uses tell.
-            recorders = [
-                UseRecorder({name: named[name] for name in self.parameters})
-                for named in each_tensors
-            ]
-        results = []
+        results, uses = [], []
         with self._routes(forward_pass):
-            for named, x, few, recorder in zip(
-                each_tensors, each, numbers, recorders or [None] * models, strict=True
-            ):
+            for named, x, few in zip(each_tensors, each, numbers, strict=True):
                 call = partial(self._one, named, x, few, moved=seen.moved)
-                results.append(call() if recorder is None else recorder.recorded(call))
+                if forward_pass.uses is None:
+                    results.append(call())
+                    continue
+                # A frozen weight has no gradient, which is all that its uses tell.
+                recorder = UseRecorder({name: named[name] for name in self.parameters})
+                results.append(recorder.recorded(call))
+                uses.append(recorder.uses)
         if forward_pass.uses is not None:
-            forward_pass.uses += stacked_uses([recorder.uses for recorder in recorders])
+            forward_pass.uses += stacked_uses(uses)
         outputs, moved = zip(*results, strict=True)
         self._update(
             forward_pass,

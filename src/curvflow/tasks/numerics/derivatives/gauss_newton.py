@@ -131,7 +131,7 @@ def _sandwich_back(
     _check_adjoint(
         tangent_of,
         other,
-        torch.split(backs, sizes or backs.shape[-1], -1),
+        torch.split(backs, list(sizes or backs.shape[-1:]), -1),
         coarsest_eps(values),
     )
     inner = middle(values.detach())

@@ -103,11 +103,11 @@ class _StopsForward(TorchFunctionMode):
 
     def __enter__(self) -> Self:
         self._before = torch._C._is_fwd_grad_enabled()
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call] # torch has no types
         return self
 
     def __exit__(self, *raised: Any) -> None:
-        super().__exit__(*raised)
+        super().__exit__(*raised)  # type: ignore[no-untyped-call] # as above
         torch._C._set_fwd_grad_enabled(self._before)
 
     def __torch_function__(
@@ -152,7 +152,7 @@ def derivative_along(
     """Return the values of a function, and their derivative along a vector."""
     # So that what a module switches off is told from what a caller has.
     with torch.enable_grad():
-        values, tangent = jvp(function, (at,), (column,))
+        values, tangent, *_ = jvp(function, (at,), (column,))
     return values, tangent
 
 
