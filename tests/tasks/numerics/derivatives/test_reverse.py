@@ -1,5 +1,7 @@
 """Products by derivatives back alone, and by gradients of samples one by one."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -7,8 +9,9 @@ from torch.autograd.function import once_differentiable
 from torch.func import functional_call
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics import fisher, gradient_covariance
+from curvflow.tasks.numerics import fisher, ggn, gradient_covariance, hessian
 from curvflow.tasks.numerics.derivatives.gauss_newton import MOST_SAMPLES, sandwich
+from curvflow.testing import assert_operator_is, dense_ggn, dense_hessian
 from tests.tasks.numerics.derivatives.test_gauss_newton import assert_equal
 
 
@@ -276,3 +279,70 @@ def test_gradients_one_by_one_are_those_of_batches_in_dictionaries():
     net.counts.clear()
     moments(net, batch)
     assert sum(net.counts) <= 3 * (MOST_SAMPLES + 4) * len(x)
+
+
+def with_jvp(backward, jvp):
+    """Return a layer of a sine with derivatives both ways, written by hand."""
+
+    class ByHand(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x):
+            return x.sin()
+
+        @staticmethod
+        def setup_context(ctx, inputs, _):
+            ctx.save_for_backward(*inputs)
+            ctx.save_for_forward(*inputs)
+
+        @staticmethod
+        def backward(ctx, slope):
+            return backward(*ctx.saved_tensors, slope)
+
+        @staticmethod
+        def jvp(ctx, tangent):
+            return jvp(*ctx.saved_tensors, tangent)
+
+    class Layer(nn.Module):
+        def forward(self, x):
+            return ByHand.apply(x)
+
+    return Layer()
+
+
+def along(x, v):
+    return v * x.cos()
+
+
+BOTH_WAYS = {
+    "right": (along, along),
+    "double": (along, lambda x, v: 2 * along(x, v)),
+    "constant": (along, lambda x, v: v),
+    "deaf": (lambda x, g: g.detach() * x.cos(), along),
+    "deaf to x": (lambda x, g: g * x.detach().cos(), along),
+    "straight": (lambda x, g: g, lambda x, v: v),
+}
+# Of gradients that are not derived as they change there is no Hessian.
+NO_HESSIAN = {"deaf", "deaf to x", "straight"}
+
+
+@pytest.mark.parametrize("several", [True, False])
+@pytest.mark.parametrize("name", BOTH_WAYS)
+def test_derivatives_by_hand_are_those_of_the_gradient_or_refused(name, several):
+    torch.manual_seed(7)
+    layers = nn.Linear(4, 5), nn.Linear(5, 3)
+    net = nn.Sequential(layers[0], with_jvp(*BOTH_WAYS[name]), layers[1]).double()
+    (x, y), loss = labelled(12), nn.CrossEntropyLoss()
+    data = [(x[:7], y[:7]), (x[7:], y[7:])] if several else (x, y)
+    rows = rows_of(net, x, y)
+    assert_moments(moments(net, data), rows)
+    if name in NO_HESSIAN:
+        with pytest.raises(InputError, match="changes of the gradient, got others of"):
+            hessian(net, loss, data) @ torch.ones(len(rows.T)).double()
+    else:
+        H = dense_hessian(net, loss, x, y)
+        for products in (2, math.inf):
+            assert_operator_is(hessian(net, loss, data, num_products=products), H)
+        assert_operator_is(hessian(net, loss, data, order="retained"), H)
+    assert_operator_is(ggn(net, loss, data), dense_ggn(net, loss, x, y))

@@ -78,6 +78,7 @@ def sandwich(
     *,
     derivatives: Derivatives = "all",
     sizes: Sequence[int] | None = None,
+    is_by_hand: bool = False,
 ) -> Product:
     """Prepare products with J'BJ, J the Jacobian of outputs.
 
@@ -87,24 +88,35 @@ def sandwich(
         middle: from the outputs to the product with B, of a shape like the outputs.
         derivatives: `all` takes those along columns; others those back alone.
         sizes: of the parameters, in the last dimension of W, each of which is looked
-            at where derivatives back are compared; None takes them as one.
+            at where derivatives are compared; None takes them as one.
+        is_by_hand: whether some derivatives along columns are written by hand, so that
+            they are compared with those back.
 
     Returns:
         A function from columns (W, S) to products (W, S); by derivatives back column by
         column.
 
     Raises:
-        InputError: the derivative of J'u by u is not the adjoint.
+        InputError: derivatives back, or along columns, are not the adjoint.
     """
     if derivatives != "all":
         return _sandwich_back(outputs, weights, middle, sizes)
     outputs_at, pull, *_ = vjp(outputs, weights)
-    inner = middle(outputs_at.detach())
+    values = outputs_at.detach()
+    inner = middle(values)
+
+    def tangent_of(column: Tensor) -> Tensor:
+        return derivative_along(outputs, weights, column)[1]
 
     def along(column: Tensor) -> Tensor:
-        _, tangent = derivative_along(outputs, weights, column)
-        product: Tensor = pull(inner(tangent))[0]
+        product: Tensor = pull(inner(tangent_of(column)))[0]
         return product
+
+    if is_by_hand:
+        cotangent = _random_like(values)
+        parameters = _parted(pull(cotangent)[0], sizes)
+        eps = torch.finfo(values.dtype).eps
+        _check_adjoint(tangent_of, cotangent, parameters, eps)
 
     return columnwise(along)
 
@@ -128,12 +140,7 @@ def _sandwich_back(
     # Not by the same u, by which many functions that are not linear pass.
     other = cotangent.detach() + _random_like(values, seed=1)
     backs = _back(values, leaf, other, retain_graph=True)
-    _check_adjoint(
-        tangent_of,
-        other,
-        torch.split(backs, list(sizes or backs.shape[-1:]), -1),
-        coarsest_eps(values),
-    )
+    _check_adjoint(tangent_of, other, _parted(backs, sizes), coarsest_eps(values))
     inner = middle(values.detach())
 
     def along(column: Tensor) -> Tensor:
@@ -141,6 +148,10 @@ def _sandwich_back(
         return _back(values, leaf, image, retain_graph=True)
 
     return lambda columns: torch.stack([along(c) for c in columns.unbind(-1)], -1)
+
+
+def _parted(back: Tensor, sizes: Sequence[int] | None) -> Sequence[Tensor]:
+    return torch.split(back, list(sizes or back.shape[-1:]), -1)
 
 
 def _random_like(values: Tensor, seed: int = 0) -> Tensor:
@@ -190,8 +201,9 @@ def _check_adjoint(
     gap = (cotangent * tangent).sum() - (lengths.square() * factors).sum()
     if not gap.abs() <= max(ADJOINT, eps**0.5) * tangent.norm():
         raise InputError(
-            "module: expected a gradient that is linear in that of the outputs, got "
-            f"another, off by {float(gap):.2g}. Correct the backward of its function."
+            "module: expected a gradient that is linear in that of the outputs, and "
+            "adjoint to derivatives along vectors, got another, off by "
+            f"{float(gap):.2g}. Correct the backward of its function, or its jvp."
         )
 
 

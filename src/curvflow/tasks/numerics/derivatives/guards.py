@@ -282,6 +282,30 @@ def first_layer_without(
     return ""
 
 
+def check_by_hand(
+    module: nn.Module, call: Callable[[], Tensor], loss: Callable[[Tensor], Tensor]
+) -> None:
+    """Refuse functions written by hand whose gradients are not derived as they change.
+
+    Args:
+        module: whose layers are looked at.
+        call: its outputs, of a batch.
+        loss: scalar, of the outputs.
+
+    Raises:
+        InputError: a product with second derivatives is not the difference of two
+            gradients; its layer is named, or the loss.
+    """
+    found = first_layer_without(module, call, has_second_derivatives, whole=True)
+    if not found and _has(has_second_derivatives, loss, call):
+        return
+    raise InputError(
+        "module: expected second derivatives that are changes of the gradient, got "
+        f"others of {found or 'the loss'}. Correct the backward of its function, which "
+        "takes what is saved for it, and no detach() or NumPy; or take ggn."
+    )
+
+
 def has_forward_derivatives(
     layer: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> bool:

@@ -36,6 +36,7 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import (
     check_derived_twice,
     copied,
     fastest,
+    has_functions_by_hand,
     hessian_product,
     times_as_long,
     tried,
@@ -49,6 +50,7 @@ from curvflow.tasks.numerics.derivatives.gauss_newton import (
     sandwich,
     sum_of_outer,
 )
+from curvflow.tasks.numerics.derivatives.guards import check_by_hand
 from curvflow.tasks.numerics.derivatives.likelihoods import NAMES, Likelihood
 from curvflow.tasks.numerics.derivatives.over_batches import (
     Curvature,
@@ -332,12 +334,12 @@ def _hessian_of(
     chosen: list[Order] = [] if order == "auto" else [order]
     if not chosen and num_products <= FEW_PRODUCTS:
         chosen.append("reverse_over_reverse")
-    tried_once: list[bool] = []
+    by_hand: dict[str, bool] = {}
 
     def prepare(batch: Batch, _first: int, columns: Tensor) -> Written:
-        if not tried_once:
-            tried_once.append(True)
-            check_derived_twice(scalar(few_of(batch)), of.weights)
+        if not by_hand:
+            few = few_of(batch)
+            by_hand["is_by_hand"] = _check_twice(of, scalar(few), few)
         if not chosen:
             most = min(TRIAL_COLUMNS, columns_at_once(columns))
             few, trial_columns = few_of(batch), torch.ones_like(columns[:, :most])
@@ -345,7 +347,7 @@ def _hessian_of(
             blocks = num_products / trial_columns.shape[1]
             if math.isfinite(blocks):
                 blocks *= times_as_long(scalar(batch), small, of.weights)
-            orders = tried(keeps=keeps, columns=trial_columns.shape[1])
+            orders = tried(keeps=keeps, columns=trial_columns.shape[1], **by_hand)
             trial = fastest(
                 {o: partial(_ordered, of, o, small) for o in orders},
                 trial_columns,
@@ -360,6 +362,19 @@ def _hessian_of(
         return made() if order == "auto" else _asked_for(order, made)
 
     return prepare
+
+
+def _check_twice(of: Subject, loss: Scalar, batch: Batch) -> bool:
+    """Refuse what is wrongly derived twice; return whether derivatives are by hand."""
+    check_derived_twice(loss, of.weights)
+    if not has_functions_by_hand(loss, of.weights):
+        return False
+    check_by_hand(
+        of.called.module,
+        lambda: of.outputs(of.weights.clone(), batch),
+        lambda outputs: of.batch_loss(outputs, batch),
+    )
+    return True
 
 
 def _asked_for(order: Order, prepare: Callable[[], Written]) -> Written:
@@ -426,6 +441,7 @@ class _Ways:
     def __init__(self) -> None:
         """Begin with derivatives along columns."""
         self._way = 0
+        self._is_by_hand: bool | None = None
 
     def between(
         self,
@@ -442,9 +458,14 @@ class _Ways:
             middle: the product with B, at outputs.
             *further: other ways to prepare the products.
         """
+        if self._is_by_hand is None:
+            self._is_by_hand = has_functions_by_hand(outputs, of.weights)
+        by_hand = self._is_by_hand
         back = partial(sandwich, derivatives="reverse", sizes=of.sizes)
         ways: list[Callable[[], Product]] = [
-            lambda: sandwich(outputs, of.weights, middle),
+            lambda: sandwich(
+                outputs, of.weights, middle, sizes=of.sizes, is_by_hand=by_hand
+            ),
             lambda: back(outputs, of.weights, middle),
             *further,
         ]
