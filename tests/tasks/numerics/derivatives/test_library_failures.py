@@ -388,6 +388,19 @@ def test_an_embedding_that_is_not_derived_by_keeps_its_rows(layer, matrix, is_fr
         torch.testing.assert_close(net[0].weight, before, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("matrix", OPERATORS)
+@pytest.mark.parametrize("layer", [nn.Embedding, nn.EmbeddingBag])
+def test_gradients_divided_by_counts_are_refused_where_they_are_taken(layer, matrix):
+    net, *of = clipped(layer, scale=0.4)
+    net[0].max_norm, net[0].scale_grad_by_freq = None, True
+    with pytest.raises(InputError, match=f"{layer.__name__} at '0' with scale_grad"):
+        OPERATORS[matrix](net, *of)
+    found = dense(OPERATORS[matrix](net, *of, params=["2.*"]))
+    net[0].scale_grad_by_freq = False
+    expected = dense(OPERATORS[matrix](net, *of, params=["2.*"]))
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
 X, Y = torch.linspace(-1, 1, 24).double().reshape(8, 3), torch.arange(8) % 2
 
 

@@ -230,6 +230,29 @@ def check_unchanged(
             )
 
 
+def check_unscaled(module: nn.Module, weights: Iterable[Tensor]) -> None:
+    """Refuse layers whose gradients are no derivatives.
+
+    Args:
+        module: as it will be called.
+        weights: that are derived by.
+
+    Raises:
+        InputError: an embedding has `scale_grad_by_freq`; it is named.
+    """
+    derived = {id(weight) for weight in weights}
+    for name, layer in module.named_modules():
+        if not isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+            continue
+        if layer.scale_grad_by_freq and id(layer.weight) in derived:
+            raise InputError(
+                "module: expected gradients that are derivatives, got those of "
+                f"{_shown(name, layer)} with scale_grad_by_freq, which are divided by "
+                "counts of a batch. Set its scale_grad_by_freq to False: the loss and "
+                "its curvature are the same."
+            )
+
+
 def _rescales(layer: nn.Embedding | nn.EmbeddingBag, max_norm: float) -> bool:
     """Return whether a call on all tokens changes the rows of an embedding."""
     rows = torch.arange(len(layer.weight), device=layer.weight.device)

@@ -31,6 +31,7 @@ from curvflow.tasks.numerics.derivatives.guards import (
     Cause,
     check,
     check_unchanged,
+    check_unscaled,
     is_of_derivatives,
     without_derivatives,
 )
@@ -380,6 +381,7 @@ def subject(
             "Pass a DataLoader of it."
         )
     check_unchanged(module, named.values())
+    check_unscaled(module, named.values())
     called = _Called(module, settings.get("forward") or _forward)
     called.training = module.training
     mean, likelihood = _understood(loss)
