@@ -301,3 +301,13 @@ def test_a_class_derived_from_a_loss_of_torch_is_taken_for_what_it_computes(kind
         with pytest.raises(InputError, match="expected a likelihood known by name"):
             curvflow.fisher(net, derived, (x, y), kind=labels)
     assert likelihood_of(Named()) == likelihood_of(nn.MSELoss())
+
+
+@pytest.mark.parametrize(
+    "loss", [nn.PoissonNLLLoss(), nn.functional.poisson_nll_loss, "poisson"]
+)
+def test_targets_of_another_shape_are_not_spread_over_all_outputs(loss):
+    net, x = nn.Linear(4, 1).double(), torch.randn(6, 4).double()
+    for take in (curvflow.hessian, curvflow.ggn, curvflow.gradient_covariance):
+        with pytest.raises(InputError, match=r"for poisson, \(6, 1\), got \(6,\)"):
+            take(net, loss, (x, torch.ones(6).double()))

@@ -566,6 +566,9 @@ def _understood(loss: Loss | str) -> tuple[Loss, Likelihood | None]:
     if likelihood is not None and likelihood.name == "mse":
         # torch's own has no second forward derivative (2.13).
         return lambda f, y: (f - _checked(y, f, "mse")).square(), likelihood
+    if likelihood is not None and likelihood.name == "poisson":
+        # torch's spreads targets of another shape over all outputs.
+        return lambda f, y: loss(f, _checked(y, f, "poisson")), likelihood
     return loss, likelihood
 
 
