@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from curvflow.tasks.library.operators import SymmetricOperator
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
 from curvflow.tasks.numerics.derivatives.modules import check_mean
 from curvflow.tasks.numerics.derivatives.output_laws import LAWS, FisherForm, OutputLaw
+from curvflow.tasks.numerics.derivatives.precision import differentiable
 from curvflow.tasks.numerics.derivatives.subjects import (
     Loss,
     Subject,
@@ -43,6 +45,9 @@ from curvflow.tasks.numerics.kronecker.uses import AnyUse
 
 # Numbers that may go back through a module at once.
 MOST_NUMBERS = 1 << 24
+
+# Samples whose outputs are compared with those by themselves.
+MOST_COMPARED = 16
 
 
 @dataclass(frozen=True)
@@ -135,11 +140,12 @@ def kronecker_factors(
         The factors.
 
     Raises:
-        InputError: module, loss or data cannot be taken, the loss is no mean over
-            samples, or has no likelihood to draw from.
+        InputError: module, loss or data cannot be taken, samples meet, the loss is no
+            mean over samples, or has no likelihood to draw from.
     """
     of = subject(module, loss, data, {"params": params.layers and list(params.layers)})
     inputs, targets = _joined(of)
+    _check_apart(of, inputs, targets)
     output = _output_loss(of, loss, inputs, targets)
     check_mean(of)
     recorded = Recorded(
@@ -188,6 +194,31 @@ def _joined(of: Subject) -> tuple[Tensor, Tensor]:
     if not len(inputs):
         raise InputError("data: expected samples, got none. Pass some.")
     return inputs, targets
+
+
+def _check_apart(of: Subject, inputs: Tensor, targets: Tensor) -> None:
+    """Refuse a module whose outputs of a sample depend on others.
+
+    Raises:
+        InputError: those of some samples are others by themselves.
+    """
+
+    def outputs(*bounds: int) -> Tensor:
+        rows = [slice(*pair) for pair in pairwise(bounds)]
+        return torch.cat(
+            [of.outputs(of.weights, (inputs[few], targets[few])) for few in rows]
+        )
+
+    count = min(len(inputs), MOST_COMPARED)
+    with torch.no_grad(), differentiable():
+        together = outputs(0, count)
+        apart = outputs(*sorted({0, 1, count // 2, count}))
+    room = torch.finfo(together.dtype).eps ** 0.5 * together.norm()
+    if not torch.dist(together, apart) <= room:
+        raise InputError(
+            "module: expected samples that do not meet, got outputs of some that "
+            "depend on others of the batch. Take ggn."
+        )
 
 
 def _call(of: Subject) -> Any:

@@ -422,3 +422,35 @@ def test_batches_that_do_not_fit_into_one_are_refused():
     none = torch.zeros(0, 4).double(), torch.zeros(0, dtype=torch.long)
     with pytest.raises(InputError, match="expected samples, got none"):
         curvflow.kronecker(net, nn.CrossEntropyLoss(), none)
+
+
+class Meeting(nn.Module):
+    """Takes a share of what a batch has in common away from each sample."""
+
+    def __init__(self, how, share):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 5), nn.Linear(5, 3)
+        self.how, self.share = how, share
+
+    def forward(self, x):
+        h = self.first(x)
+        if self.how == "mean":
+            h = h - self.share * h.mean(0)
+        elif self.how == "others":
+            h = h + self.share * h.roll(1, 0)
+        elif self.how == "place":
+            h = h * (1 + self.share * torch.arange(len(h))[:, None])
+        return self.last(h.tanh())
+
+
+@pytest.mark.parametrize("how", ["mean", "others", "place"])
+@pytest.mark.parametrize("share", [1.0, 0.3, 1e-3])
+def test_modules_in_which_samples_meet_are_refused(how, share):
+    torch.manual_seed(0)
+    of = nn.CrossEntropyLoss(), (torch.randn(8, 4).double(), torch.arange(8) % 3)
+    with pytest.raises(InputError, match="samples that do not meet"):
+        curvflow.kronecker(Meeting(how, share).double(), *of)
+    net = Meeting("none", share).double()
+    for samples in range(1, 8):
+        x, y = of[1]
+        curvflow.kronecker(net, of[0], (x[:samples], y[:samples]))
