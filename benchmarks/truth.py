@@ -59,6 +59,7 @@ MANY = 10**6  # degrees of freedom where a kind states no interval and no sample
 SLACK = 1e-7  # of the truth: rounding of products and of the dense matrix
 ROUNDING = 1e-13  # of the eigenvalue of largest magnitude
 POINTS = 12  # compared of what is given at many
+IN_VAIN = 300  # cases in a row without the one kind
 
 
 @dataclass(frozen=True)
@@ -324,7 +325,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--studies", type=int, help="so many, in place of minutes")
     parser.add_argument("--only", choices=SORTS, help="the sort of cases")
-    parser.add_argument("--kind", help="the only one that is run, like probe.trace")
+    parser.add_argument(
+        "--kind", help="the only one that is run, beside what it reads: probe.trace"
+    )
     parser.add_argument("--seeds", type=int, default=1, help="a case, with --kind")
     parser.add_argument("--case", type=int, help="only this one, with its numbers")
     options = parser.parse_args()
@@ -332,11 +335,13 @@ def main() -> None:
         parser.error(
             f"--kind: expected one that declares its truth, got {options.kind}"
         )
+    if options.seeds > 1 and not options.kind:
+        parser.error("--seeds: expected --kind beside it, got none")
     if options.case is not None:
         for number in run(options.case, options.kind, options.seeds):
             print(number, f"z = {number.z:.2f}")
         return
-    numbers, count, start = [], 0, time.perf_counter()
+    numbers, count, in_vain, start = [], 0, 0, time.perf_counter()
     most = options.studies or math.inf
     minutes = math.inf if options.studies else options.minutes
     drawn = cases(options.seed, options.only)
@@ -344,6 +349,9 @@ def main() -> None:
         found = run(next(drawn), options.kind, options.seeds)
         numbers += found
         count += bool(found or options.kind is None)
+        in_vain = 0 if found else in_vain + 1
+        if options.kind and in_vain >= IN_VAIN:
+            parser.error(f"--kind: expected cases that have it, got {IN_VAIN} without")
     without = [
         f"{name}: {LEFT_OUT[name]}"
         for name, kind in sorted(all_kinds().items())

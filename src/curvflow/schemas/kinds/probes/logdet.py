@@ -219,7 +219,7 @@ def _truth(
 
 KIND = Kind(
     name="probe.logdet",
-    version=5,
+    version=6,
     summary="Log-determinant of a positive definite operator, by several methods.",
     params=LogdetParams,
     returns=Numbers,
