@@ -210,7 +210,12 @@ def run(case: int, kind: str | None = None, seeds: int = 1) -> list[Compared]:
             number
             for stage in stages
             for number in of_stage(
-                case, stages, stage, parsed[stage].params({}), results, known
+                case,
+                stage,
+                stages=stages,
+                params=parsed[stage].params({}),
+                results=results,
+                known=known,
             )
         ]
 
@@ -223,8 +228,9 @@ def failed(results: curvflow.Results) -> set[str]:
 
 def of_stage(
     case: int,
-    stages: Mapping[str, Mapping[str, Any]],
     stage: str,
+    *,
+    stages: Mapping[str, Mapping[str, Any]],
     params: Any,
     results: curvflow.Results,
     known: Known,
@@ -315,6 +321,22 @@ def report(numbers: list[Compared]) -> None:
         print(f"| {' | '.join(columns)} |")
 
 
+def drawn_numbers(options: argparse.Namespace) -> tuple[list[Compared], int]:
+    """Run cases until there are enough, or time is up; return numbers and studies."""
+    numbers, count, in_vain, start = list[Compared](), 0, 0, time.perf_counter()
+    most = options.studies or math.inf
+    minutes = math.inf if options.studies else options.minutes
+    drawn = cases(options.seed, options.only)
+    while count < most and time.perf_counter() - start < 60 * minutes:
+        found = run(next(drawn), options.kind, options.seeds)
+        numbers += found
+        count += bool(found or options.kind is None)
+        in_vain = 0 if found else in_vain + 1
+        if options.kind and in_vain == IN_VAIN:
+            break
+    return numbers, count
+
+
 def main() -> None:
     """Run cases, as many as asked for or until time is up, and print what they show."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -341,17 +363,9 @@ def main() -> None:
         for number in run(options.case, options.kind, options.seeds):
             print(number, f"z = {number.z:.2f}")
         return
-    numbers, count, in_vain, start = [], 0, 0, time.perf_counter()
-    most = options.studies or math.inf
-    minutes = math.inf if options.studies else options.minutes
-    drawn = cases(options.seed, options.only)
-    while count < most and time.perf_counter() - start < 60 * minutes:
-        found = run(next(drawn), options.kind, options.seeds)
-        numbers += found
-        count += bool(found or options.kind is None)
-        in_vain = 0 if found else in_vain + 1
-        if options.kind and in_vain >= IN_VAIN:
-            parser.error(f"--kind: expected cases that have it, got {IN_VAIN} without")
+    numbers, count = drawn_numbers(options)
+    if not numbers and options.kind:
+        parser.error(f"--kind: expected cases that have it, got {IN_VAIN} without")
     without = [
         f"{name}: {LEFT_OUT[name]}"
         for name, kind in sorted(all_kinds().items())

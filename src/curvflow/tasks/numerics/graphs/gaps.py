@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from curvflow.tasks.numerics.estimators.forms import spread_tells
 from curvflow.tasks.numerics.estimators.intervals import NORMAL
 from curvflow.tasks.numerics.krylov.functionals import Bounded
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
@@ -152,9 +153,11 @@ def count_interval(
         Wilson (1927), doi:10.1080/01621459.1927.10502953, of shares.
     """
     spread = 2 * NORMAL**2 * size / (size + 2) / count.estimate.count
-    # Any eigenvalue has some weight in a random vector: without any there is none.
     is_known_M = count.upper.mean(-1) - known <= ROUNDING * size
     is_known_M |= count.lower.mean(-1) - known >= (1 - ROUNDING) * size
+    # Any eigenvalue has some weight in a random vector, so that without any there is
+    # none; but few signs may have none along an eigenvector.
+    is_known_M &= spread_tells(size, count.estimate.count)
     is_known_M |= is_exact
     ends = []
     for sign, bounds in ((-1, count.lower), (1, count.upper)):

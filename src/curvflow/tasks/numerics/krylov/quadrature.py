@@ -138,8 +138,8 @@ def over_forms(ritz: RitzData, values_MSK: Tensor) -> Estimate:
     Returns:
         The estimate, (M,). Its standard error is that of random directions, which the
         weights and values of all runs together tell, and is known of a single run too;
-        of all eigenvalues there is none. NaN where a rule has one node, or few runs see
-        one eigenvalue alone.
+        of all eigenvalues there is none. NaN of a single run with one node, and where
+        few runs see one eigenvalue alone.
     """
     runs = estimate(ritz.size * (ritz.weights * values_MSK).sum(2))
     if is_all_eigenvalues(ritz):
@@ -153,12 +153,12 @@ def over_forms(ritz: RitzData, values_MSK: Tensor) -> Estimate:
     )
     # A rule of one node does not know how f varies.
     is_one_M = ((ritz.steps == 1) & (ritz.steps == ritz.values.shape[2])).any(1)
-    if not spread_tells(ritz.size, runs.count):
-        is_one_M |= _sees_one(ritz)
     is_one_M &= ritz.size > 1
     known = law._replace(sem=law.sem.masked_fill(is_one_M, torch.nan))
-    error = shrunk(Error(runs.sem, runs.freedom), known, size=ritz.size)
-    return replace(runs, sem=error.sem, freedom=error.freedom)
+    sem_M, freedom_M = shrunk(Error(runs.sem, runs.freedom), known, size=ritz.size)
+    if not spread_tells(ritz.size, runs.count):
+        sem_M = sem_M.masked_fill(_sees_one(ritz), torch.nan)
+    return replace(runs, sem=sem_M, freedom=freedom_M)
 
 
 def _sees_one(ritz: RitzData) -> Tensor:
