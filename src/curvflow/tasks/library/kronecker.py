@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +27,7 @@ from curvflow.tasks.curvature.stored_factors import stored_blocks
 from curvflow.tasks.library.operators import SymmetricOperator
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
 from curvflow.tasks.numerics.derivatives.modules import check_mean
-from curvflow.tasks.numerics.derivatives.output_laws import LAWS
+from curvflow.tasks.numerics.derivatives.output_laws import LAWS, FisherForm, OutputLaw
 from curvflow.tasks.numerics.derivatives.subjects import (
     Loss,
     Subject,
@@ -236,6 +236,10 @@ def _output_loss(
             "out."
         )
 
+    law = LAWS.get(of.likelihood.name) if of.likelihood else None
+    if law is not None and is_labels and targets.is_floating_point():
+        law = _of_probabilities(law, targets)
+
     def of_samples(outputs: Tensor, given: Tensor) -> Tensor:
         each = [
             of.losses(
@@ -246,7 +250,31 @@ def _output_loss(
         ]
         return torch.stack(each)
 
-    law = LAWS.get(of.likelihood.name) if of.likelihood else None
     return OutputLoss(
         name or type(loss).__name__, of_samples, law, math.prod(shape[1:]), None
     )
+
+
+def _of_probabilities(law: OutputLaw, targets_NC: Tensor) -> OutputLaw:
+    """Return the law of labels whose probabilities are targets.
+
+    Of a sum over classes k of q_k times -log p_k the Hessian is that of one label times
+    the sum of q_k.
+
+    Raises:
+        InputError: a sample's sum is negative, or NaN.
+    """
+    least = float(targets_NC.sum(1).min())
+    if not least >= 0:
+        raise InputError(
+            "data: expected sums of a sample's probabilities of at least 0, got "
+            f"{least:.4g}. Pass labels, or probabilities."
+        )
+
+    def roots(
+        form: FisherForm, outputs: Tensor, targets: Tensor, uniform: Tensor | None
+    ) -> Tensor:
+        rows = law.roots(form, outputs, targets, uniform)
+        return targets.sum(-1).sqrt()[..., None, None] * rows
+
+    return replace(law, roots=roots)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import nll_loss
@@ -16,6 +17,14 @@ Batch = Any
 
 # What a trial is made on: samples at most, and the part of a batch that they are.
 TRIAL_SAMPLES, TRIAL_PART = 64, 4
+
+# A mixture has outputs of so many samples, and of targets so many at once that their
+# outputs are so many numbers, so many whatever their labels, and so many times.
+FEW_OUTPUTS, MOST_TARGETS, MOST_NUMBERS = 16, 256, 1 << 24
+ANY_TARGETS, MOST_TIMES = 128, 16
+
+# Numbers, and real ones, that have more values than this are no labels.
+MOST_LABELS, MOST_VALUES = 4096, 256
 
 
 def targets_of(batch: Batch) -> Any:
@@ -63,6 +72,106 @@ def few_of(batch: Batch) -> Batch:
 def _few(samples: int) -> int:
     # Two at least: a batch norm has no variance of one.
     return max(2, min(TRIAL_SAMPLES, samples // TRIAL_PART))
+
+
+class Mixture:
+    """Targets of batches of one form, one of each label, and outputs of the first.
+
+    Each label is put beside the first target of all: where classes have weights, or do
+    not count, some label has another weight than that one.
+    """
+
+    def __init__(self) -> None:
+        """Begin without targets."""
+        self._outputs: list[Tensor] = []
+        self._targets: list[Any] = []
+        self._labels: dict[int, set[Any]] = {}
+        self._has_more_labels = True
+        self._times = 0
+
+    @property
+    def is_full(self) -> bool:
+        """True if no target of another batch would be taken."""
+        takes_labels = self._has_more_labels and self._times < MOST_TIMES
+        return not (takes_labels or self._takes_any)
+
+    @property
+    def _takes_any(self) -> bool:
+        return not self._times and len(self._targets) < ANY_TARGETS
+
+    def add(
+        self, outputs: Callable[[], Tensor], batch: Batch
+    ) -> Iterator[tuple[Tensor, Any]]:
+        """Take targets of labels not met before, and the first and last of a batch.
+
+        Args:
+            outputs: of the batch, computed where they are needed.
+            batch: whose tensors are all of its samples.
+
+        Yields:
+            Outputs and targets, as of one batch, whenever they are enough.
+        """
+        if sum(map(len, self._outputs)) < FEW_OUTPUTS:
+            computed = outputs()
+            self._outputs.append(computed[: min(FEW_OUTPUTS, _most(computed))].clone())
+        most = min(MOST_TARGETS, _most(self._outputs[0]))
+        targets, samples = targets_of(batch), num_samples(batch)
+        rows = self._rows_of_new_labels(targets, samples)
+        if self._takes_any:
+            rows |= {0, samples - 1}
+        for row in sorted(rows):
+            if self._times < MOST_TIMES:
+                self._targets.append(
+                    tree_map(lambda leaf, n=row: _row(leaf, n), targets)
+                )
+                if len(self._targets) == most:
+                    yield self.pairs()
+
+    def pairs(self) -> tuple[Tensor, Any]:
+        """Return outputs and targets as of one batch; the first target is kept."""
+        outputs, count = torch.cat(self._outputs), len(self._targets)
+        targets = tree_map(lambda *leaves: _joined(leaves), *self._targets)
+        self._targets = self._targets[:1]
+        self._times += 1
+        return outputs[torch.arange(count) % len(outputs)], targets
+
+    def _rows_of_new_labels(self, targets: Any, samples: int) -> set[int]:
+        rows: set[int] = set()
+        self._has_more_labels = False
+        for place, leaf in enumerate(tree_leaves(targets)):
+            if not isinstance(leaf, Tensor):
+                continue
+            labels = self._labels.setdefault(place, set())
+            most = MOST_VALUES if leaf.is_floating_point() else MOST_LABELS
+            if len(labels) < most:
+                values, first = np.unique(_numbers(leaf), return_index=True)
+                order = first.argsort()[:most]
+                pairs = zip(values[order].tolist(), first[order].tolist(), strict=True)
+                new = [pair for pair in pairs if pair[0] not in labels]
+                terms = max(1, leaf.numel() // samples)
+                for value, number in new[: most - len(labels)]:
+                    labels.add(value)
+                    rows.add(number // terms)
+            self._has_more_labels |= len(labels) < most
+        return rows
+
+
+def _most(outputs: Tensor) -> int:
+    """Return how many samples' outputs are looked at."""
+    return max(2, MOST_NUMBERS // max(1, outputs[0].numel()))
+
+
+def _numbers(leaf: Tensor) -> Any:
+    is_half = leaf.is_floating_point() and leaf.dtype.itemsize < 4
+    return (leaf.float() if is_half else leaf).detach().flatten().cpu().numpy()
+
+
+def _row(leaf: Any, row: int) -> Any:
+    return leaf[row : row + 1].clone() if isinstance(leaf, Tensor) else leaf
+
+
+def _joined(leaves: tuple[Any, ...]) -> Any:
+    return torch.cat(leaves) if isinstance(leaves[0], Tensor) else leaves[0]
 
 
 SampleLoss = Callable[[Tensor, Tensor], Tensor]

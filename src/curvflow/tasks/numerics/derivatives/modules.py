@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 from typing import Any, Literal, Unpack
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import grad
@@ -21,6 +20,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.batches import (
     Batch,
+    Mixture,
     few_of,
     num_samples,
     targets_of,
@@ -75,12 +75,12 @@ TRIAL_COLUMNS = 2
 # and asks least of a module.
 FEW_PRODUCTS = 32
 
-# A mean of a batch and the mean over its samples agree within this share of the losses.
-SAME = 1e-4
+# A mean of a batch and the mean over its samples agree within this share of the losses,
+# and, in half precision alone, within so many roundings.
+SAME, ROUNDINGS = 1e-4, 4
 
-# Outputs that they are compared on, and targets: so many of any batches, so many with
-# those of labels not seen before, and numbers that their outputs may be.
-FEW_OUTPUTS, ANY_TARGETS, MOST_TARGETS, MOST_NUMBERS = 16, 128, 256, 1 << 24
+# Losses of values, each of which counts as much as any other.
+_OF_VALUES = (nn.BCEWithLogitsLoss, nn.PoissonNLLLoss)
 
 # What makes a loss a mean over samples.
 _EACH = (
@@ -472,8 +472,8 @@ def _second_moment(of: Subject) -> Prepare:
 def check_mean(of: Subject) -> None:
     """Refuse a loss that is no mean over samples.
 
-    It is compared on the first batch, and on targets of all batches together, so that
-    it is of no importance which labels are in one batch.
+    It is compared on the first batch, and on targets of all batches mixed, so that
+    which labels are in one batch is of no importance.
 
     Args:
         of: the module, its loss and data.
@@ -484,7 +484,12 @@ def check_mean(of: Subject) -> None:
     loss = of.loss
     has_classes = isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
     weight, reduction = (getattr(loss, n, None) for n in ("weight", "reduction"))
-    if has_classes and weight is not None and reduction == "mean":
+    if (
+        has_classes
+        and weight is not None
+        and reduction == "mean"
+        and weight.unique().numel() > 1
+    ):
         raise InputError(
             "loss: expected the mean of the samples' losses, got "
             f"{type(loss).__name__} with weights of classes, whose mean is over those "
@@ -494,31 +499,51 @@ def check_mean(of: Subject) -> None:
         batch = next(of.batches())
         outputs = of.outputs(of.weights, batch)
         _compare(*_means(of, outputs, targets_of(batch)))
-        for mixed in _mixed(of):
+        for pair in () if _is_mean_of_any(of) else _mixed(of):
             try:
-                means = _means(of, *mixed.pairs())
+                means = _means(of, *pair)
             # A user's loss may take no other outputs than those of its own targets.
             except Exception:
                 continue
             _compare(*means)
 
 
+def _is_mean_of_any(of: Subject) -> bool:
+    """Return whether a loss is the mean over samples, whatever the targets."""
+    if of.likelihood is None or of.is_summed:
+        return of.is_summed
+    # A class derived from torch's may compute anything.
+    is_own = isinstance(of.loss, nn.Module) and type(of.loss) not in _OF_VALUES
+    return of.likelihood.name != "cross_entropy" and not is_own
+
+
 def _means(of: Subject, outputs: Tensor, targets: Any) -> tuple[float, float, float]:
-    """Return the mean loss, the mean over samples, and that of their magnitudes."""
-    batch = None, targets
+    """Return the mean loss, the mean over samples, and by how much they may differ."""
+    batch, share = (None, targets), SAME
+    if outputs.dtype.itemsize < torch.float32.itemsize:
+        try:
+            return _means(of, *tree_map(_in_single, (outputs, targets)))
+        # A loss may hold tensors of the precision of the outputs.
+        except Exception:
+            share = max(SAME, ROUNDINGS * torch.finfo(outputs.dtype).eps)
     each_N = of.losses(outputs, batch)
     whole = float(of.mean_loss(outputs, batch))
-    return whole, float(each_N.mean()), float(each_N.abs().mean())
+    return whole, float(each_N.mean()), share * float(each_N.abs().mean())
 
 
-def _compare(whole: float, mean: float, scale: float) -> None:
+def _in_single(leaf: Any) -> Any:
+    is_real = isinstance(leaf, Tensor) and leaf.is_floating_point()
+    return leaf.float() if is_real else leaf
+
+
+def _compare(whole: float, mean: float, room: float) -> None:
     are_nan = math.isnan(whole) and math.isnan(mean)
     if math.isnan(mean) and not are_nan:
         raise InputError(
             "data: expected samples that have a loss each, got nan of some by "
             "themselves, as where no label counts. Leave such samples out."
         )
-    if not (whole == mean or are_nan or abs(whole - mean) <= SAME * scale):
+    if not (whole == mean or are_nan or abs(whole - mean) <= room):
         raise InputError(
             f"loss: expected the mean of the samples' losses, {mean:.4g}, got "
             f"{whole:.4g}, as where classes have weights, labels do not count, or "
@@ -526,70 +551,21 @@ def _compare(whole: float, mean: float, scale: float) -> None:
         )
 
 
-class _Mixed:
-    """Outputs of the first batches of one form, and targets of all of them."""
-
-    def __init__(self) -> None:
-        self._outputs: list[Tensor] = []
-        self._targets: list[Any] = []
-        self._seen: set[int] = set()
-        self._count = 0
-
-    def add(self, of: Subject, batch: Batch) -> None:
-        """Take from a batch its first and last targets, and those of other labels."""
-        samples = num_samples(batch)
-        if sum(map(len, self._outputs)) < FEW_OUTPUTS:
-            outputs = of.outputs(of.weights, batch)
-            self._outputs.append(outputs[: min(FEW_OUTPUTS, _most(outputs))].clone())
-        targets, rows = targets_of(batch), set[int]()
-        if self._count < ANY_TARGETS:
-            rows |= {0, samples - 1}
-        labels = targets if isinstance(targets, Tensor) else None
-        if labels is not None and not labels.is_floating_point():
-            flat, terms = labels.flatten().cpu().numpy(), labels.numel() // samples
-            values, first = np.unique(flat, return_index=True)
-            is_new = [value not in self._seen for value in values.tolist()]
-            rows |= set((first[is_new] // max(1, terms)).tolist())
-            self._seen.update(values.tolist())
-        chosen = sorted(rows)[: MOST_TARGETS - self._count]
-        if chosen:
-            self._count += len(chosen)
-            self._targets.append(tree_map(lambda leaf: _rows(leaf, chosen), targets))
-
-    def pairs(self) -> tuple[Tensor, Any]:
-        """Return outputs and targets, as of one batch."""
-        outputs = torch.cat(self._outputs)
-        most = min(self._count, _most(outputs))
-        rows = torch.linspace(0, self._count - 1, most).long()
-        joined = tree_map(lambda *leaves: _joined(leaves), *self._targets)
-        targets = tree_map(lambda leaf: _rows(leaf, rows.tolist()), joined)
-        return outputs[rows % len(outputs)], targets
-
-
-def _most(outputs: Tensor) -> int:
-    """Return how many samples' outputs are looked at."""
-    return max(2, MOST_NUMBERS // max(1, outputs[0].numel()))
-
-
-def _rows(leaf: Any, rows: list[int]) -> Any:
-    return leaf[rows] if isinstance(leaf, Tensor) else leaf
-
-
-def _joined(leaves: Sequence[Any]) -> Any:
-    return torch.cat(list(leaves)) if isinstance(leaves[0], Tensor) else leaves[0]
-
-
-def _mixed(of: Subject) -> Iterable[_Mixed]:
-    """Return targets of all batches, those of one form together."""
-    by_form: dict[Hashable, _Mixed] = {}
+def _mixed(of: Subject) -> Iterator[tuple[Tensor, Any]]:
+    """Yield outputs and targets of all batches mixed, those of one form together."""
+    by_form: dict[Hashable, Mixture] = {}
     for batch in of.batches():
         leaves, structure = tree_flatten(batch)
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         samples = num_samples(batch)
         if samples and all(t.ndim and len(t) == samples for t in tensors):
             form = str(structure), tuple((t.shape[1:], t.dtype) for t in tensors)
-            by_form.setdefault(form, _Mixed()).add(of, batch)
-    return by_form.values()
+            mixture = by_form.setdefault(form, Mixture())
+            yield from mixture.add(partial(of.outputs, of.weights, batch), batch)
+        if by_form and all(mixture.is_full for mixture in by_form.values()):
+            break
+    for mixture in by_form.values():
+        yield mixture.pairs()
 
 
 def _drawn(of: Subject, likelihood: Likelihood, mc_samples: int) -> Prepare:
