@@ -36,7 +36,7 @@ class CurvflowError(Exception):
     def _render_traceback_(self) -> list[str]:
         """Return what a notebook shows: the message, and the line of the cell.
 
-        Frames of the package say nothing of what is wrong. IPython looks for this
+        Frames of the package say nothing of the fault. IPython looks for this
         name; `traceback.print_last()` prints all frames.
         """
         lines = [f"{type(self).__name__}: {self}", *getattr(self, "__notes__", ())]
