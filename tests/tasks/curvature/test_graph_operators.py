@@ -21,7 +21,7 @@ stages:
   top: {use: probe.eigenvalues, graph: graph, operator: laplacian, which: LA, k: 2,
         method: lanczos}
   logdet: {use: probe.logdet, graph: graph, operator: laplacian, damping: 0.1,
-           num_steps: 40}
+           method: slq, num_steps: 40}
   moments: {use: probe.moments, graph: graph, operator: normalized_adjacency,
             support: [-1, 1], num_moments: 4, num_probes: 50}
 """

@@ -40,7 +40,8 @@ class LogdetParams(RefinedParams):
         description="slq: quadrature of Lanczos runs; chebyshev: interpolation of log; "
         "meme: density of largest entropy; preconditioned_slq, preconditioned_meme: "
         "the same after division by the leading part; dense: Cholesky of the whole "
-        "matrix; auto: preconditioned_meme for dense and kernel matrices, else slq",
+        "matrix; auto: dense where the runs would take as many products, else "
+        "preconditioned_meme for dense and kernel matrices and slq for others",
     )
     reorthogonalize: Annotated[Literal["full", "none"], Neutral("full")] = Field(
         "full",
