@@ -245,7 +245,9 @@ def test_how_an_operator_is_known_to_be_definite_is_stated():
         "assumed",
         "gershgorin",
     ]
-    members = probes(KIND, "tanh-ce", 1, method="slq", operator="ggn", damping=0.1, **few)
+    members = probes(
+        KIND, "tanh-ce", 1, method="slq", operator="ggn", damping=0.1, **few
+    )
     (outcome,) = compute(KIND, members)
     assert str(outcome.arrays["definite"]) == "damping"
 
