@@ -571,16 +571,14 @@ def _build(
         "input_shape": input_shape,
         "num_outputs": num_outputs,
         "parameters": _listed(network.layout),
+        **({INPUT_PARTS: json.loads(several)} if several else {}),
         **sizes,
     }
-    if several:
-        plain[INPUT_PARTS] = json.loads(several)
     if network.statistics.names:
         plain["statistics"] = _listed(network.statistics)
-    if targets is None:
-        targets = _usual_targets(loss, num_outputs, tokens)
-    else:
+    if targets is not None:
         plain["targets"] = targets
+    targets = targets or _usual_targets(loss, num_outputs, tokens)
     return Problem(
         network,
         loss,
