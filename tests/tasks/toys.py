@@ -614,6 +614,47 @@ def make_strided() -> nn.Module:
     return Strided()
 
 
+class Stopped(nn.Module):
+    """Layers of which some are called with gradients switched off."""
+
+    def __init__(self, stopped: list[int], how: str) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(3))
+        self.stopped, self.how = stopped, how
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for number, layer in enumerate(self.layers):
+            x = self._called(layer, x, is_stopped=number in self.stopped)
+        return x
+
+    def _called(
+        self, layer: nn.Module, x: torch.Tensor, *, is_stopped: bool
+    ) -> torch.Tensor:
+        if not is_stopped:
+            return x + layer(x).tanh()
+        if self.how == "decorated":
+            more: torch.Tensor = torch.no_grad()(layer)(x)
+        elif self.how == "set":
+            torch.set_grad_enabled(False)
+            more = layer(x)
+            torch.set_grad_enabled(True)
+        elif self.how == "within":
+            with torch.no_grad():
+                more = layer(x)
+                with torch.enable_grad():
+                    more = more + layer(x)
+        elif self.how == "detach":
+            more = layer(x).detach()
+        else:
+            with torch.no_grad():
+                more = layer(x)
+        return x + more.tanh()
+
+
+def make_stopped(stopped: list[int], how: str) -> nn.Module:
+    return Stopped(stopped, how)
+
+
 class Variational(nn.Linear):
     """A layer that draws its weights in training, as a Bayesian layer does."""
 

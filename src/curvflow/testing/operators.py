@@ -108,7 +108,9 @@ def dense_hessian(module: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Tensor
     leaves = list(module.parameters())
     with sdpa_kernel(SDPBackend.MATH):
         mean = loss(module(x), y)
-        slopes = torch.autograd.grad(mean, leaves, create_graph=True)
+        slopes = torch.autograd.grad(
+            mean, leaves, create_graph=True, materialize_grads=True
+        )
         return _jacobian(_flat(slopes), leaves)
 
 

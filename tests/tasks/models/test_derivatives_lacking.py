@@ -10,6 +10,7 @@ import curvflow
 from curvflow.errors import InputError
 from curvflow.schemas.models import parse_model
 from curvflow.tasks.networks.problems import pose
+from tests.tasks.rules.examples import EXAMPLES
 from tests.tasks.toys import (
     Cut,
     Rounded,
@@ -49,6 +50,36 @@ def test_an_old_function_trains_as_what_it_computes():
             np.testing.assert_allclose(
                 old.arrays[name], new.arrays[name], rtol=1e-12, atol=1e-14
             )
+
+
+OF_CURVATURE = ("gauss_newton", "kfac", "lanczos_newton", "spectral_sgd")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"rule": rule} | settings
+        for rule in OF_CURVATURE
+        for settings in EXAMPLES[rule]
+        if settings.get("matrix") != "hessian"
+    ],
+)
+def test_rules_of_an_old_function_train_as_those_of_its_twin(rule):
+    old, new = (
+        train_all(
+            [
+                train_member(
+                    blobs(), model=factory("make_old_way", old=old), rule=rule, seed=s
+                )
+                for s in (0, 1)
+            ]
+        )
+        for old in (True, False)
+    )
+    for ours, theirs in zip(old, new, strict=True):
+        np.testing.assert_allclose(
+            ours.arrays["weights"], theirs.arrays["weights"], rtol=1e-6, atol=1e-9
+        )
 
 
 FEW = {"num_draws": 8, "num_steps_bw_draws": 1}

@@ -349,6 +349,7 @@ def _gauss_newton(
         mc_samples=params[0].mc_samples,
         seeds=[member.seed for member in params],
         derivatives=problem.network.derivatives,
+        sizes=problem.network.layout.sizes,
     )
 
 

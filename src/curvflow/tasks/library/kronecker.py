@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -176,7 +176,8 @@ def _joined(of: Subject) -> tuple[Tensor, Tensor]:
     """Return all samples as one batch.
 
     Raises:
-        InputError: a batch is no pair of tensors.
+        InputError: a batch is no pair of tensors, samples differ in their shape, or
+            there are none.
     """
     batches = list(of.batches())
     for batch in batches:
@@ -186,7 +187,15 @@ def _joined(of: Subject) -> tuple[Tensor, Tensor]:
                 "data: expected batches (inputs, targets) of tensors, got "
                 f"{type(batch).__name__}. Take a module of one input, or ggn."
             )
+    for parts in zip(*batches, strict=True):
+        if len(shapes := {tuple(part.shape[1:]) for part in parts}) > 1:
+            raise InputError(
+                "data: expected samples of one shape in all batches, got "
+                f"{', '.join(map(str, sorted(shapes)))}. Fill them up, or take ggn."
+            )
     inputs, targets = (torch.cat(list(parts)) for parts in zip(*batches, strict=True))
+    if not len(inputs):
+        raise InputError("data: expected samples, got none. Pass some.")
     return inputs, targets
 
 
@@ -204,8 +213,7 @@ def _call(of: Subject) -> Any:
             ]
             recorder = UseRecorder(dict(zip(of.names, parts, strict=True)))
             rows = inputs[number if len(inputs) > 1 else 0]
-            with recorder:
-                computed = of.outputs(parts, (rows, rows))
+            computed = recorder.recorded(partial(of.outputs, parts, (rows, rows)))
             outputs.append(computed.reshape(len(computed), -1))
             records.append(recorder.uses)
         together = outputs[0][None] if len(outputs) == 1 else torch.stack(outputs)

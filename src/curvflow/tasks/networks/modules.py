@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from curvflow.tasks.numerics.derivatives.guards import (
     has_second_derivatives,
 )
 from curvflow.tasks.numerics.derivatives.precision import (
+    GradientStops,
     StepByStep,
     fuses_steps,
     reroute,
@@ -91,6 +92,7 @@ class StackedModule:
             if isinstance(layer, _BatchNorm) and layer.running_mean is not None
         }
         self._observed: dict[object, Observed] = {}
+        self._stops = GradientStops()
 
     @cached_property
     def parameters(self) -> dict[str, Tensor]:
@@ -180,25 +182,19 @@ class StackedModule:
         numbers = list(zip(*map(_rows, drawn), strict=True)) or [()] * models
         each = inputs.expand(models, *inputs.shape[1:])
         each_tensors = [dict(zip(tensors, part, strict=True)) for part in parts]
-        recorders: list[UseRecorder] = []
-        if forward_pass.uses is not None:
-            # A frozen weight has no gradient, which is all that its uses tell.
-            recorders = [
-                UseRecorder({name: named[name] for name in self.parameters})
-                for named in each_tensors
-            ]
-        contexts: Sequence[AbstractContextManager[object]] = (
-            recorders or [nullcontext()] * models
-        )
-        results = []
+        results, uses = [], []
         with self._routes(forward_pass):
-            for named, x, few, context in zip(
-                each_tensors, each, numbers, contexts, strict=True
-            ):
-                with context:
-                    results.append(self._one(named, x, few, moved=seen.moved))
+            for named, x, few in zip(each_tensors, each, numbers, strict=True):
+                call = partial(self._one, named, x, few, moved=seen.moved)
+                if forward_pass.uses is None:
+                    results.append(call())
+                    continue
+                # A frozen weight has no gradient, which is all that its uses tell.
+                recorder = UseRecorder({name: named[name] for name in self.parameters})
+                results.append(recorder.recorded(call))
+                uses.append(recorder.uses)
         if forward_pass.uses is not None:
-            forward_pass.uses += stacked_uses([recorder.uses for recorder in recorders])
+            forward_pass.uses += stacked_uses(uses)
         outputs, moved = zip(*results, strict=True)
         self._update(
             forward_pass,
@@ -404,7 +400,10 @@ class StackedModule:
         tensors = [*forward_pass.leaves.values(), *forward_pass.tensors.values()]
         is_fused = not once and fuses_steps(self._module, tensors[0].device)
         try:
-            with StepByStep() if is_fused else nullcontext():
+            with (
+                StepByStep() if is_fused else nullcontext(),
+                nullcontext() if once else self._stops.respected(),
+            ):
                 yield
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,8 @@ from curvflow.tasks.numerics.kronecker.uses import (
     Use,
     Windows,
 )
+
+Called = TypeVar("Called")
 
 _NORMS = (F.batch_norm, F.layer_norm, F.group_norm, F.rms_norm)
 
@@ -41,6 +43,24 @@ class UseRecorder(TorchFunctionMode):
         for name, tensor in tensors.items():
             self._names.setdefault(id(tensor), name)
         self._tokens_first = False
+        self._copies = False
+        self._versions: list[tuple[Tensor, int]] = []
+
+    def recorded(self, call: Callable[[], Called]) -> Called:
+        """Return what a call returns, and note its uses.
+
+        What comes back through outputs that are overwritten, as by an activation in
+        place, comes through what they have become. They are overwritten in copies.
+        """
+        with self:
+            result = call()
+        if any(outputs._version != version for outputs, version in self._versions):
+            self.uses.clear()
+            self._copies = True
+            with self:
+                result = call()
+        self._versions.clear()
+        return result
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -51,11 +71,15 @@ class UseRecorder(TorchFunctionMode):
             with self._within_attention():
                 return func(*args, **kwargs)
         outputs = func(*args, **kwargs)
+        noted = len(self.uses)
         if func in _NORMS:
             self._norm(func, _bound(func, args, kwargs), outputs)
         elif func in _NOTES:
             _NOTES[func](self, _bound(func, args, kwargs), outputs)
-        return outputs
+        if len(self.uses) == noted:
+            return outputs
+        self._versions.append((outputs, outputs._version))
+        return outputs.clone() if self._copies else outputs
 
     @contextmanager
     def _within_attention(self) -> Iterator[None]:

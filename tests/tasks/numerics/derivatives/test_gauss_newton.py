@@ -238,6 +238,16 @@ def test_the_memory_of_a_product_is_reported_without_making_it():
         assert cut.product_bytes(8) < eight / 2
 
 
+@pytest.mark.parametrize("kind", ["empirical", "covariance"])
+def test_first_derivatives_alone_change_no_moments_of_models(kind):
+    _, take, weights, x, y = posed(blobs(100), "cross_entropy")
+    made = partial(BatchedGaussNewton, *take, weights, x, y, kind=kind)
+    whole = columns_of(made())
+    for batch_size in (None, 70):
+        found = made(derivatives="first", batch_size=batch_size)
+        assert_equal(columns_of(found), whole, rtol=1e-12)
+
+
 def make_shared():
     """One layer used twice, behind a convolution and a frozen batch norm."""
     layer = nn.Linear(8, 8)

@@ -1,12 +1,15 @@
 """Losses of outputs of any shape: value, Gauss-Newton and Fisher matrices agree."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 from torch.func import functional_call, jacrev
 
+import curvflow
+from curvflow.errors import InputError
 from curvflow.tasks.numerics import fisher, ggn, hessian
 from curvflow.tasks.numerics.derivatives.likelihoods import likelihood_of
 
@@ -254,3 +257,47 @@ def test_a_parameter_without_dimensions_is_taken():
             dense(operator(Scaled(), "mse", (x, x))),
             torch.tensor([[10.0]]).double(),
         )
+
+
+def scaled(kind):
+    """Return a loss of a class derived from one of torch, and what it computes."""
+
+    class Scaled(kind):
+        def forward(self, f, y):
+            return (1 + f.square().mean(1)) * each(f, y)
+
+    plain = kind(reduction="none")
+
+    def each(f, y):
+        losses = plain(f, y)
+        return losses if losses.ndim == 1 else losses.mean(1)
+
+    return Scaled(), lambda f, y: (1 + f.square().mean(1)) * each(f, y)
+
+
+class Named(nn.MSELoss):
+    """Computes what torch's does."""
+
+
+@pytest.mark.parametrize(
+    "kind", [nn.MSELoss, nn.BCEWithLogitsLoss, nn.PoissonNLLLoss, nn.CrossEntropyLoss]
+)
+def test_a_class_derived_from_a_loss_of_torch_is_taken_for_what_it_computes(kind):
+    torch.manual_seed(3)
+    net, x = nn.Linear(4, 3).double(), torch.randn(6, 4).double()
+    y = torch.randint(3, (6,)) if kind is nn.CrossEntropyLoss else torch.rand(6, 3)
+    y = y.double() if y.is_floating_point() else y
+    derived, function = scaled(kind)
+    eye = torch.eye(15).double()
+    for take in (
+        curvflow.hessian,
+        curvflow.ggn,
+        partial(curvflow.fisher, kind="empirical"),
+        partial(curvflow.kronecker, structure="block", psd="clip"),
+    ):
+        found, expected = (take(net, of, (x, y)) @ eye for of in (derived, function))
+        torch.testing.assert_close(found, expected)
+    for labels in ("type-2", "mc"):
+        with pytest.raises(InputError, match="expected a likelihood known by name"):
+            curvflow.fisher(net, derived, (x, y), kind=labels)
+    assert likelihood_of(Named()) == likelihood_of(nn.MSELoss())

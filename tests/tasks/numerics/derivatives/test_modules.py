@@ -1,5 +1,7 @@
 """Curvature of any module: against dense twins made with plain autograd."""
 
+from functools import partial
+
 import pytest
 import torch
 from scipy.sparse.linalg import eigsh
@@ -320,3 +322,55 @@ def test_a_module_is_left_as_it_was():
         assert torch.equal(tensor, before[name])
     assert shared.first.weight is rows_of_model
     assert isinstance(shared.second.weight, nn.Parameter)
+
+
+def test_an_order_that_torch_lacks_for_a_module_is_named():
+    torch.manual_seed(2)
+    layers = nn.Conv2d(1, 2, 2), nn.GroupNorm(2, 2), nn.Flatten(), nn.Linear(32, 2)
+    net, x = nn.Sequential(*layers).double(), torch.randn(3, 1, 5, 5).double()
+    of = net, nn.CrossEntropyLoss(), (x, torch.arange(3) % 2)
+    found = {}
+    for order in (*ORDERS, "auto"):
+        operator = hessian(*of, order=order)
+        eye = torch.eye(operator.shape[0]).double()
+        if order == "retained":
+            words = f"order: expected one that torch has .*{order} .RuntimeError: "
+            with pytest.raises(InputError, match=words):
+                operator @ eye
+        else:
+            found[order] = operator @ eye
+    for matrix in found.values():
+        torch.testing.assert_close(matrix, found["auto"])
+
+
+WITHIN = {
+    "mse": F.mse_loss,
+    "mse of each": partial(F.mse_loss, reduction="none"),
+    "huber": F.smooth_l1_loss,
+    "bce": F.binary_cross_entropy_with_logits,
+    "poisson": F.poisson_nll_loss,
+    "kl": lambda f, y: F.kl_div(f.log_softmax(1), y.softmax(1), reduction="batchmean"),
+    "margin": lambda f, y: F.soft_margin_loss(f, y.sign()),
+    "gaussian": lambda f, y: F.gaussian_nll_loss(f, y, f.exp()),
+}
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("name", WITHIN)
+def test_a_function_of_a_loss_of_torch_is_derived_in_every_order_or_refused(name):
+    torch.manual_seed(4)
+    net, x = nn.Linear(4, 3).double(), torch.randn(6, 4).double()
+    y = torch.rand(6, 3).double()
+
+    def loss(f, y):
+        return (1 + f.square().mean()) * WITHIN[name](f, y).mean()
+
+    twin, refused = dense_hessian(net, loss, x, y), set()
+    for order in ("auto", *ORDERS):
+        operator = hessian(net, loss, (x, y), order=order)
+        try:
+            assert_operator_is(operator, twin)
+        except InputError:
+            refused.add(order)
+    assert not refused & {"auto", "reverse_over_reverse"}
+    assert "linearised" not in refused or name == "margin"

@@ -10,8 +10,9 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
 from curvflow.tasks.networks.problems import pose
-from curvflow.tasks.numerics import full_precision, ggn, hessian
+from curvflow.tasks.numerics import full_precision, ggn, hessian, residual
 from curvflow.tasks.numerics.derivatives.differentiation_modes import ORDERS
+from curvflow.tasks.numerics.derivatives.gauss_newton import BatchedGaussNewton
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 from curvflow.tasks.numerics.derivatives.precision import StepByStep, fuses_steps
 from curvflow.tasks.training.fit import Fit
@@ -20,6 +21,7 @@ from tests.tasks.toys import (
     as_data,
     blobs,
     make_padded,
+    make_stopped,
     make_strided,
     train_all,
     train_member,
@@ -119,6 +121,53 @@ def test_a_tied_head_is_derived_by_where_the_padding_is_not():
     assert twin[2:4].abs().max() > 0
     order = "forward_over_reverse"
     assert_operator_is(hessian(module, "cross_entropy", (x, y), order=order), twin)
+
+
+STOPS = ["no_grad", "decorated", "set", "within", "detach"]
+
+
+@pytest.mark.parametrize("stopped", [[0], [1], [2], [0, 2], [0, 1]])
+@pytest.mark.parametrize("how", STOPS)
+def test_what_is_called_without_gradients_has_no_derivatives_forward_either(
+    how, stopped
+):
+    torch.manual_seed(len(stopped))
+    module = make_stopped(stopped, how).double()
+    x, y = torch.randn(6, 3).double(), torch.arange(6) % 3
+    H = dense_hessian(module, F.cross_entropy, x, y)
+    G = dense_ggn(module, F.cross_entropy, x, y)
+    # A caller may have them switched off as well.
+    for is_enabled in (True, False):
+        with torch.set_grad_enabled(is_enabled):
+            for order in ORDERS:
+                of = module, "cross_entropy", (x, y)
+                assert_operator_is(hessian(*of, order=order), H)
+                assert_operator_is(residual(*of, order=order), H - G)
+            assert_operator_is(ggn(module, nn.CrossEntropyLoss(), (x, y)), G)
+        assert torch._C._is_fwd_grad_enabled()
+
+
+@pytest.mark.parametrize("how", STOPS[:3])
+def test_networks_of_studies_have_none_forward_either(how):
+    x, y = torch.randn(6, 3).double(), torch.arange(6) % 3
+    data = as_data(dataset(x.numpy(), y.numpy()))
+    found = []
+    for name in (how, "detach"):
+        kwargs = {"stopped": [0, 2], "how": name}
+        factory = "tests.tasks.toys:make_stopped"
+        problem = pose(
+            parse_model({"factory": factory, "kwargs": kwargs}), "auto", data
+        )
+        assert problem.network.derivatives == "all"
+        torch.manual_seed(0)
+        weights_MD = torch.randn(2, problem.network.num_parameters).double()
+        columns = torch.eye(weights_MD.shape[1]).double().expand(2, -1, -1)
+        of = weights_MD, x[None], y[None]
+        take = problem.network.outputs, problem.criterion.of_samples
+        found.append(BatchedHessian(problem.losses, *of) @ columns)
+        found.append(BatchedGaussNewton(*take, *of) @ columns)
+    for one, other in zip(found[:2], found[2:], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
 RECURRENT = {

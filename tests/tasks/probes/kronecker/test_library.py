@@ -1,5 +1,6 @@
 """Kronecker factors of modules without a study."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -9,6 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import curvflow
 from curvflow.errors import InputError
+from tests.tasks.toys import blobs, train_all, train_member
 
 LOSSES = {
     "cross_entropy": nn.CrossEntropyLoss(),
@@ -291,3 +293,132 @@ def test_samples_whose_label_does_not_count_are_refused_by_name(last):
                 curvflow.kronecker(net, loss, data)
             with pytest.raises(InputError, match=r"^data: .* Leave such samples out"):
                 curvflow.fisher(net, loss, data, kind="empirical")
+
+
+IN_PLACE = {
+    "relu": lambda h: F.relu(h, inplace=True),
+    "celu_": torch.celu_,
+    "scaled": lambda h: h.mul_(torch.linspace(0, 1, h.shape[1]).to(h)),
+    "added": lambda h: h.add_(1).neg_().sigmoid_(),
+    "entry": lambda h: _with_first(h, 2 * h[:, 1]),
+    "view": lambda h: h.flatten().tanh_().view_as(h),
+}
+
+
+def _with_first(h, first):
+    h[:, 0] = first
+    return h
+
+
+class Overwriting(nn.Module):
+    """Layers whose outputs are overwritten, or copies of them."""
+
+    def __init__(self, name, *, copies):
+        super().__init__()
+        self.first, self.norm = nn.Linear(3, 3), nn.LayerNorm(3)
+        self.last, self.name, self.copies = nn.Linear(3, 3), name, copies
+
+    def act(self, h):
+        return IN_PLACE[self.name](h.clone() if self.copies else h)
+
+    def forward(self, x):
+        return self.last(self.act(self.norm(self.act(self.first(x)))))
+
+
+def make_overwriting(name, copies):
+    return Overwriting(name, copies=copies)
+
+
+FACTORS = [
+    {"structure": structure} for structure in ("block", "kron", "ekfac", "kfoc", "diag")
+]
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+@pytest.mark.parametrize("seed", range(4))
+def test_factors_of_layers_whose_outputs_are_overwritten_are_those_of_copies(
+    name, seed
+):
+    torch.manual_seed(seed)
+    net, twin = (Overwriting(name, copies=c).double() for c in (False, True))
+    twin.load_state_dict(net.state_dict())
+    given = nn.CrossEntropyLoss(), (torch.randn(8, 3).double(), torch.arange(8) % 3)
+    eye = torch.eye(30).double()
+    for settings in FACTORS:
+        found = curvflow.kronecker(net, *given, **settings) @ eye
+        expected = curvflow.kronecker(twin, *given, **settings) @ eye
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+    G = curvflow.ggn(net, *given) @ eye
+    K = curvflow.kronecker(net, *given, structure="block") @ eye
+    for rows in (slice(0, 12), slice(12, 15), slice(15, 18), slice(18, 30)):
+        torch.testing.assert_close(K[rows, rows], G[rows, rows])
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_rules_take_factors_of_layers_whose_outputs_are_overwritten(name):
+    factory = "tests.tasks.probes.kronecker.test_library:make_overwriting"
+    weights = []
+    for copies in (False, True):
+        model = {"factory": factory, "kwargs": {"name": name, "copies": copies}}
+        members = [
+            train_member(blobs(), model=model, rule={"rule": "kfac"}, seed=s)
+            for s in (0, 1)
+        ]
+        weights.append([fit.arrays["weights"] for fit in train_all(members)])
+    np.testing.assert_allclose(*weights, rtol=1e-6, atol=1e-9)
+
+
+class Unreached(nn.Module):
+    """Has layers that its outputs do not depend on, or not with gradients."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.one, self.other = how, nn.Linear(4, 3), nn.Linear(4, 3)
+
+    def forward(self, x):
+        with torch.set_grad_enabled(self.how != "no gradients"):
+            outputs = self.one(x)
+        if self.how == "constant":
+            outputs = torch.zeros_like(outputs)
+        return outputs if self.how != "some" else outputs.detach() + self.other(x)
+
+
+@pytest.mark.parametrize("settings", FACTORS, ids=lambda given: given["structure"])
+@pytest.mark.parametrize("how", ["no gradients", "constant", "some"])
+def test_layers_that_outputs_do_not_reach_have_no_factors(how, settings):
+    torch.manual_seed(1)
+    net = Unreached(how).double()
+    given = nn.CrossEntropyLoss(), (torch.randn(8, 4).double(), torch.arange(8) % 3)
+    K = curvflow.kronecker(net, *given, **settings) @ torch.eye(30).double()
+    assert not K[:15].any()
+    assert K[15:, 15:].any() == (how == "some")
+
+
+@pytest.mark.parametrize("settings", FACTORS, ids=lambda given: given["structure"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_factors_in_half_precision_are_those_in_double_precision(dtype, settings):
+    net, inputs, targets = made("cross_entropy")
+    half = net.to(dtype), LOSSES["cross_entropy"], (inputs.to(dtype), targets)
+    K = curvflow.kronecker(*half, **settings)
+    net.double()
+    double = curvflow.kronecker(
+        net, LOSSES["cross_entropy"], (inputs, targets), **settings
+    )
+    eye = torch.eye(29)
+    for found, expected in (
+        (K @ eye.to(dtype), double @ eye.double()),
+        (K.solve(eye.to(dtype), 1.0), double.solve(eye.double(), 1.0)),
+    ):
+        assert (found.double() - expected).norm() < 0.05 * expected.norm()
+
+
+def test_batches_that_do_not_fit_into_one_are_refused():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.AdaptiveAvgPool1d(2), nn.Linear(2, 3)).double()
+    sizes = (3, 4), (2, 5)
+    data = [(torch.randn(*s).double(), torch.arange(s[0])) for s in sizes]
+    with pytest.raises(InputError, match=r"one shape in all batches, got \(4,\), \(5,"):
+        curvflow.kronecker(net, nn.CrossEntropyLoss(), data)
+    none = torch.zeros(0, 4).double(), torch.zeros(0, dtype=torch.long)
+    with pytest.raises(InputError, match="expected samples, got none"):
+        curvflow.kronecker(net, nn.CrossEntropyLoss(), none)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,23 @@ def few_of(batch: Batch) -> Batch:
     if len({len(leaf) for leaf in leaves}) > 1:
         return batch
     return tree_map(lambda t: t[: _few(len(t))], batch)
+
+
+def split(batch: Batch, most: int) -> list[Batch]:
+    """Return batches of consecutive samples of one, at most so many each.
+
+    Tensors as long as the first are taken for those of its samples. Whether they are,
+    and whether a module takes the samples apart, is to be seen from what it computes.
+    """
+    samples = num_samples(batch)
+
+    def rows(leaf: Any, first: int) -> Any:
+        is_of_samples = isinstance(leaf, Tensor) and leaf.ndim and len(leaf) == samples
+        return leaf[first : first + most] if is_of_samples else leaf
+
+    return [
+        tree_map(partial(rows, first=first), batch) for first in range(0, samples, most)
+    ]
 
 
 def _few(samples: int) -> int:

@@ -19,7 +19,14 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol, get_args
@@ -81,14 +88,18 @@ def hessian_product(
     return _KEPT[order](_graph(loss, weights, shapes))
 
 
-def tried(*, keeps: bool, columns: int) -> tuple[Order, ...]:
+def tried(*, keeps: bool, columns: int, is_by_hand: bool = False) -> tuple[Order, ...]:
     """Return the orders that may be fastest.
 
     Args:
         keeps: whether preparation is done once for all blocks. Then a record is forward
             over reverse without what no column enters; else it costs more.
         columns: of a block; one is no batch of cotangents.
+        is_by_hand: whether derivatives are written by hand: those forward may be of
+            another function than those back.
     """
+    if is_by_hand:
+        return "reverse_over_reverse", "retained"
     if not keeps:
         return "forward_over_reverse", "reverse_over_reverse", "retained"
     batched: tuple[Order, ...] = ("retained",) if columns > 1 else ()
@@ -287,16 +298,40 @@ def _difference(loss: Scalar, weights: Tensor, move: Tensor, step: float) -> Ten
 
 def _derives_once(tensor: Tensor) -> bool:
     """Return whether the graph of a tensor holds what must not be derived."""
-    seen, left = set(), [tensor.grad_fn]
+    return any(node.name() == "torch::autograd::Error" for node in _graph_of(tensor))
+
+
+def has_functions_by_hand(function: Callable[[Tensor], Tensor], at: Tensor) -> bool:
+    """Return whether a function takes some whose derivatives a user has written."""
+    with torch.enable_grad():
+        value = function(at.detach().requires_grad_())
+    by_hand = torch.autograd.function.BackwardCFunction
+    return any(isinstance(node, by_hand) for node in _graph_of(value))
+
+
+def coarsest_eps(tensor: Tensor) -> float:
+    """Return the rounding of the least precise numbers that a tensor is made of."""
+    # Not all versions of torch tell.
+    inputs = [
+        like.dtype
+        for node in _graph_of(tensor)
+        for like in getattr(node, "_input_metadata", ())
+    ]
+    reals = [d for d in inputs if d.is_floating_point]
+    return max(torch.finfo(dtype).eps for dtype in (tensor.dtype, *reals))
+
+
+def _graph_of(tensor: Tensor) -> Iterator[Any]:
+    """Yield the nodes of the graph that a tensor has been made by."""
+    seen: set[Any] = set()
+    left: list[Any] = [tensor.grad_fn]
     while left:
         node = left.pop()
         if node is None or node in seen:
             continue
-        if node.name() == "torch::autograd::Error":
-            return True
         seen.add(node)
+        yield node
         left += [after for after, _ in node.next_functions]
-    return False
 
 
 def _reverse_over_reverse(graph: _Graph) -> Written:

@@ -242,7 +242,7 @@ def fisher_rows(
     samples = inputs.shape[1]
     copies = weights_MD.detach().repeat_interleave(samples, dim=0).requires_grad_()
     each = inputs.expand(models, *inputs.shape[1:]).flatten(0, 1).unsqueeze(1)
-    computed = outputs(copies, each)
+    computed = connected(outputs(copies, each), copies)
     roots_MNRC = roots(computed.detach().reshape(models, samples, *computed.shape[2:]))
     number = roots_MNRC.shape[2]
     rows = copies.new_empty((models, samples, number, size), dtype=torch.float64)
@@ -255,6 +255,11 @@ def fisher_rows(
         )
         rows[:, :, draw] = gradient.view(models, samples, size)
     return rows.flatten(1, 2)
+
+
+def connected(values: Tensor, weights: Tensor) -> Tensor:
+    """Return values with a derivative by weights, of zero where they have none."""
+    return values if values.requires_grad else values + 0 * weights.sum()
 
 
 def outer_rows(

@@ -18,18 +18,20 @@ all, second moments are sums over the gradients of the samples, one by one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Literal, Self, get_args
 
 import torch
 from torch import Tensor
-from torch.func import grad, jvp, vjp
+from torch.func import grad, vjp
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.batches import SampleLoss
 from curvflow.tasks.numerics.derivatives.differentiation_modes import (
     Derivatives,
     Order,
+    coarsest_eps,
     columnwise,
 )
 from curvflow.tasks.numerics.derivatives.fishers import fisher_draws, fisher_roots
@@ -47,7 +49,10 @@ from curvflow.tasks.numerics.derivatives.passes import (
     Part,
     Product,
 )
-from curvflow.tasks.numerics.derivatives.precision import differentiable
+from curvflow.tasks.numerics.derivatives.precision import (
+    derivative_along,
+    differentiable,
+)
 from curvflow.tasks.numerics.operators.algebra import OuterProduct
 from curvflow.tasks.numerics.operators.base import no_sample_mean
 from curvflow.tasks.numerics.streams import stream
@@ -56,10 +61,13 @@ from curvflow.tasks.numerics.streams import stream
 # draw, by a source `draw` of random numbers.
 Outputs = Callable[..., Tensor]
 Kind = Literal["ggn", "type-2", "mc", "empirical", "covariance"]
-# What u.Jv and J'u.v may differ by: modules may compute in single precision within.
+# What u.Jv and J'u.v may differ by, relative to |Jv|, with u of normal numbers: there
+# may be functions that compute in single precision.
 ADJOINT = 1e-4
-# Numbers of gradients of samples that are kept.
-MOST_ROW_NUMBERS = 1 << 24
+# Numbers of gradients of samples that are kept, and samples that they are derived with.
+MOST_ROW_NUMBERS, MOST_SAMPLES = 1 << 24, 32
+# Power of the rounding within which gradients are the same, relative to them.
+ALIKE = 2 / 3
 _NO_MEANS = {"mc": "labels drawn for all of them", "covariance": "a covariance"}
 
 
@@ -67,6 +75,10 @@ def sandwich(
     outputs: Callable[[Tensor], Tensor],
     weights: Tensor,
     middle: Callable[[Tensor], Product],
+    *,
+    derivatives: Derivatives = "all",
+    sizes: Sequence[int] | None = None,
+    is_by_hand: bool = False,
 ) -> Product:
     """Prepare products with J'BJ, J the Jacobian of outputs.
 
@@ -74,86 +86,124 @@ def sandwich(
         outputs: of weights of shape W.
         weights: where to take J, shape W.
         middle: from the outputs to the product with B, of a shape like the outputs.
+        derivatives: `all` takes those along columns; others those back alone.
+        sizes: of the parameters, in the last dimension of W, each of which is looked
+            at where derivatives are compared; None takes them as one.
+        is_by_hand: whether some derivatives along columns are written by hand, so that
+            they are compared with those back.
 
     Returns:
-        A function from columns (W, S) to products (W, S).
+        A function from columns (W, S) to products (W, S); by derivatives back column by
+        column.
+
+    Raises:
+        InputError: derivatives back, or along columns, are not the adjoint.
     """
+    if derivatives != "all":
+        return _sandwich_back(outputs, weights, middle, sizes)
     outputs_at, pull, *_ = vjp(outputs, weights)
-    inner = middle(outputs_at.detach())
+    values = outputs_at.detach()
+    inner = middle(values)
+
+    def tangent_of(column: Tensor) -> Tensor:
+        return derivative_along(outputs, weights, column)[1]
 
     def along(column: Tensor) -> Tensor:
-        tangent = jvp(outputs, (weights,), (column,))[1]
-        product: Tensor = pull(inner(tangent))[0]
+        product: Tensor = pull(inner(tangent_of(column)))[0]
         return product
+
+    if is_by_hand:
+        cotangent = _random_like(values)
+        parameters = _parted(pull(cotangent)[0], sizes)
+        eps = torch.finfo(values.dtype).eps
+        _check_adjoint(tangent_of, cotangent, parameters, eps)
 
     return columnwise(along)
 
 
-def sandwich_back(
+def _sandwich_back(
     outputs: Callable[[Tensor], Tensor],
     weights: Tensor,
     middle: Callable[[Tensor], Product],
+    sizes: Sequence[int] | None,
 ) -> Product:
-    """Prepare the products of `sandwich` by derivatives back alone.
-
-    J'u is linear in u, and its derivative back by u along v is Jv.
-
-    Args:
-        outputs: of weights of shape W.
-        weights: where to take J, shape W.
-        middle: from the outputs to the product with B, of a shape like the outputs.
-
-    Returns:
-        A function from columns (W, S) to products (W, S), column by column.
-
-    Raises:
-        InputError: the derivative of J'u by u is not the adjoint.
-    """
+    """Prepare products by derivatives back alone: Jv is that of J'u by u, along v."""
     with torch.enable_grad():
         leaf = weights.detach().requires_grad_()
         values = outputs(leaf)
         cotangent = _random_like(values).requires_grad_()
-        (back,) = torch.autograd.grad(
-            values, leaf, cotangent, create_graph=True, materialize_grads=True
-        )
+        back = _back(values, leaf, cotangent, create_graph=True)
 
     def tangent_of(column: Tensor) -> Tensor:
-        return torch.autograd.grad(
-            back, cotangent, column, retain_graph=True, materialize_grads=True
-        )[0]
+        return _back(back, cotangent, column, retain_graph=True)
 
-    _check_adjoint(tangent_of, cotangent.detach(), back.detach())
+    # Not by the same u, by which many functions that are not linear pass.
+    other = cotangent.detach() + _random_like(values, seed=1)
+    backs = _back(values, leaf, other, retain_graph=True)
+    _check_adjoint(tangent_of, other, _parted(backs, sizes), coarsest_eps(values))
     inner = middle(values.detach())
 
     def along(column: Tensor) -> Tensor:
         image = inner(tangent_of(column)).detach()
-        return torch.autograd.grad(
-            values, leaf, image, retain_graph=True, materialize_grads=True
-        )[0]
+        return _back(values, leaf, image, retain_graph=True)
 
     return lambda columns: torch.stack([along(c) for c in columns.unbind(-1)], -1)
 
 
-def _random_like(values: Tensor) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
+def _parted(back: Tensor, sizes: Sequence[int] | None) -> Sequence[Tensor]:
+    return torch.split(back, list(sizes or back.shape[-1:]), -1)
+
+
+def _random_like(values: Tensor, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
     return torch.randn(values.shape, generator=generator, dtype=values.dtype).to(
         values.device
     )
 
 
-def _check_adjoint(tangent_of: Product, cotangent: Tensor, back: Tensor) -> None:
-    """Compare u.Jv with J'u.v: of functions written by hand they may differ."""
-    column = _random_like(back)
-    tangent = tangent_of(column)
+def _back(values: Tensor, leaf: Tensor, cotangent: Tensor, **graph: bool) -> Tensor:
+    """Return the derivative back of values by a leaf, zero where there is none."""
+    if not values.requires_grad:
+        return torch.zeros_like(leaf)
+    return torch.autograd.grad(
+        values, leaf, cotangent, materialize_grads=True, **graph
+    )[0]
+
+
+def _check_adjoint(
+    tangent_of: Product, cotangent: Tensor, backs: Sequence[Tensor], eps: float
+) -> None:
+    """Compare u.Jv with J'u.v: of functions written by hand they may differ.
+
+    Along v = J'u, for along a random one all of J'u.v would be within its spread; and
+    with each parameter scaled to the same J'u.v, so that none is within the rounding of
+    others. Where J'u may be rounding itself, as of a bias in front of a norm, it stays
+    small.
+
+    Args:
+        tangent_of: v -> Jv, as it is derived.
+        cotangent: u, of normal numbers.
+        backs: J'u of each parameter.
+        eps: rounding of the least precise numbers within.
+
+    Raises:
+        InputError: they differ.
+    """
+    lengths = torch.stack([back.norm(dtype=torch.float64) for back in backs])
+    longest = lengths.max()
+    scales = lengths.clamp(min=torch.finfo(cotangent.dtype).tiny)
+    scales = torch.maximum(scales, eps**0.25 * longest)
+    factors = longest / scales / scales
+    columns = [back * factor for back, factor in zip(backs, factors, strict=True)]
+    tangent = tangent_of(torch.cat(columns, -1)).double()
     if tangent.is_meta:
         return
-    gap = (cotangent * tangent).double().sum() - (back * column).double().sum()
-    room = max(ADJOINT, torch.finfo(back.dtype).eps ** 0.5)
-    sizes = cotangent.norm() * tangent.norm(), back.norm() * column.norm()
-    if not gap.abs() <= room * max(float(size) for size in sizes):
+    gap = (cotangent * tangent).sum() - (lengths.square() * factors).sum()
+    if not gap.abs() <= max(ADJOINT, eps**0.5) * tangent.norm():
         raise InputError(
-            "module: expected a gradient that is linear in that of the outputs, got "
-            f"another, off by {float(gap):.2g}. Correct the backward of its function."
+            "module: expected a gradient that is linear in that of the outputs, and "
+            "adjoint to derivatives along vectors, got another, off by "
+            f"{float(gap):.2g}. Correct the backward of its function, or its jvp."
         )
 
 
@@ -161,6 +211,7 @@ def sum_of_outer(
     losses: Callable[[Tensor], Tensor],
     weights: Tensor,
     middle: Callable[[Tensor], Product],
+    slices: Sequence[Callable[[Tensor], Tensor]] = (),
 ) -> Product:
     """Prepare products with the sum of g g' over samples, by first derivatives alone.
 
@@ -168,34 +219,64 @@ def sum_of_outer(
         losses: of samples, (..., N), of weights of shape (..., D).
         weights: where to take the gradients g, one after another.
         middle: from the losses to what scales products with the rows, (..., N, S).
+        slices: losses of consecutive samples, N in all. A gradient back through a few
+            samples is soon taken; they are used if no samples meet.
 
     Returns:
         A function from columns (..., D, S) to products (..., D, S).
     """
+    leaf = weights.detach().requires_grad_()
     with torch.enable_grad():
-        leaf = weights.detach().requires_grad_()
-        values = losses(leaf)
-    count, inner = values.shape[-1], middle(values.detach())
+        parts = _apart(leaf, losses, slices) or [losses(leaf)]
+    values = torch.cat([part.detach() for part in parts], -1)
+    count, inner = values.shape[-1], middle(values)
 
-    def row(number: int) -> Tensor:
-        unit = torch.zeros_like(values)
-        unit[..., number] = 1
-        return torch.autograd.grad(
-            values, leaf, unit, retain_graph=True, materialize_grads=True
-        )[0].unsqueeze(-2)
+    def rows() -> Iterator[Tensor]:
+        for part in parts:
+            for number in range(part.shape[-1]):
+                unit = torch.zeros_like(part)
+                unit[..., number] = 1
+                yield _back(part, leaf, unit, retain_graph=True).unsqueeze(-2)
 
     if count * weights.numel() <= MOST_ROW_NUMBERS:
-        rows = torch.cat([row(number) for number in range(count)], -2)
-        return lambda columns: rows.mT @ inner(rows @ columns)
+        kept = torch.cat(list(rows()), -2)
+        return lambda columns: kept.mT @ inner(kept @ columns)
 
     def product(columns: Tensor) -> Tensor:
         total = torch.zeros_like(columns)
-        for number in range(count):
-            along = row(number)
-            total += along.mT @ inner(along @ columns)
+        for row in rows():
+            total += row.mT @ inner(row @ columns)
         return total
 
     return product
+
+
+def _apart(
+    leaf: Tensor,
+    losses: Callable[[Tensor], Tensor],
+    slices: Sequence[Callable[[Tensor], Tensor]],
+) -> list[Tensor]:
+    """Return the losses of slices; nothing if their gradients are not those of all."""
+    if len(slices) < 2:
+        return []
+    values = losses(leaf)
+    factors = _random_like(values)
+    whole = _back(values, leaf, factors)
+    try:
+        parts = [few(leaf) for few in slices]
+    except torch.OutOfMemoryError:
+        raise
+    # A module may take no other number of samples.
+    except Exception:
+        return []
+    sizes = [part.shape[-1] for part in parts]
+    if sum(sizes) != values.shape[-1]:
+        return []
+    of_slices = torch.zeros_like(whole)
+    for part, of_part in zip(parts, torch.split(factors, sizes, -1), strict=True):
+        of_slices += _back(part, leaf, of_part, retain_graph=True)
+    room = torch.finfo(whole.dtype).eps ** ALIKE * whole.norm()
+    return parts if whole.is_meta or torch.dist(whole, of_slices) <= room else []
 
 
 def gradient_of(function: Callable[[Tensor], Tensor], weights: Tensor) -> Tensor:
@@ -205,7 +286,8 @@ def gradient_of(function: Callable[[Tensor], Tensor], weights: Tensor) -> Tensor
     """
     with torch.enable_grad():
         leaf = weights.detach().requires_grad_()
-        return torch.autograd.grad(function(leaf), leaf, materialize_grads=True)[0]
+        value = function(leaf)
+        return _back(value, leaf, torch.ones_like(value))
 
 
 def output_hessian(
@@ -263,6 +345,7 @@ class BatchedGaussNewton(Averaged):
         mc_samples: int = 1,
         seeds: Sequence[int] | None = None,
         derivatives: Derivatives = "all",
+        sizes: Sequence[int] | None = None,
         draws: Draws | None = None,
     ) -> None:
         """Take the network, the loss of its outputs, and the data to average over.
@@ -283,6 +366,7 @@ class BatchedGaussNewton(Averaged):
             mc_samples: labels drawn for each sample, R, for `mc`.
             seeds: of each model's labels, M of them, for `mc`; None takes zeros.
             derivatives: of the network; first ones do for second moments.
+            sizes: of its parameters, as `sandwich` takes them.
             draws: see `Averaged`.
 
         Raises:
@@ -300,7 +384,7 @@ class BatchedGaussNewton(Averaged):
         self._law = _checked_law(kind, loss)
         self._outputs, self._output_losses = outputs, output_losses
         self._kind, self._draws = kind, mc_samples
-        self._derivatives = derivatives
+        self._derivatives, self._sizes = derivatives, sizes
         self._seeds = list(seeds or [0] * len(weights_MD))
         self._uniform: Tensor | None = None
         self._slope_MD: Tensor | None = None
@@ -322,11 +406,12 @@ class BatchedGaussNewton(Averaged):
         Returns:
             A function from columns (M, D, S) of the part's models to their products.
         """
-        between = sandwich if self._derivatives == "all" else sandwich_back
+        between = partial(sandwich, derivatives=self._derivatives, sizes=self._sizes)
         if self._kind in ("empirical", "covariance"):
             losses = self._losses(part)
             if self._derivatives == "first":
-                return sum_of_outer(losses, part.weights, lambda _: _same)
+                slices = [self._losses(few) for few in part.split(MOST_SAMPLES)]
+                return sum_of_outer(losses, part.weights, lambda _: _same, slices)
             return between(losses, part.weights, lambda _: _same)
         if self._takes_roots:
             return between(

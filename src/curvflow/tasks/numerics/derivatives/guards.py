@@ -204,27 +204,39 @@ def _shown(name: str, layer: nn.Module) -> str:
 def check_unchanged(
     module: nn.Module, weights: Iterable[Tensor], field: str = "module"
 ) -> None:
-    """Refuse layers that overwrite the weights that are derived by.
+    """Refuse layers that overwrite weights.
 
     Args:
         module: as it will be called.
-        weights: that are derived by.
+        weights: that are derived by, and may move.
         field: what the module is called in messages.
 
     Raises:
-        InputError: an embedding has a `max_norm`; it is named.
+        InputError: an embedding has a `max_norm`, and rows that are longer or may
+            become so; it is named.
     """
     derived = {id(weight) for weight in weights}
     for name, layer in module.named_modules():
         if not isinstance(layer, nn.Embedding | nn.EmbeddingBag):
             continue
-        if layer.max_norm is not None and id(layer.weight) in derived:
+        if layer.max_norm is None:
+            continue
+        if id(layer.weight) in derived or _rescales(layer, layer.max_norm):
             raise InputError(
                 f"{field}: expected weights that a call leaves as they are, got "
                 f"{_shown(name, layer)} with max_norm {layer.max_norm:g}, which "
                 "rescales its rows in place. Call it once on all tokens, and set its "
                 "max_norm to None."
             )
+
+
+def _rescales(layer: nn.Embedding | nn.EmbeddingBag, max_norm: float) -> bool:
+    """Return whether a call on all tokens changes the rows of an embedding."""
+    rows = torch.arange(len(layer.weight), device=layer.weight.device)
+    with torch.no_grad():
+        copy = layer.weight.clone()
+        torch.embedding_renorm_(copy, rows, max_norm, layer.norm_type)
+        return not torch.equal(copy, layer.weight)
 
 
 def first_layer_without(
@@ -268,6 +280,30 @@ def first_layer_without(
         if (name or whole) and not has(layer, args, kwargs):
             return _shown(name, layer)
     return ""
+
+
+def check_by_hand(
+    module: nn.Module, call: Callable[[], Tensor], loss: Callable[[Tensor], Tensor]
+) -> None:
+    """Refuse functions written by hand whose gradients are not derived as they change.
+
+    Args:
+        module: whose layers are looked at.
+        call: its outputs, of a batch.
+        loss: scalar, of the outputs.
+
+    Raises:
+        InputError: a product with second derivatives is not the difference of two
+            gradients; its layer is named, or the loss.
+    """
+    found = first_layer_without(module, call, has_second_derivatives, whole=True)
+    if not found and _has(has_second_derivatives, loss, call):
+        return
+    raise InputError(
+        "module: expected second derivatives that are changes of the gradient, got "
+        f"others of {found or 'the loss'}. Correct the backward of its function, which "
+        "takes what is saved for it, and no detach() or NumPy; or take ggn."
+    )
 
 
 def has_forward_derivatives(

@@ -95,6 +95,8 @@ def likelihood_of(loss: Any) -> Likelihood | None:
     """
     if isinstance(loss, str):
         return Likelihood(loss) if loss in NAMES else None
+    if _computes_otherwise(loss):
+        return None
     if name := _name_of_values(loss):
         return Likelihood(name)
     if loss is nn.functional.cross_entropy:
@@ -105,6 +107,15 @@ def likelihood_of(loss: Any) -> Likelihood | None:
         is_mean = loss.reduction == "mean"
         return Likelihood("cross_entropy", 1, loss.ignore_index, is_over_terms=is_mean)
     return None
+
+
+def _computes_otherwise(loss: Any) -> bool:
+    """Return whether a loss is derived from torch's, with a forward of its own."""
+    kinds = nn.MSELoss, nn.BCEWithLogitsLoss, nn.PoissonNLLLoss, nn.CrossEntropyLoss
+    return any(
+        isinstance(loss, kind) and type(loss).forward is not kind.forward
+        for kind in kinds
+    )
 
 
 def _name_of_values(loss: Any) -> str | None:

@@ -23,6 +23,7 @@ from curvflow.tasks.numerics.derivatives.batches import (
     Mixture,
     few_of,
     num_samples,
+    split,
     targets_of,
 )
 from curvflow.tasks.numerics.derivatives.differentiation_modes import (
@@ -35,19 +36,21 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import (
     check_derived_twice,
     copied,
     fastest,
+    has_functions_by_hand,
     hessian_product,
     times_as_long,
     tried,
 )
 from curvflow.tasks.numerics.derivatives.fishers import fisher_draws, fisher_roots
 from curvflow.tasks.numerics.derivatives.gauss_newton import (
+    MOST_SAMPLES,
     gradient_of,
     outer_products,
     output_hessian,
     sandwich,
-    sandwich_back,
     sum_of_outer,
 )
+from curvflow.tasks.numerics.derivatives.guards import check_by_hand
 from curvflow.tasks.numerics.derivatives.likelihoods import NAMES, Likelihood
 from curvflow.tasks.numerics.derivatives.over_batches import (
     Curvature,
@@ -331,12 +334,12 @@ def _hessian_of(
     chosen: list[Order] = [] if order == "auto" else [order]
     if not chosen and num_products <= FEW_PRODUCTS:
         chosen.append("reverse_over_reverse")
-    tried_once: list[bool] = []
+    by_hand: dict[str, bool] = {}
 
     def prepare(batch: Batch, _first: int, columns: Tensor) -> Written:
-        if not tried_once:
-            tried_once.append(True)
-            check_derived_twice(scalar(few_of(batch)), of.weights)
+        if not by_hand:
+            few = few_of(batch)
+            by_hand["is_by_hand"] = _check_twice(of, scalar(few), few)
         if not chosen:
             most = min(TRIAL_COLUMNS, columns_at_once(columns))
             few, trial_columns = few_of(batch), torch.ones_like(columns[:, :most])
@@ -344,7 +347,7 @@ def _hessian_of(
             blocks = num_products / trial_columns.shape[1]
             if math.isfinite(blocks):
                 blocks *= times_as_long(scalar(batch), small, of.weights)
-            orders = tried(keeps=keeps, columns=trial_columns.shape[1])
+            orders = tried(keeps=keeps, columns=trial_columns.shape[1], **by_hand)
             trial = fastest(
                 {o: partial(_ordered, of, o, small) for o in orders},
                 trial_columns,
@@ -355,9 +358,44 @@ def _hessian_of(
             chosen.extend(o for o in orders if o == trial.order)
             if tell:
                 tell(trial)
-        return _ordered(of, chosen[0], scalar(batch))
+        made = partial(_ordered, of, chosen[0], scalar(batch))
+        return made() if order == "auto" else _asked_for(order, made)
 
     return prepare
+
+
+def _check_twice(of: Subject, loss: Scalar, batch: Batch) -> bool:
+    """Refuse what is wrongly derived twice; return whether derivatives are by hand."""
+    check_derived_twice(loss, of.weights)
+    if not has_functions_by_hand(loss, of.weights):
+        return False
+    check_by_hand(
+        of.called.module,
+        lambda: of.outputs(of.weights.clone(), batch),
+        lambda outputs: of.batch_loss(outputs, batch),
+    )
+    return True
+
+
+def _asked_for(order: Order, prepare: Callable[[], Written]) -> Written:
+    """Return products by an order that a user has named, which may fail in torch."""
+    kept: list[Written] = []
+
+    def product(columns: Tensor, into: Tensor | None = None) -> Tensor:
+        try:
+            if not kept:
+                kept.append(prepare())
+            return kept[0](columns, into)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            said = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
+            raise InputError(
+                f"order: expected one that torch has for this module, got {order} "
+                f"({said}). Name another, or take auto."
+            ) from error
+
+    return product
 
 
 def _ordered(of: Subject, order: Order, loss: Scalar) -> Written:
@@ -403,6 +441,7 @@ class _Ways:
     def __init__(self) -> None:
         """Begin with derivatives along columns."""
         self._way = 0
+        self._is_by_hand: bool | None = None
 
     def between(
         self,
@@ -419,9 +458,15 @@ class _Ways:
             middle: the product with B, at outputs.
             *further: other ways to prepare the products.
         """
+        if self._is_by_hand is None:
+            self._is_by_hand = has_functions_by_hand(outputs, of.weights)
+        by_hand = self._is_by_hand
+        back = partial(sandwich, derivatives="reverse", sizes=of.sizes)
         ways: list[Callable[[], Product]] = [
-            lambda: sandwich(outputs, of.weights, middle),
-            lambda: sandwich_back(outputs, of.weights, middle),
+            lambda: sandwich(
+                outputs, of.weights, middle, sizes=of.sizes, is_by_hand=by_hand
+            ),
+            lambda: back(outputs, of.weights, middle),
             *further,
         ]
         made: dict[int, Written] = {}
@@ -453,16 +498,19 @@ def _second_moment(of: Subject) -> Prepare:
 
     ways = _Ways()
 
+    def losses_of(batch: Batch) -> Product:
+        return lambda weights: of.losses(of.outputs(weights, batch), batch)
+
     def prepare(batch: Batch, _first: int, _columns: Tensor) -> Written:
-        def losses(weights: Tensor) -> Tensor:
-            return of.losses(of.outputs(weights, batch), batch)
+        losses = losses_of(batch)
 
         def shared(losses_N: Tensor) -> Product:
             count = 1 if of.is_summed else len(losses_N)
             return lambda tangent: tangent / count
 
         def row_by_row() -> Product:
-            return sum_of_outer(losses, of.weights, shared)
+            slices = [losses_of(few) for few in split(batch, MOST_SAMPLES)]
+            return sum_of_outer(losses, of.weights, shared, slices)
 
         return ways.between(of, losses, shared, row_by_row)
 

@@ -157,6 +157,24 @@ class Part:
             drawn=None,
         )
 
+    def split(self, most: int) -> list[Part]:
+        """Return the parts of consecutive samples, at most so many each.
+
+        Samples that share random numbers are not taken apart.
+        """
+        if self.drawn is not None:
+            return [self]
+        count = self.inputs.shape[1]
+        return [
+            replace(
+                self,
+                rows=slice(self.rows.start + start, self.rows.start + start + most),
+                inputs=self.inputs[:, start : start + most],
+                targets=self.targets[:, start : start + most],
+            )
+            for start in range(0, count, most)
+        ]
+
     def full(self, weights_MD: Tensor) -> Tensor:
         """Return weights with the constants behind them, (M, D + S)."""
         if not self.fixed.shape[1]:
@@ -185,13 +203,13 @@ def passes(
     """
     for models in spans(len(weights_MD), models_per_pass):
         of_models = slice(None) if len(inputs) == 1 else models
-        own_MD = in_separate_memory(weights_MD[models])
+        few_MD = in_separate_memory(weights_MD[models])
         for start in range(0, inputs.shape[1], batch_size):
             rows = slice(start, start + batch_size)
             yield Part(
                 models,
                 rows,
-                own_MD,
+                few_MD,
                 fixed_MS[models],
                 inputs[of_models, rows],
                 targets[of_models, rows],

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
 
 # No public name has these sums of products and activations.
 from torch._decomp.decompositions import gru_impl, lstm_impl
+from torch.func import jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import linear
 from torch.nn.utils.parametrizations import _WeightNorm
@@ -91,6 +92,68 @@ class StepByStep(TorchFunctionMode):
         elif func is torch.gru_cell:
             func = _gru_cell
         return func(*args, **(kwargs or {}))
+
+
+class _StopsForward(TorchFunctionMode):
+    """Forward derivatives stop where gradients are switched off, within the block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_stopped = False
+
+    def __enter__(self) -> Self:
+        self._before = torch._C._is_fwd_grad_enabled()
+        super().__enter__()  # type: ignore[no-untyped-call] # torch has no types
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)  # type: ignore[no-untyped-call] # as above
+        torch._C._set_fwd_grad_enabled(self._before)
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Call a function, and switch both kinds of derivatives where it does one."""
+        if func is torch._C._set_grad_enabled:
+            self.has_stopped |= not args[0]
+            torch._C._set_fwd_grad_enabled(args[0])
+        return func(*args, **(kwargs or {}))
+
+
+class GradientStops:
+    """Calls of a module that may switch gradients off, as by `torch.no_grad()`.
+
+    Within, torch stops derivatives back, and goes on with forward ones (2.13). So a
+    first call is watched, and if need be all others: that takes its time.
+    """
+
+    def __init__(self) -> None:
+        """Begin with a call to be watched."""
+        self._is_watched = True
+
+    @contextmanager
+    def respected(self) -> Iterator[None]:
+        """Stop forward derivatives as those back, within the block."""
+        if not self._is_watched:
+            yield
+            return
+        with _StopsForward() as mode:
+            yield
+        self._is_watched = mode.has_stopped
+
+
+def derivative_along(
+    function: Callable[[Tensor], Tensor], at: Tensor, column: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the values of a function, and their derivative along a vector."""
+    # So that what a module switches off is told from what a caller has.
+    with torch.enable_grad():
+        values, tangent, *_ = jvp(function, (at,), (column,))
+    return values, tangent
 
 
 def fuses_steps(module: nn.Module, device: torch.device) -> bool:

@@ -23,6 +23,9 @@ Function = Callable[[Tensor], Tensor]
 # ones they write into memory at hand.
 _JOINS: dict[Any, Callable[..., Tensor]] = {torch.ops.aten.cat.default: torch.cat}
 
+# Zeros without memory: what torch makes of them within a mode ends the process (2.13).
+_ZEROS = torch.ops.aten._efficientzerotensor.default
+
 # Where a tensor bears the mark of its recorder and its number.
 NUMBER = "_number_on_tape"
 
@@ -87,6 +90,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch has
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
+        if func is _ZEROS:
+            func = torch.ops.aten.zeros.default
         out = func(*args, **(kwargs or {}))
         leaves, form = tree_flatten((args, dict(kwargs or {})))
         held = [self._slotted(leaf) for leaf in leaves]

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.modules.batchnorm import _NormBase
 from torch.utils._pytree import tree_map
+from torch.utils.data import Dataset, IterableDataset
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.batches import (
@@ -41,7 +42,9 @@ from curvflow.tasks.numerics.derivatives.likelihoods import (
 )
 from curvflow.tasks.numerics.derivatives.output_laws import sample_losses
 from curvflow.tasks.numerics.derivatives.precision import (
+    GradientStops,
     StepByStep,
+    differentiable,
     fuses_steps,
     reroute,
 )
@@ -124,9 +127,11 @@ class _Called(nn.Module):
     ) -> None:
         super().__init__()
         self.module, self.call = module, call
+        self.stops = GradientStops()
 
     def forward(self, batch: Batch) -> Tensor:
-        return self.call(self.module, batch)
+        with self.stops.respected():
+            return self.call(self.module, batch)
 
 
 @dataclass(frozen=True)
@@ -245,9 +250,14 @@ class Subject:
         """
         batch = plain(batch)
         num_samples(batch)
+        self._check_pair(batch)
         batch = tree_map(self.moved, batch)
-        with _one_line(
-            "module: expected to take a batch", "Say how to call it by forward"
+        # By the routes that products take.
+        with (
+            differentiable(),
+            _one_line(
+                "module: expected to take a batch", "Say how to call it by forward"
+            ),
         ):
             outputs = self.outputs(self.weights, batch)
         if not isinstance(outputs, Tensor):
@@ -266,6 +276,16 @@ class Subject:
                 "at the data, or take other weights."
             )
         return outputs
+
+    def _check_pair(self, batch: Batch) -> None:
+        """Refuse tuples of which it is not known what is the target."""
+        is_other = not isinstance(batch, Mapping) and len(batch) != 2
+        if is_other and not ("forward" in self.settings and len(batch) > 2):
+            raise InputError(
+                f"data: expected batches (inputs, targets), got one of {len(batch)}. "
+                "Pair them, several inputs as a tuple or a dictionary, or say by "
+                "forward how to call the module."
+            )
 
     def mean_loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Return the mean loss of a batch, a scalar."""
@@ -353,6 +373,11 @@ def subject(
         raise InputError(
             "data: expected batches (inputs, targets), or dictionaries, got a tensor "
             "in place of one. Pass a tuple for one batch, or a list of such."
+        )
+    if isinstance(batches, Dataset) and not isinstance(batches, IterableDataset):
+        raise InputError(
+            f"data: expected batches, got {type(batches).__name__} of single samples. "
+            "Pass a DataLoader of it."
         )
     check_unchanged(module, named.values())
     called = _Called(module, settings.get("forward") or _forward)

@@ -294,6 +294,8 @@ def _added(values: Tensor, damping: Tensor) -> Tensor:
 
 def _inverted(factor: Tensor, damping_MG1: Tensor) -> Tensor:
     """Return the inverses of damped semidefinite factors, (M, G, n, n)."""
+    if _is_half(factor):
+        return _inverted(factor.float(), damping_MG1.float()).to(factor)
     eye = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
     damped = (factor + factor.mT) / 2 + damping_MG1.unsqueeze(3) * eye
     root, failed_MG = torch.linalg.cholesky_ex(damped)
@@ -373,12 +375,19 @@ def decomposed(matrices: Tensor) -> tuple[Tensor, Tensor]:
     return values, vectors
 
 
+def _is_half(tensor: Tensor) -> bool:
+    return tensor.dtype.itemsize < torch.float32.itemsize
+
+
 def _eigh(symmetric: Tensor) -> tuple[Tensor, Tensor]:
     """Return eigenpairs; in double precision of a matrix for which single does not do.
 
-    LAPACK may not converge in single precision. Each matrix is tried by itself then, so
-    that what it gets does not depend on its siblings.
+    LAPACK knows no half precision, and may not converge in single precision. Each
+    matrix is tried by itself then, so that what it gets does not depend on others.
     """
+    if _is_half(symmetric):
+        values, vectors = _eigh(symmetric.float())
+        return values.to(symmetric), vectors.to(symmetric)
     with suppress(torch.linalg.LinAlgError):  # type: ignore[attr-defined] # not listed
         values, vectors = torch.linalg.eigh(symmetric)
         return values, vectors

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.tasks.numerics.derivatives.fishers import connected
 from curvflow.tasks.numerics.derivatives.passes import Part, passes
 from curvflow.tasks.numerics.derivatives.precision import differentiable
 from curvflow.tasks.numerics.kronecker.layers import (
@@ -97,6 +98,9 @@ class Recorded:
         weights = part.weights.detach().requires_grad_()
         with torch.enable_grad(), differentiable():
             outputs, record = self.call(part.full(weights), part.inputs)
+            outputs = connected(outputs, weights)
+        # Nothing comes back through what is computed with gradients switched off.
+        record = [use for use in record if all(t.requires_grad for t in use.outputs)]
         return outputs, record, weights
 
     def begun(self) -> Begun:

@@ -10,7 +10,6 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.func import jvp
 
 from curvflow.schemas.rules.kfac._quadratic import QuadraticRule
 from curvflow.tasks.networks.problems import PASS_COPIES, Problem
@@ -24,11 +23,13 @@ from curvflow.tasks.numerics.derivatives.gauss_newton import (
     outer_products,
     output_hessian,
     sandwich,
-    sandwich_back,
 )
 from curvflow.tasks.numerics.derivatives.output_laws import FisherForm, OutputLaw
 from curvflow.tasks.numerics.derivatives.passes import Part, Product, spans
-from curvflow.tasks.numerics.derivatives.precision import differentiable
+from curvflow.tasks.numerics.derivatives.precision import (
+    derivative_along,
+    differentiable,
+)
 from curvflow.tasks.numerics.kronecker.layers import Pass
 from curvflow.tasks.numerics.kronecker.recorded import Recorded, backward
 from curvflow.tasks.numerics.kronecker.uses import AnyUse
@@ -290,7 +291,7 @@ class Networks:
         def multiplied(columns_MDS: Tensor) -> Tensor:
             with differentiable():
                 parts = [
-                    (kept or self._sandwich(span, weights_MD))(columns_MDS[span])
+                    (kept or self._sandwich(span, weights_MD[span]))(columns_MDS[span])
                     for span in several
                 ]
             return torch.cat(parts)
@@ -298,14 +299,16 @@ class Networks:
         return multiplied
 
     def _sandwich(self, span: slice, weights_MD: Tensor) -> Product:
-        self.problem.network.check_derivatives()
-        is_whole = self.problem.network.derivatives == "all"
-        between = sandwich if is_whole else sandwich_back
+        """Return the product with the Gauss-Newton matrix of the models of a span."""
+        network = self.problem.network
+        network.check_derivatives()
         with differentiable():
-            return between(
+            return sandwich(
                 partial(self._outputs, span),
-                weights_MD[span].detach(),
+                weights_MD.detach(),
                 self._curved(span),
+                derivatives=network.derivatives,
+                sizes=network.layout.sizes,
             )
 
     def _curved(self, span: slice) -> Callable[[Tensor], Product]:
@@ -350,8 +353,19 @@ class Networks:
         self, span: slice, weights_MD: Tensor, directions: Sequence[Tensor]
     ) -> tuple[Tensor, Tensor]:
         outputs_of = partial(self._outputs, span)
+        if self.problem.network.derivatives != "all":
+            columns_MDK = torch.stack(list(directions), dim=-1)
+            product = self._sandwich(span, weights_MD)
+            with differentiable():
+                curved_MDK = product(columns_MDK)
+            with torch.no_grad():
+                outputs = outputs_of(weights_MD)
+            along = columns_MDK.mT.double() @ curved_MDK.double()
+            return self._reduced(span, outputs), along
         with differentiable():
-            pairs = [jvp(outputs_of, (weights_MD,), (one,))[:2] for one in directions]
+            pairs = [
+                derivative_along(outputs_of, weights_MD, d_MD) for d_MD in directions
+            ]
         outputs = pairs[0][0]
         curved = self._curved(span)(outputs)
         tangents = torch.stack([tangent for _, tangent in pairs], dim=1).flatten(2)

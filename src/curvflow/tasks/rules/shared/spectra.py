@@ -158,6 +158,7 @@ def _curvature(
             batch.inputs,
             batch.targets,
             derivatives=context.problem.network.derivatives,
+            sizes=context.problem.network.layout.sizes,
         )
 
     def losses(weights_MD: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:

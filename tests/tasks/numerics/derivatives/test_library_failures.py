@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.functional import normalize
 from torch.nn.utils.parametrizations import spectral_norm
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.utils.data import TensorDataset
 
 import curvflow
 from curvflow.errors import InputError
@@ -317,6 +318,76 @@ def test_a_gradient_that_cannot_be_derived_rightly_is_not_taken_for_a_right_one(
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
+class Unreached(nn.Module):
+    """Has weights that its outputs do not depend on."""
+
+    def __init__(self, keeps):
+        super().__init__()
+        self.layer, self.keeps = nn.Linear(4, CLASSES), keeps
+
+    def forward(self, x):
+        outputs = 0 * self.layer(x) if self.keeps else torch.zeros(len(x), CLASSES)
+        return outputs.double() + torch.arange(CLASSES)
+
+
+@pytest.mark.parametrize("several", [True, False])
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("matrix", ["ggn", "type-2", "mc", "empirical", "covariance"])
+def test_outputs_that_do_not_reach_the_weights_have_no_curvature(
+    matrix, keeps, several
+):
+    net, x = Unreached(keeps).double(), vectors()
+    y = torch.randint(CLASSES, (N,))
+    data = [(x[:4], y[:4]), (x[4:], y[4:])] if several else (x, y)
+    found = MATRICES[matrix](net, nn.CrossEntropyLoss(), data)
+    assert found.shape == (15, 15)
+    assert not found.any()
+
+
+def clipped(layer, *, scale):
+    """Return a net whose embedding has rows of some length, and its data."""
+    torch.manual_seed(6)
+    net = nn.Sequential(layer(TOKENS, 3, max_norm=0.5), nn.Flatten(), nn.LazyLinear(3))
+    net, x = net.double(), tokens()
+    net[0].max_norm = None
+    net(x)
+    net[0].max_norm = 0.5
+    rows = torch.randn(TOKENS, 3).double()
+    net[0].weight.data = scale * rows / rows.norm(dim=1, keepdim=True)
+    return net, nn.CrossEntropyLoss(), (x, torch.randint(CLASSES, (N,)))
+
+
+OPERATORS = {
+    "hessian": curvflow.hessian,
+    "ggn": curvflow.ggn,
+    "empirical": partial(curvflow.fisher, kind="empirical"),
+    "covariance": curvflow.gradient_covariance,
+    "kronecker": lambda *of, params=None: (
+        curvflow.kronecker(*of, layers=params).operator
+    ),
+}
+
+
+@pytest.mark.parametrize("is_frozen", [True, False])
+@pytest.mark.parametrize("matrix", OPERATORS)
+@pytest.mark.parametrize("layer", [nn.Embedding, nn.EmbeddingBag])
+def test_an_embedding_that_is_not_derived_by_keeps_its_rows(layer, matrix, is_frozen):
+    settings = {} if is_frozen else {"params": ["2.*"]}
+    for scale in (0.51, 0.49):
+        net, *of = clipped(layer, scale=scale)
+        net[0].weight.requires_grad_(not is_frozen)
+        before = net[0].weight.clone()
+        if scale > 0.5:
+            with pytest.raises(InputError, match=f"{layer.__name__} at '0' with max_n"):
+                OPERATORS[matrix](net, *of, **settings)
+        else:
+            found = dense(OPERATORS[matrix](net, *of, **settings))
+            net[0].max_norm = None
+            expected = dense(OPERATORS[matrix](net, *of, **settings))
+            torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(net[0].weight, before, rtol=0, atol=0)
+
+
 X, Y = torch.linspace(-1, 1, 24).double().reshape(8, 3), torch.arange(8) % 2
 
 
@@ -381,3 +452,29 @@ def test_ignored_labels_are_left_out_of_what_is_a_mean_over_the_others():
 def test_a_loss_of_each_term_is_zero_where_no_label_counts():
     loss, data = nn.CrossEntropyLoss(reduction="none"), (X, labels(*range(8)))
     assert not (curvflow.hessian(small(), loss, data) @ torch.ones(26).double()).any()
+
+
+@pytest.mark.parametrize("matrix", MATRICES)
+def test_data_of_which_the_targets_are_not_known_are_refused(matrix):
+    loss = nn.CrossEntropyLoss()
+    for batch in ((X,), (X, X, Y)):
+        with pytest.raises(InputError, match=r"\(inputs, targets\), got one of"):
+            MATRICES[matrix](small(), loss, batch)
+    with pytest.raises(InputError, match="batches, got TensorDataset of single"):
+        MATRICES[matrix](small(), loss, TensorDataset(X, Y))
+
+
+def test_more_in_a_batch_is_for_forward():
+    def forward(module, batch):
+        return module(batch[0] + batch[2])
+
+    for matrix in (curvflow.hessian, curvflow.ggn, curvflow.gradient_covariance):
+        found, expected = (
+            matrix(small(), nn.CrossEntropyLoss(), data, **settings)
+            @ torch.eye(26).double()
+            for data, settings in (
+                ((X, Y, X), {"forward": forward}),
+                ((2 * X, Y), {}),
+            )
+        )
+        torch.testing.assert_close(found, expected)
