@@ -8,6 +8,8 @@ import torch
 
 import curvflow
 from curvflow.errors import CurvflowError
+from curvflow.tasks.library.arguments import FactorsSettings
+from curvflow.tasks.numerics.derivatives.subjects import Settings
 
 OF_ANY_SORT = [
     *("a", b"x", -1, 0, 1.5, 7, float("nan"), float("inf"), None, True, object()),
@@ -17,6 +19,12 @@ A = torch.diag(torch.linspace(0.5, 3.0, 6).double())
 G = curvflow.from_matrix(A)
 RUNS = G.spectrum(num_runs=6, num_steps=3)
 STEPS = {"num_steps": 4}
+NET = torch.nn.Linear(2, 2).double()
+OF_NET = {"net": NET, "loss": "cross_entropy"}
+OF_NET["data"] = (torch.ones(4, 2).double(), torch.tensor([0, 1, 0, 1]))
+OF_MODULE = {"module": NET} | {name: OF_NET[name] for name in ("loss", "data")}
+FEW = {"num_chains": 4, "num_draws": 8, "num_burnin_steps": 2, "calibrate": "none"}
+FEW |= {"lr": 1e-3, "localization": 1.0, "sampling_method": "mala"}
 # With what else they are called; the methods that follow read stored runs.
 CALLED = {
     G.trace: {},
@@ -38,17 +46,28 @@ CALLED = {
     RUNS.logdet: {"damping": 1.0},
     RUNS.effective_dimension: {"prior_precision": 1.0},
     RUNS.eigenvalues: {"k": 1},
+    curvflow.hessian: OF_MODULE,
+    curvflow.ggn: OF_MODULE,
+    curvflow.fisher: OF_MODULE | {"kind": "mc"},
+    curvflow.gradient_covariance: OF_MODULE,
+    curvflow.kronecker: OF_MODULE,
+    curvflow.llc: OF_NET | FEW,
     curvflow.from_matrix: {"matrix": A},
     curvflow.from_graph: {"adjacency": torch.ones(3, 3) - torch.eye(3)},
 }
 
 
+# Names that functions of modules take by a further `**name`.
+FURTHER = {
+    "settings": tuple(Settings.__annotations__),
+    "factors": tuple(FactorsSettings.__annotations__),
+}
+
+
 def names_of(function):
-    return [
-        parameter.name
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.kind is not parameter.VAR_KEYWORD
-    ]
+    given = list(inspect.signature(function).parameters)
+    last = FURTHER.get(given[-1], ()) if "module" in given else ()
+    return [name for name in given if name not in FURTHER] + list(last)
 
 
 def fault(function, arguments):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import torch
 from torch import Tensor, nn
@@ -363,22 +363,12 @@ def subject(
     Raises:
         InputError: parameters, loss or data cannot be taken; the cause is named.
     """
-    named = _chosen(module, settings.get("params"))
-    batches = [data] if isinstance(data, tuple | Mapping) else data
-    if isinstance(batches, list):
-        batches = [plain(batch) for batch in batches]
-    if isinstance(batches, list) and not batches:
-        raise InputError("data: expected batches, got an empty list. Pass some.")
-    if isinstance(batches, Tensor) or _holds_tensors(batches):
+    if not isinstance(module, nn.Module):
         raise InputError(
-            "data: expected batches (inputs, targets), or dictionaries, got a tensor "
-            "in place of one. Pass a tuple for one batch, or a list of such."
+            f"module: expected a torch.nn.Module, got {type(module).__name__}. Write "
+            "the function as the forward of one."
         )
-    if isinstance(batches, Dataset) and not isinstance(batches, IterableDataset):
-        raise InputError(
-            f"data: expected batches, got {type(batches).__name__} of single samples. "
-            "Pass a DataLoader of it."
-        )
+    named, batches = _chosen(module, settings.get("params")), _batches_of(data)
     check_unchanged(module, named.values())
     called = _Called(module, settings.get("forward") or _forward)
     called.training = module.training
@@ -398,6 +388,35 @@ def subject(
     )
     check(module, batches, taken.at, settings.get("allow", ()))
     return taken
+
+
+def _batches_of(data: Any) -> Iterable[Batch]:
+    """Return batches as they were given, of one batch a list.
+
+    Raises:
+        InputError: they are none.
+    """
+    batches = [data] if isinstance(data, tuple | Mapping) else data
+    if isinstance(batches, list):
+        batches = [plain(batch) for batch in batches]
+    if isinstance(batches, list) and not batches:
+        raise InputError("data: expected batches, got an empty list. Pass some.")
+    if isinstance(batches, Tensor) or _holds_tensors(batches):
+        raise InputError(
+            "data: expected batches (inputs, targets), or dictionaries, got a tensor "
+            "in place of one. Pass a tuple for one batch, or a list of such."
+        )
+    if isinstance(batches, Dataset) and not isinstance(batches, IterableDataset):
+        raise InputError(
+            f"data: expected batches, got {type(batches).__name__} of single samples. "
+            "Pass a DataLoader of it."
+        )
+    if not hasattr(batches, "__iter__"):
+        raise InputError(
+            f"data: expected batches, got {type(batches).__name__}. Pass a batch "
+            "(inputs, targets), a list of such, or a loader."
+        )
+    return cast("Iterable[Batch]", batches)
 
 
 def check_ignored(of: Subject, batch: Batch, *, all_count: bool = False) -> None:
@@ -495,6 +514,11 @@ def _holds_tensors(batches: Any) -> bool:
 def _chosen(
     module: nn.Module, patterns: Sequence[str] | None
 ) -> dict[str, nn.Parameter]:
+    if isinstance(patterns, str):
+        raise InputError(
+            f"params: expected a list of patterns, got the text {patterns}. Put it "
+            "into a list."
+        )
     every = {n: p for n, p in module.named_parameters() if p.requires_grad}
     for pattern in patterns or ():
         if not any(fnmatchcase(name, pattern) for name in every):
