@@ -183,7 +183,10 @@ def test_a_column_that_is_named_is_compared_without_an_error(curvflow, ran):
     assert finding["sem"] is None
 
 
-@pytest.mark.parametrize(("off", "code"), [(1.9, 0), (-1.9, 0), (2.1, 3), (-2.1, 3)])
+# Student's interval of two values reaches 12.7 standard errors to either side.
+@pytest.mark.parametrize(
+    ("off", "code"), [(1.9, 0), (-1.9, 0), (2.1, 5), (-2.1, 5), (13.6, 5), (13.8, 3)]
+)
 def test_so_many_standard_errors_are_enough_with_a_distance(curvflow, ran, off, code):
     mean, sem = measured(curvflow, ran)
     tolerance = f"within: {sem}, within_sems: 2"
@@ -192,7 +195,7 @@ def test_so_many_standard_errors_are_enough_with_a_distance(curvflow, ran, off, 
     said = curvflow("check", ran)
     assert said.code == code
     assert "or within 2 standard errors" in said.out
-    tolerance = f"within: {3 * sem}, within_sems: 2"
+    tolerance = f"within: {20 * sem}, within_sems: 2"
     expecting(ran, stage="table", quantity="trace", value=value, tolerance=tolerance)
     assert curvflow("check", ran).code == 0
 
@@ -220,7 +223,8 @@ def test_a_quantity_without_a_standard_error_is_compared_as_well(curvflow, ran):
 
 
 @pytest.mark.parametrize(
-    ("limits", "code"), [("[0.0, 1.0]", 0), ("[1.0, 1.0]", 5), ("[0.0, 0.5]", 3)]
+    ("limits", "code"),  # 3 of 3: the interval is 0.29 to 1
+    [("[0.0, 1.0]", 0), ("[1.0, 1.0]", 5), ("[0.0, 0.5]", 5), ("[0.0, 0.2]", 3)],
 )
 def test_a_coverage_is_compared_by_the_share_that_is_held(
     curvflow, tmp_path, limits, code
@@ -251,7 +255,9 @@ def test_what_is_expected_stands_on_one_line(curvflow, study):
     study.write_text(study.read_text().replace("table", "table_of_the_two_traces"))
     lines = curvflow("check", study).out.splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[-3].strip() == "expected 1 in [0.75, 1.25]"
+    assert "expected 1 in [0.75, 1.25]; its node is not computed" in map(
+        str.strip, lines
+    )
     assert lines[-2:] == [
         "1 value: 0 contradicted, 0 differs_in_mean, 1 not measured, 0 undecided, 0",
         "  agrees",

@@ -6,10 +6,13 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import NormalDist
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from curvflow.errors import nearest
+from curvflow.flows.results.node_results import View
 from curvflow.flows.results.results import Results
 from curvflow.schemas.kind import Kind, error_of
 from curvflow.schemas.kinds.aggregate.compare import DIFFERING
@@ -20,9 +23,9 @@ from curvflow.schemas.words import counted
 
 # Differences of more standard deviations of one run than these contradict.
 MAX_SCATTER = 3.0
-# Means differ, and intervals are of that confidence.
+# Means differ, and intervals are of that confidence unless they state another.
 LEVEL = 0.05
-NORMAL = 1.959964  # of an estimate that states no interval
+CONFIDENCE = 1 - LEVEL
 # The statistic of a table, by its column; each kind has one of them.
 MEASURED = (
     "mean",
@@ -47,6 +50,13 @@ Sort = Literal["mean", "estimate", "exact"]
 NOISY = "its error exceeds the one expected"
 # Columns of a table that count the nodes, or pairs, that a row is made without.
 LEFT_OUT = ("diverged", "nonfinite", "missing")
+# Why a node has no value, by its status.
+WITHOUT_VALUE = {
+    "failed": "its node failed",
+    "missing": "its node is not computed",
+    "removed": "collection has removed it",
+    "diverged": "its node diverged",
+}
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,7 @@ class Finding:
         sem: its standard error; NaN if unknown.
         low: lower end of its interval; NaN if unknown.
         high: upper end.
+        confidence: of that interval.
         freedom: degrees of freedom of the standard error; None as the interval has
             them.
         sort: `mean` over runs, `estimate` of one node with its standard error, or
@@ -73,6 +84,7 @@ class Finding:
             hold; empty if it is, or there is none.
         failed: number of failed nodes that the table is made without.
         left_out: numbers of nodes, or pairs, that its row is made without, by reason.
+        lacks: why there is no value; empty if there is one.
     """
 
     expected: Expectation
@@ -81,6 +93,7 @@ class Finding:
     sem: float = math.nan
     low: float = math.nan
     high: float = math.nan
+    confidence: float = CONFIDENCE
     freedom: float | None = math.inf
     sort: Sort = "exact"
     corrected: float | None = None
@@ -90,6 +103,7 @@ class Finding:
     assumed: str = ""
     failed: int = 0
     left_out: Mapping[str, int] = field(default_factory=dict)
+    lacks: str = ""
 
     @property
     def doubts(self) -> str:
@@ -103,11 +117,18 @@ class Finding:
             self.failed > 0
         )
         left = [f"made without {n} {why}" for why, n in self.left_out.items() if n]
-        return "; ".join([*notes, *made, *taken, *lacks, *left])
+        equal = ["its values are all equal"] * self._is_point
+        return "; ".join([*notes, *made, *taken, *lacks, *left, *equal])
+
+    @property
+    def _is_point(self) -> bool:
+        """True if runs that are all equal make an interval of a mean seem certain."""
+        is_mean = self.expected.is_one_sided and self.sort == "mean"
+        return is_mean and self.low == self.measured == self.high
 
     @property
     def notes(self) -> str:
-        """Why it is undecided, and the caveats; usually empty."""
+        """Why it is undecided or not measured, and the caveats; usually empty."""
         return "; ".join(note for note in (self.reason, self.doubts) if note)
 
     @property
@@ -143,7 +164,8 @@ class Finding:
         errors = (self._source_error, self.own_error)
         freedom = self.freedom
         if freedom is None:
-            freedom = freedom_of((self.high - self.low) / 2, self.sem)
+            half = (self.high - self.low) / 2
+            freedom = freedom_of(half, self.sem, self.confidence)
         runs = (self.expected.n or math.inf) - 1
         return welch_p(self.difference, errors, (runs, freedom))
 
@@ -152,8 +174,15 @@ class Finding:
         """Standard error of the value measured; 0 of one that has none."""
         if self.sort == "exact":
             return 0.0
-        of_interval = (self.high - self.low) / (2 * NORMAL)
+        of_interval = (self.high - self.low) / (2 * _normal(self.confidence))
         return of_interval if math.isnan(self.sem) else self.sem
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Ends of its interval; the value itself if it is exact, NaN if unknown."""
+        if self.sort == "exact":
+            return self.measured, self.measured
+        return self.low, self.high
 
     @property
     def verdict(self) -> Verdict:
@@ -162,13 +191,14 @@ class Finding:
 
     @property
     def reason(self) -> str:
-        """Why the value is undecided; else empty."""
+        """Why the value is undecided or not measured; else empty."""
         return self._judged[1]
 
     @property
     def _judged(self) -> tuple[Verdict, str]:
         if not math.isfinite(self.measured):
-            return "not measured", ""
+            is_infinite = math.isinf(self.measured)
+            return "not measured", self.lacks or "it is infinite" * is_infinite
         if self.expected.is_one_sided:
             return self._by_interval
         if self.expected.limits is not None:
@@ -209,12 +239,15 @@ class Finding:
     def _by_scatter(self) -> tuple[Verdict, str]:
         """Compare with the scatter of one run of the source, and with its mean.
 
-        One run is compared with the scatter alone, about a mean that is uncertain.
+        One run is compared with the scatter alone, about a mean that is uncertain, and
+        by a deviation that few runs leave uncertain.
         """
         sd, n = self.expected.sd or 0.0, self.expected.n
         is_mean = self.sort == "mean" and n is not None
         around = sd * math.sqrt(1 + 1 / n) if n and not is_mean else sd
-        far = MAX_SCATTER * (around if is_mean else math.hypot(around, self.own_error))
+        most = MAX_SCATTER if is_mean else _most_deviations(n)
+        own = 0.0 if is_mean else MAX_SCATTER * self.own_error
+        far = math.hypot(most * around, own)
         is_far = abs(self.difference) > far
         if is_far and is_mean and not self._differs:
             return "undecided", "far off, but the means may be equal"
@@ -226,40 +259,50 @@ class Finding:
 
     @property
     def _by_limits(self) -> tuple[Verdict, str]:
+        """Return where the value is, and its interval if that is outside."""
         expected = self.expected
         assert expected.limits is not None
         low, high = expected.limits
-        if low <= self.measured <= high:
-            return self._within((high - low) / 2)
-        if expected.within_sems is None:
+        if self._is_near:
+            return "agrees", ""
+        if _is_beyond(self.interval, low, high):
             return "contradicted", ""
         if not math.isfinite(self.own_error):
             return "undecided", self._no_error
-        is_near = abs(self.difference) <= expected.within_sems * self.own_error
-        return ("agrees" if is_near else "contradicted"), ""
-
-    def _within(self, half: float) -> tuple[Verdict, str]:
-        """Return what a value within its limits shows, by its own error."""
-        if not math.isfinite(self.own_error):
-            return "undecided", self._no_error
-        if self.own_error > half and self.expected.within_sems is None:
+        if not low <= self.measured <= high:
+            return "undecided", f"outside, but {self._interval_text}"
+        if self.own_error > (high - low) / 2 and expected.within_sems is None:
             return "undecided", "its error exceeds what is allowed"
         return "agrees", ""
+
+    @property
+    def _is_near(self) -> bool:
+        """True if so many of its own errors as are allowed cover the difference."""
+        allowed = self.expected.within_sems
+        if allowed is None or not math.isfinite(self.own_error):
+            return False
+        return abs(self.difference) <= allowed * self.own_error
 
     @property
     def _by_interval(self) -> tuple[Verdict, str]:
         """Return whether the interval lies where it should, or beyond."""
         least = -math.inf if self.expected.at_least is None else self.expected.at_least
         most = math.inf if self.expected.at_most is None else self.expected.at_most
-        ends = (self.measured, self.measured)
-        low, high = ends if self.sort == "exact" else (self.low, self.high)
+        low, high = self.interval
         if math.isnan(low) or math.isnan(high):
             return "undecided", "its interval is not known"
         if least <= low and high <= most:
             return "agrees", ""
-        if high < least or low > most:
+        if _is_beyond((low, high), least, most):
             return "contradicted", ""
-        return "undecided", f"its interval is {low:.3g} to {high:.3g}"
+        return "undecided", self._interval_text
+
+    @property
+    def _interval_text(self) -> str:
+        low, high = self.interval
+        if math.isnan(low) or math.isnan(high):
+            return "its interval is not known"
+        return f"its interval is {low:.3g} to {high:.3g}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the finding as plain data."""
@@ -284,6 +327,30 @@ class Finding:
             "assumed": self.assumed,
             "source": expected.source,
         }
+
+
+def _normal(confidence: float) -> float:
+    """Return half of a normal interval's width in standard errors."""
+    return NormalDist().inv_cdf((1 + confidence) / 2)
+
+
+def _most_deviations(runs: int | None) -> float:
+    """Return how far one run may be, in deviations estimated from so many others.
+
+    Three, but of less than five runs the more that Student's interval needs, as three
+    would call one run in five contradicted that is like two others.
+    """
+    if runs is None or runs >= 5:
+        return MAX_SCATTER
+    from curvflow.tasks.statistics.means import student  # which loads SciPy
+
+    return max(MAX_SCATTER, student(runs - 1, CONFIDENCE))
+
+
+def _is_beyond(interval: tuple[float, float], least: float, most: float) -> bool:
+    """Return whether all of an interval lies outside; False of one unknown."""
+    low, high = interval
+    return high < least or low > most
 
 
 def counts(findings: Iterable[Finding]) -> dict[Verdict, int]:
@@ -345,9 +412,12 @@ def check(results: Results, expected: tuple[Expectation, ...]) -> list[Finding]:
 def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
     where = {axis: str(label) for axis, label in expected.where.items()}
     view = results.view(expected.stage).where(where)
+    if not view.points:
+        yield Finding(expected, expected.where, lacks="no node has all these labels")
+        return
     is_table = issubclass(view.kind.returns, Table)
     name = expected.quantity
-    # Not every quantity has a standard error beside it.
+    # Not every quantity has a standard error or an interval beside it.
     error = error_of(view.kind, name)
     judge, basis = _judge(view.kind, name), _basis(view.kind, name)
     wanted = (name, error, f"{name}_low", f"{name}_high", judge, basis)
@@ -360,7 +430,8 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
         by_point[tuple(row[dim] for dim in view.dims)].append(row)
     for number, point in enumerate(view.points):
         if is_table:
-            values = _cells(by_point[point], expected)
+            confidence = _confidence(view, number)
+            values = _cells(by_point[point], expected, confidence)
         else:
             values = [
                 (_of_node(row, name, error if error in names else ""), row)
@@ -379,22 +450,59 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
             assumed=basis if beside.get(basis) == ASSUMED else "",
             failed=int(beside.get(FAILED, 0)) if is_table else 0,
             left_out={n: int(beside[n]) for n in LEFT_OUT if n in beside},
+            lacks=_lacks(view, number, len(values), by_point[point], expected),
         )
+
+
+def _confidence(view: View, number: int) -> float:
+    """Return of which confidence a table's intervals are.
+
+    Those of shares of intervals that hold the truth are always of 95 %: the parameter
+    says of which the intervals are that are judged.
+    """
+    receipt = view.receipts[number]
+    if receipt is None or view.kind.output("coverage"):
+        return CONFIDENCE
+    return float(receipt.params.get("confidence", CONFIDENCE))
+
+
+def _lacks(
+    view: View,
+    number: int,
+    num_values: int,
+    rows: Sequence[Mapping[str, Any]],
+    expected: Expectation,
+) -> str:
+    """Return why a node has no value, if so."""
+    status = view.status(number)
+    if num_values > 1:
+        return f"there are {num_values} such values, not one"
+    if status in WITHOUT_VALUE:
+        return WITHOUT_VALUE[status]
+    known = {str(row["quantity"]) for row in rows if "quantity" in row}
+    if num_values == 1 or not known or expected.quantity in known:
+        return ""
+    hint = nearest(expected.quantity, known)
+    return "its table has no such row" + f" ({hint})" * bool(hint)
 
 
 # What a finding has of a measured value, and the row that it is from.
 Cell = tuple[dict[str, Any], Mapping[str, Any]]
 
 
-def _cells(rows: Iterable[Mapping[str, Any]], expected: Expectation) -> list[Cell]:
-    """Return values of a table; its statistic has an error, a named column none."""
+def _cells(
+    rows: Iterable[Mapping[str, Any]],
+    expected: Expectation,
+    confidence: float = CONFIDENCE,
+) -> list[Cell]:
+    """Return values of a table, with their errors as far as it states them."""
     named = expected.column
     columns = MEASURED if named is None else (named,)
     return [
         (
-            {"measured": _number(row[column])}
-            if named is not None
-            else _of_statistic(row, column),
+            _of_statistic(row, column, confidence)
+            if column in MEASURED
+            else _of_column(row, column, confidence),
             row,
         )
         for row in rows
@@ -404,7 +512,21 @@ def _cells(rows: Iterable[Mapping[str, Any]], expected: Expectation) -> list[Cel
     ]
 
 
-def _of_statistic(row: Mapping[str, Any], column: str) -> dict[str, Any]:
+def _of_column(
+    row: Mapping[str, Any], column: str, confidence: float
+) -> dict[str, Any]:
+    """Return a column that is named, with the interval that stands beside it."""
+    measured = {"measured": _number(row[column])}
+    if f"{column}_low" not in row:
+        return measured
+    low, high = (_number(row.get(f"{column}_{end}")) for end in ("low", "high"))
+    ends = {"low": low, "high": high, "confidence": confidence}
+    return measured | ends | {"sort": "estimate"}
+
+
+def _of_statistic(
+    row: Mapping[str, Any], column: str, confidence: float
+) -> dict[str, Any]:
     low, high = (
         _number(row.get(end, row.get(f"{column}_{end}"))) for end in ("low", "high")
     )
@@ -416,6 +538,7 @@ def _of_statistic(row: Mapping[str, Any], column: str) -> dict[str, Any]:
         "sem": _number(row.get("sem", row.get(f"{column}_sem"))),
         "low": low,
         "high": high,
+        "confidence": confidence,
         "freedom": count - 1 if is_plain and isinstance(count, int) else None,
         "sort": "estimate" if column == "distance" else "mean",
     }
@@ -423,15 +546,15 @@ def _of_statistic(row: Mapping[str, Any], column: str) -> dict[str, Any]:
 
 def _of_node(row: Mapping[str, Any], name: str, error: str) -> dict[str, Any]:
     measured = _number(row[name])
-    if not error:
+    if not error and f"{name}_low" not in row:
         return {"measured": measured}
     sem = _number(row.get(error))
-    low, high = measured - NORMAL * sem, measured + NORMAL * sem
+    half = _normal(CONFIDENCE) * sem
     return {
         "measured": measured,
         "sem": sem,
-        "low": _number(row.get(f"{name}_low", low)),
-        "high": _number(row.get(f"{name}_high", high)),
+        "low": _number(row.get(f"{name}_low", measured - half)),
+        "high": _number(row.get(f"{name}_high", measured + half)),
         "sort": "estimate",
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Set
+from decimal import Decimal
 from typing import Annotated
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -149,7 +150,9 @@ class Expectation(Params):
         if self.within is None or isinstance(self.within, tuple):
             return self.within
         assert self.value is not None
-        return self.value - self.within, self.value + self.within
+        # As written: 0.8 is within 0.1 of 0.7, though 0.7 + 0.1 is rounded below it.
+        value, within = (Decimal(repr(x)) for x in (self.value, self.within))
+        return float(value - within), float(value + within)
 
 
 def read_expectations(

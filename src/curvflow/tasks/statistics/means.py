@@ -37,6 +37,20 @@ def welch_p(
     return 2 * float(stdtr(freedom, -abs(difference / whole)))
 
 
+def student(freedom: float, confidence: float = 0.95) -> float:
+    """Return half of Student's interval in standard errors.
+
+    Args:
+        freedom: degrees of freedom.
+        confidence: of the interval.
+
+    Examples:
+        >>> round(student(1), 1), round(student(9), 2)
+        (12.7, 2.26)
+    """
+    return float(stdtrit(min(freedom, MANY), (1 + confidence) / 2))
+
+
 def freedom_of(half: float, error: float, confidence: float = 0.95) -> float:
     """Return the degrees of freedom of Student's interval; infinity if it is normal.
 
@@ -45,7 +59,6 @@ def freedom_of(half: float, error: float, confidence: float = 0.95) -> float:
         error: the standard error.
         confidence: of the interval.
     """
-    share = (1 + confidence) / 2
-    if not (error > 0 and half > error * float(stdtrit(MANY, share)) * (1 + 1e-6)):
+    if not (error > 0 and half > error * student(MANY, confidence) * (1 + 1e-6)):
         return math.inf
-    return max(1.0, float(stdtridf(share, half / error)))
+    return max(1.0, float(stdtridf((1 + confidence) / 2, half / error)))
