@@ -9,8 +9,10 @@ from scipy.stats import ttest_ind
 
 from curvflow.flows.results.check import (
     MEASURED,
-    Finding,
     _cells,
+)
+from curvflow.flows.results.findings import (
+    Finding,
     corrected,
     gravest_first,
 )

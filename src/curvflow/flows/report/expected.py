@@ -13,7 +13,8 @@ from curvflow.errors import (
 )
 from curvflow.flows.report.basis import Basis
 from curvflow.flows.report.origins import Origins
-from curvflow.flows.results.check import Finding, check, gravest_first
+from curvflow.flows.results.check import check
+from curvflow.flows.results.findings import Finding, gravest_first
 from curvflow.flows.results.run_facts import digits, expected_text
 from curvflow.schemas.words import node_label
 

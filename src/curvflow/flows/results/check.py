@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from statistics import NormalDist
-from typing import Any, Literal, get_args
-
-import numpy as np
+from typing import Any
 
 from curvflow.errors import nearest
+from curvflow.flows.results.findings import (
+    CONFIDENCE,
+    LEFT_OUT,
+    Finding,
+    normal_half,
+)
 from curvflow.flows.results.node_results import View
 from curvflow.flows.results.results import Results
 from curvflow.schemas.kind import Kind, error_of
 from curvflow.schemas.kinds.aggregate.compare import DIFFERING
 from curvflow.schemas.kinds.shared.tables import CONVERGED, UNCONVERGED
 from curvflow.schemas.nodes import FAILED, Label, Table
-from curvflow.schemas.study.study import Expectation
-from curvflow.schemas.words import counted
+from curvflow.schemas.study.expectations import Expectation
 
-# Differences of more standard deviations of one run than these contradict.
-MAX_SCATTER = 3.0
-# Means differ, and intervals are of that confidence unless they state another.
-LEVEL = 0.05
-CONFIDENCE = 1 - LEVEL
 # The statistic of a table, by its column; each kind has one of them.
 MEASURED = (
     "mean",
@@ -40,16 +36,6 @@ MEASURED = (
 )
 # What a condition is that nothing shows to hold.
 ASSUMED = "assumed"
-
-# The gravest first, as a reader should see them.
-Verdict = Literal[
-    "contradicted", "differs_in_mean", "not measured", "undecided", "agrees"
-]
-VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-Sort = Literal["mean", "estimate", "exact"]
-NOISY = "its error exceeds the one expected"
-# Columns of a table that count the nodes, or pairs, that a row is made without.
-LEFT_OUT = ("diverged", "nonfinite", "missing")
 # Why a node has no value, by its status.
 WITHOUT_VALUE = {
     "failed": "its node failed",
@@ -57,342 +43,6 @@ WITHOUT_VALUE = {
     "removed": "collection has removed it",
     "diverged": "its node diverged",
 }
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One expectation at one node of its stage.
-
-    Attributes:
-        expected: what was expected.
-        coords: labels of the node.
-        measured: the value found; NaN if there is none.
-        sem: its standard error; NaN if unknown.
-        low: lower end of its interval; NaN if unknown.
-        high: upper end.
-        confidence: of that interval.
-        freedom: degrees of freedom of the standard error; None as the interval has
-            them.
-        sort: `mean` over runs, `estimate` of one node with its standard error, or
-            `exact`, of which no error is stated.
-        corrected: `p_means` corrected for all cells; None if it stands alone.
-        unconverged: how many of the estimates, or pairs of such, behind it are not
-            converged; None if nothing judges them.
-        paired: whether these are pairs.
-        settings: those that differ among the estimates compared; empty if none do.
-        assumed: the variable that says that a condition of the value is not shown to
-            hold; empty if it is, or there is none.
-        failed: number of failed nodes that the table is made without.
-        left_out: numbers of nodes, or pairs, that its row is made without, by reason.
-        lacks: why there is no value; empty if there is one.
-    """
-
-    expected: Expectation
-    coords: Mapping[str, Label]
-    measured: float = math.nan
-    sem: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
-    confidence: float = CONFIDENCE
-    freedom: float | None = math.inf
-    sort: Sort = "exact"
-    corrected: float | None = None
-    unconverged: int | None = None
-    paired: bool = False
-    settings: str = ""
-    assumed: str = ""
-    failed: int = 0
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    lacks: str = ""
-
-    @property
-    def doubts(self) -> str:
-        """Caveats to show with the measured value; usually empty."""
-        number = self.unconverged or 0
-        noun = "pair" if self.paired else "estimate"
-        notes = [counted(number, f"unconverged {noun}")] if number else []
-        made = [f"made at different settings, {self.settings}"] if self.settings else []
-        taken = [f"assumed, not shown: {self.assumed}"] if self.assumed else []
-        lacks = [f"made without {counted(self.failed, 'failed node')}"] * (
-            self.failed > 0
-        )
-        left = [f"made without {n} {why}" for why, n in self.left_out.items() if n]
-        equal = ["its values are all equal"] * self._is_point
-        return "; ".join([*notes, *made, *taken, *lacks, *left, *equal])
-
-    @property
-    def _is_point(self) -> bool:
-        """True if runs that are all equal make an interval of a mean seem certain."""
-        is_mean = self.expected.is_one_sided and self.sort == "mean"
-        return is_mean and self.low == self.measured == self.high
-
-    @property
-    def notes(self) -> str:
-        """Why it is undecided or not measured, and the caveats; usually empty."""
-        return "; ".join(note for note in (self.reason, self.doubts) if note)
-
-    @property
-    def difference(self) -> float:
-        """Measured less expected; NaN if there is no value."""
-        value = self.expected.value
-        return math.nan if value is None else self.measured - value
-
-    @property
-    def scatter(self) -> float:
-        """Difference in standard deviations of one run of the source; or NaN."""
-        sd = self.expected.sd
-        return math.nan if sd is None else self.difference / sd
-
-    @property
-    def z(self) -> float:
-        """Difference in standard errors of both means; NaN if none are compared."""
-        source = self._source_error
-        if math.isnan(source) or not math.isfinite(self.own_error):
-            return math.nan
-        return self.difference / math.hypot(source, self.own_error)
-
-    @property
-    def p_means(self) -> float:
-        """Two-sided p-value of equal means by Welch's test; NaN if there is none."""
-        from curvflow.tasks.statistics.means import (  # which loads SciPy
-            freedom_of,
-            welch_p,
-        )
-
-        if math.isnan(self.z):
-            return math.nan
-        errors = (self._source_error, self.own_error)
-        freedom = self.freedom
-        if freedom is None:
-            half = (self.high - self.low) / 2
-            freedom = freedom_of(half, self.sem, self.confidence)
-        runs = (self.expected.n or math.inf) - 1
-        return welch_p(self.difference, errors, (runs, freedom))
-
-    @property
-    def own_error(self) -> float:
-        """Standard error of the value measured; 0 of one that has none."""
-        if self.sort == "exact":
-            return 0.0
-        of_interval = (self.high - self.low) / (2 * _normal(self.confidence))
-        return of_interval if math.isnan(self.sem) else self.sem
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Ends of its interval; the value itself if it is exact, NaN if unknown."""
-        if self.sort == "exact":
-            return self.measured, self.measured
-        return self.low, self.high
-
-    @property
-    def verdict(self) -> Verdict:
-        """Return whether the value agrees."""
-        return self._judged[0]
-
-    @property
-    def reason(self) -> str:
-        """Why the value is undecided or not measured; else empty."""
-        return self._judged[1]
-
-    @property
-    def _judged(self) -> tuple[Verdict, str]:
-        if not math.isfinite(self.measured):
-            is_infinite = math.isinf(self.measured)
-            return "not measured", self.lacks or "it is infinite" * is_infinite
-        if self.expected.is_one_sided:
-            return self._by_interval
-        if self.expected.limits is not None:
-            return self._by_limits
-        if not math.isfinite(self.own_error):
-            return "undecided", self._no_error
-        if self.expected.se is not None:
-            return self._by_error(self.expected.se)
-        return self._by_scatter
-
-    @property
-    def _no_error(self) -> str:
-        infinite = math.isinf(self.sem)
-        return "its error is infinite" if infinite else "its error is not known"
-
-    @property
-    def _source_error(self) -> float:
-        """Standard error of a mean that another is compared with; else NaN."""
-        expected = self.expected
-        if expected.se is not None:
-            return expected.se
-        if expected.sd is None or expected.n is None or self.sort != "mean":
-            return math.nan
-        return expected.sd / math.sqrt(expected.n)
-
-    @property
-    def _differs(self) -> bool:
-        p = self.p_means if self.corrected is None else self.corrected
-        return p < LEVEL
-
-    def _by_error(self, se: float) -> tuple[Verdict, str]:
-        if self._differs:
-            return "contradicted", ""
-        is_noisy = self.own_error > se
-        return ("undecided", NOISY) if is_noisy else ("agrees", "")
-
-    @property
-    def _by_scatter(self) -> tuple[Verdict, str]:
-        """Compare with the scatter of one run of the source, and with its mean.
-
-        One run is compared with the scatter alone, about a mean that is uncertain, and
-        by a deviation that few runs leave uncertain.
-        """
-        sd, n = self.expected.sd or 0.0, self.expected.n
-        is_mean = self.sort == "mean" and n is not None
-        around = sd * math.sqrt(1 + 1 / n) if n and not is_mean else sd
-        most = MAX_SCATTER if is_mean else _most_deviations(n)
-        own = 0.0 if is_mean else MAX_SCATTER * self.own_error
-        far = math.hypot(most * around, own)
-        is_far = abs(self.difference) > far
-        if is_far and is_mean and not self._differs:
-            return "undecided", "far off, but the means may be equal"
-        if is_far:
-            return "contradicted", ""
-        if self.own_error > sd:
-            return "undecided", NOISY
-        return ("differs_in_mean" if self._differs else "agrees"), ""
-
-    @property
-    def _by_limits(self) -> tuple[Verdict, str]:
-        """Return where the value is, and its interval if that is outside."""
-        expected = self.expected
-        assert expected.limits is not None
-        low, high = expected.limits
-        if self._is_near:
-            return "agrees", ""
-        if _is_beyond(self.interval, low, high):
-            return "contradicted", ""
-        if not math.isfinite(self.own_error):
-            return "undecided", self._no_error
-        if not low <= self.measured <= high:
-            return "undecided", f"outside, but {self._interval_text}"
-        if self.own_error > (high - low) / 2 and expected.within_sems is None:
-            return "undecided", "its error exceeds what is allowed"
-        return "agrees", ""
-
-    @property
-    def _is_near(self) -> bool:
-        """True if so many of its own errors as are allowed cover the difference."""
-        allowed = self.expected.within_sems
-        if allowed is None or not math.isfinite(self.own_error):
-            return False
-        return abs(self.difference) <= allowed * self.own_error
-
-    @property
-    def _by_interval(self) -> tuple[Verdict, str]:
-        """Return whether the interval lies where it should, or beyond."""
-        least = -math.inf if self.expected.at_least is None else self.expected.at_least
-        most = math.inf if self.expected.at_most is None else self.expected.at_most
-        low, high = self.interval
-        if math.isnan(low) or math.isnan(high):
-            return "undecided", "its interval is not known"
-        if least <= low and high <= most:
-            return "agrees", ""
-        if _is_beyond((low, high), least, most):
-            return "contradicted", ""
-        return "undecided", self._interval_text
-
-    @property
-    def _interval_text(self) -> str:
-        low, high = self.interval
-        if math.isnan(low) or math.isnan(high):
-            return "its interval is not known"
-        return f"its interval is {low:.3g} to {high:.3g}"
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the finding as plain data."""
-        expected = self.expected
-        given = ("sd", "n", "se", "within_sems", "at_least", "at_most")
-        numbers = ("measured", "sem", "low", "high", "scatter", "z", "p_means")
-        return {
-            "stage": expected.stage,
-            "where": dict(self.coords),
-            "quantity": expected.quantity,
-            "column": expected.column,
-            **{name: getattr(expected, name) for name in given},
-            "expected": expected.value,
-            "within": expected.limits,
-            **{name: getattr(self, name) for name in numbers},
-            "p_corrected": self.corrected,
-            "verdict": self.verdict,
-            "reason": self.reason,
-            "unconverged": self.unconverged,
-            **{reason: self.left_out.get(reason, 0) for reason in LEFT_OUT},
-            "differing_settings": self.settings,
-            "assumed": self.assumed,
-            "source": expected.source,
-        }
-
-
-def _normal(confidence: float) -> float:
-    """Return half of a normal interval's width in standard errors."""
-    return NormalDist().inv_cdf((1 + confidence) / 2)
-
-
-def _most_deviations(runs: int | None) -> float:
-    """Return how far one run may be, in deviations estimated from so many others.
-
-    Three, but of less than five runs the more that Student's interval needs, as three
-    would call one run in five contradicted that is like two others.
-    """
-    if runs is None or runs >= 5:
-        return MAX_SCATTER
-    from curvflow.tasks.statistics.means import student  # which loads SciPy
-
-    return max(MAX_SCATTER, student(runs - 1, CONFIDENCE))
-
-
-def _is_beyond(interval: tuple[float, float], least: float, most: float) -> bool:
-    """Return whether all of an interval lies outside; False of one unknown."""
-    low, high = interval
-    return high < least or low > most
-
-
-def counts(findings: Iterable[Finding]) -> dict[Verdict, int]:
-    """Return how many findings have each verdict, those of none included."""
-    tally = Counter(finding.verdict for finding in findings)
-    return {verdict: tally[verdict] for verdict in VERDICTS}
-
-
-def counts_text(findings: Iterable[Finding]) -> str:
-    """Return verdicts with their numbers; `not measured` only where there are any."""
-    return ", ".join(
-        f"{number} {verdict}"
-        for verdict, number in counts(findings).items()
-        if number or verdict != "not measured"
-    )
-
-
-def gravest_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings by verdict, those that agree last."""
-    return sorted(findings, key=lambda finding: VERDICTS.index(finding.verdict))
-
-
-def corrected(findings: Sequence[Finding]) -> list[Finding]:
-    """Return findings whose tests of means are corrected for their number.
-
-    Reference:
-        Holm (1979), Scandinavian Journal of Statistics 6(2).
-    """
-    from curvflow.tasks.statistics.differences import holm  # which loads SciPy
-
-    p_values = holm(np.array([finding.p_means for finding in findings]))
-    return [
-        finding if math.isnan(p) else replace(finding, corrected=float(p))
-        for finding, p in zip(findings, p_values, strict=True)
-    ]
-
-
-def without_runs(expected: Iterable[Expectation]) -> int:
-    """Return how many expectations state a deviation and not of how many runs."""
-    return sum(
-        expectation.sd is not None and expectation.n is None for expectation in expected
-    )
 
 
 def check(results: Results, expected: tuple[Expectation, ...]) -> list[Finding]:
@@ -549,7 +199,7 @@ def _of_node(row: Mapping[str, Any], name: str, error: str) -> dict[str, Any]:
     if not error and f"{name}_low" not in row:
         return {"measured": measured}
     sem = _number(row.get(error))
-    half = _normal(CONFIDENCE) * sem
+    half = normal_half(CONFIDENCE) * sem
     return {
         "measured": measured,
         "sem": sem,

@@ -37,6 +37,30 @@ def welch_p(
     return 2 * float(stdtr(freedom, -abs(difference / whole)))
 
 
+def cautious_p(
+    difference: float, errors: tuple[float, float], freedoms: tuple[float, float]
+) -> float:
+    """Return the p-value of equal means by Student's law of the fewer values.
+
+    It is never too small for normal values, where that of Welch's test is of few: of two
+    values and ten it is below 0.05 in up to one case of nine.
+
+    Args:
+        difference: of the means, in their unit.
+        errors: standard errors of both, not both 0.
+        freedoms: degrees of freedom of both errors.
+
+    Examples:
+        >>> round(cautious_p(1.0, (0.3, 0.4), (9, 19)), 4)
+        0.0766
+
+    Reference:
+        Mickey and Brown (1966), Annals of Mathematical Statistics 37(3).
+    """
+    freedom = min(*freedoms, MANY)
+    return 2 * float(stdtr(freedom, -abs(difference / math.hypot(*errors))))
+
+
 def student(freedom: float, confidence: float = 0.95) -> float:
     """Return half of Student's interval in standard errors.
 
