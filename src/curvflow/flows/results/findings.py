@@ -29,8 +29,15 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 Sort = Literal["mean", "estimate", "exact"]
 NOISY = "its error exceeds the one expected"
 TOO_FEW = "the means differ, but of too few runs"
-# Columns of a table that count the nodes, or pairs, that a row is made without.
-LEFT_OUT = ("diverged", "nonfinite", "missing")
+# Columns of a table that count what a row is made without.
+LEFT_OUT = (
+    "diverged",
+    "nonfinite",
+    "missing",
+    "unjudged",
+    "nonpositive",
+    "left_out",
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,8 @@ class Finding:
         assumed: the variable that says that a condition of the value is not shown to
             hold; empty if it is, or there is none.
         failed: number of failed nodes that the table is made without.
-        left_out: numbers of nodes, or pairs, that its row is made without, by reason.
+        left_out: numbers of nodes, pairs, points or repetitions that its row is made
+            without, by reason.
         lacks: why there is no value; empty if there is one.
     """
 
@@ -92,15 +100,22 @@ class Finding:
         lacks = [f"made without {counted(self.failed, 'failed node')}"] * (
             self.failed > 0
         )
-        left = [f"made without {n} {why}" for why, n in self.left_out.items() if n]
+        left = [
+            f"made without {n} {why.replace('_', ' ')}"
+            for why, n in self.left_out.items()
+            if n
+        ]
         equal = ["its values are all equal"] * self._is_point
         return "; ".join([*notes, *made, *taken, *lacks, *left, *equal])
 
     @property
     def _is_point(self) -> bool:
-        """True if runs that are all equal make an interval of a mean seem certain."""
-        is_mean = self.expected.is_one_sided and self.sort == "mean"
-        return is_mean and self.low == self.measured == self.high
+        """True if the verdict is by an interval of runs that are all equal."""
+        limits = self.expected.limits
+        is_outside = limits and not limits[0] <= self.measured <= limits[1]
+        is_by_interval = self.expected.is_one_sided or is_outside
+        is_point = self.low == self.measured == self.high
+        return bool(self.sort == "mean" and is_by_interval and is_point)
 
     @property
     def notes(self) -> str:

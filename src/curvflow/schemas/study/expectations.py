@@ -238,7 +238,9 @@ def _check_quantity(
             v.name for name in producers for v in numeric_variables(stages[name].kind)
         }
     # A table adds the stage or the element where a variable alone is not unique.
-    if known.isdisjoint(re.findall(r"\w+", expectation.quantity)):
+    is_table = issubclass(stage.kind.returns, Table)
+    words = re.findall(r"\w+", expectation.quantity)
+    if known.isdisjoint(words if is_table else [expectation.quantity]):
         message = f"expected a quantity of '{stage.name}', got '{expectation.quantity}'"
         hint = nearest(expectation.quantity, known)
         raise document.error((*path, "quantity"), message, hint)
