@@ -178,8 +178,9 @@ class Finding:
         """Standard error of the value measured; 0 of one that has none."""
         if self.sort == "exact":
             return 0.0
-        of_interval = (self.high - self.low) / (2 * normal_half(self.confidence))
-        return of_interval if math.isnan(self.sem) else self.sem
+        if not math.isnan(self.sem):
+            return self.sem
+        return (self.high - self.low) / (2 * normal_half(self.confidence))
 
     @property
     def interval(self) -> tuple[float, float]:

@@ -42,8 +42,8 @@ def cautious_p(
 ) -> float:
     """Return the p-value of equal means by Student's law of the fewer values.
 
-    It is never too small for normal values, where that of Welch's test is of few: of two
-    values and ten it is below 0.05 in up to one case of nine.
+    It is never too small for normal values, where that of Welch's test is of few:
+    below 0.05 in up to one case of nine of two values and ten.
 
     Args:
         difference: of the means, in their unit.

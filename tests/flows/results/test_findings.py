@@ -1,0 +1,224 @@
+"""Verdicts of random cases: how often they are wrong, and by which rule."""
+
+import math
+
+import numpy as np
+import pytest
+
+from curvflow.flows.results.check import _cells
+from curvflow.flows.results.findings import Finding, corrected, normal_half
+from curvflow.schemas.study.expectations import Expectation
+from curvflow.tasks.statistics.descriptive import statistics
+from curvflow.tasks.statistics.differences import unpaired_difference
+
+DIFFER = ("contradicted", "differs_in_mean")
+
+
+def expecting(**tolerance):
+    return Expectation(stage="s", quantity="q", **tolerance)
+
+
+def printed(values):
+    """Expect the mean of another's runs."""
+    sd = float(values.std(ddof=1))
+    return expecting(value=float(values.mean()), sd=sd, n=len(values))
+
+
+def row_of(values, confidence=0.95):
+    """Return the row that a summary has of values."""
+    summary = statistics(values)
+    low, high = summary.interval(confidence)
+    ends = {"low": float(low), "high": float(high)}
+    numbers = {"mean": float(summary.mean), "sem": float(summary.sem)}
+    return {"quantity": "q", **numbers, **ends, "count": len(values)}
+
+
+def found(row, expected, confidence=0.95):
+    ((facts, _),) = _cells([row], expected, confidence)
+    return Finding(expected, {}, **facts)
+
+
+def mean_of(values, expected, confidence=0.95):
+    return found(row_of(values, confidence), expected, confidence)
+
+
+def share(verdicts, wanted):
+    return sum(verdict in wanted for verdict in verdicts) / len(verdicts)
+
+
+@pytest.mark.parametrize("num_runs", [2, 3, 4, 5, 10])
+@pytest.mark.parametrize("ratio", [0.3, 1.0, 3.0])
+def test_equal_means_of_few_runs_and_unequal_scatter_differ_no_more_often_than_said(
+    num_runs, ratio
+):
+    draw = np.random.default_rng(num_runs)
+    verdicts = [
+        mean_of(ratio * draw.normal(size=num_runs), printed(draw.normal(size=size)))
+        for size in draw.choice([2, 3, 5, 10], size=1200)
+    ]
+    # Five standard errors of a share of 0.055, Welch's of five runs and more.
+    assert share([one.verdict for one in verdicts], DIFFER) < 0.055 + 0.033
+
+
+@pytest.mark.parametrize("num_runs", [2, 3, 6])
+def test_a_family_of_equal_means_is_told_to_differ_as_often_as_the_level_says(num_runs):
+    draw = np.random.default_rng(num_runs)
+    families = []
+    for _ in range(150):
+        findings = [
+            mean_of(draw.normal(size=num_runs), printed(draw.normal(size=10)))
+            for _ in range(12)
+        ]
+        verdicts = [finding.verdict for finding in corrected(findings)]
+        families.append(share(verdicts, DIFFER) > 0)
+    assert np.mean(families) < 0.05 + 0.089
+
+
+def test_equal_counts_without_scatter_do_not_differ_of_few_runs():
+    draw = np.random.default_rng(3)
+    verdicts = []
+    for _ in range(800):
+        ours, theirs = draw.binomial(50, 0.02, 2) / 50, draw.binomial(50, 0.02, 10) / 50
+        if theirs.std() > 0:
+            verdicts.append(mean_of(ours, printed(theirs)).verdict)
+    assert share(verdicts, DIFFER) < 0.05
+
+
+@pytest.mark.parametrize("num_runs", range(2, 8))
+def test_one_value_like_the_others_is_seldom_contradicted(num_runs):
+    draw = np.random.default_rng(num_runs)
+    verdicts = [
+        Finding(printed(draw.normal(size=num_runs)), {}, draw.normal()).verdict
+        for _ in range(1500)
+    ]
+    assert share(verdicts, ["contradicted"]) < 0.05 + 0.028
+
+
+@pytest.mark.parametrize("num_runs", [2, 3, 5, 10])
+@pytest.mark.parametrize("half", [0.2, 1.0, 3.0])
+def test_a_mean_at_its_limit_is_seldom_contradicted(num_runs, half):
+    draw = np.random.default_rng(num_runs)
+    verdicts = [
+        mean_of(draw.normal(half, 1, num_runs), expecting(value=0, within=half)).verdict
+        for _ in range(1000)
+    ]
+    # One end of an interval of 95 %, and of narrow limits the other end too.
+    assert share(verdicts, ["contradicted"]) < 0.05 + 0.025
+
+
+@pytest.mark.parametrize("num_runs", [2, 3, 10])
+def test_a_sign_is_seldom_wrong(num_runs):
+    draw = np.random.default_rng(num_runs)
+    verdicts = [
+        mean_of(draw.normal(size=num_runs), expecting(at_least=0.0)).verdict
+        for _ in range(1500)
+    ]
+    for verdict in ("agrees", "contradicted"):
+        assert share(verdicts, [verdict]) < 0.025 + 0.02
+
+
+def test_what_is_far_off_is_contradicted_by_every_tolerance():
+    draw = np.random.default_rng(5)
+    for _ in range(200):
+        ours = draw.normal(50, 1, draw.integers(5, 20))
+        theirs = draw.normal(size=draw.integers(5, 20))
+        for expected in (
+            printed(theirs),
+            expecting(value=0.0, se=0.5),
+            expecting(value=0.0, within=draw.uniform(0.1, 5)),
+            expecting(at_most=draw.uniform(0, 5)),
+        ):
+            assert mean_of(ours, expected).verdict == "contradicted"
+
+
+def judged(measured, error, ends, low, high):
+    """Return the verdict by limits, by the words of the documentation."""
+    first, last = ends
+    if not math.isfinite(measured):
+        return "not measured"
+    if last < low or first > high:
+        return "contradicted"
+    if not math.isfinite(error) or not low <= measured <= high:
+        return "undecided"
+    return "agrees" if error <= (high - low) / 2 else "undecided"
+
+
+def test_limits_are_judged_by_value_error_and_interval():
+    draw = np.random.default_rng(6)
+    odd = [math.nan, math.inf, -math.inf, 0.0]
+    verdicts = set()
+    for _ in range(4000):
+        low, high = np.sort(draw.normal(size=2)).tolist()
+        measured = draw.normal() if draw.random() < 0.9 else float(draw.choice(odd))
+        error = draw.exponential() if draw.random() < 0.8 else abs(draw.choice(odd))
+        error = float(error)
+        below, above = (2 * error * x for x in draw.exponential(size=2).tolist())
+        ends = (measured - below, measured + above)
+        ends = (math.nan, math.nan) if draw.random() < 0.1 else ends
+        expected = expecting(value=(low + high) / 2, within=(low, high))
+        finding = Finding(expected, {}, measured, error, *ends, sort="mean")
+        wanted = judged(measured, finding.own_error, ends, low, high)
+        verdicts.add(wanted)
+        assert finding.verdict == wanted, (finding, finding.reason)
+        assert bool(finding.reason) >= (wanted == "undecided")
+    assert len(verdicts) == 4
+
+
+def test_an_exact_value_is_inside_or_contradicted():
+    for value, within, measured in ((0.7, 0.1, 0.8), (0.3, 0.1, 0.4), (1.1, 0.1, 1.2)):
+        expected = expecting(value=value, within=within)
+        assert Finding(expected, {}, measured).verdict == "agrees"  # as decimals are
+        assert Finding(expected, {}, measured + 1e-9).verdict == "contradicted"
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.99])
+def test_tests_of_means_do_not_depend_on_the_confidence_of_the_table(confidence):
+    draw = np.random.default_rng(7)
+    for _ in range(50):
+        first = draw.normal(size=draw.integers(3, 9))
+        second = draw.normal(size=draw.integers(3, 9)) * draw.uniform(0.2, 5)
+        expected = printed(draw.normal(size=10))
+        rows = []
+        for level in (0.95, confidence):
+            got = unpaired_difference(first, second, level)
+            row = {"quantity": "q", "mean": got.mean, "sem": got.sem, "above": -1}
+            row |= dict(zip(("low", "high"), got.limits, strict=True))
+            rows.append(row | {"count": len(first), "baseline_count": len(second)})
+        usual = found(rows[0], expected)
+        other = found(rows[1], expected, confidence)
+        assert other.p_means == pytest.approx(usual.p_means, rel=1e-3)
+        assert other.verdict == usual.verdict
+
+
+def test_an_interval_of_another_confidence_states_the_same_error():
+    for confidence in (0.5, 0.95, 0.999):
+        half = 0.3 * normal_half(confidence)
+        row = {"quantity": "q", "correlation": 0.1, "low": 0.1 - half, "count": 9}
+        finding = found(row | {"high": 0.1 + half}, expecting(at_least=0.0), confidence)
+        assert finding.own_error == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    ("column", "verdict"),
+    [
+        ("mean", "undecided"),
+        ("median", "undecided"),
+        ("max", "agrees"),  # of which no interval is stated
+        (None, "undecided"),
+    ],
+)
+def test_a_named_column_has_the_interval_beside_it(column, verdict):
+    row = row_of(np.array([-1.0, 0.5, 1.1])) | {"max": 1.1}
+    row |= {"median": 0.5, "median_low": -1.0, "median_high": 1.1}
+    assert found(row, expecting(at_least=0.0, column=column)).verdict == verdict
+
+
+def test_a_claim_that_rests_on_runs_without_scatter_says_so():
+    equal, other = np.ones(5), np.array([1.0, 1.0, 1.2])
+    for expected, values, is_told in (
+        (expecting(at_least=0.9), equal, True),
+        (expecting(at_least=0.5), other, False),
+        (expecting(value=0.5, within=0.1), equal, True),
+        (expecting(value=1.0, within=0.1), equal, False),
+    ):
+        assert ("all equal" in mean_of(values, expected).notes) is is_told
