@@ -123,7 +123,7 @@ def _lacks(
     rows: Sequence[Mapping[str, Any]],
     expected: Expectation,
 ) -> str:
-    """Return why a node has no value, if so."""
+    """Return why a node has no value, or one of a node that diverged."""
     status = view.status(number)
     if num_values > 1:
         return f"there are {num_values} such values, not one"

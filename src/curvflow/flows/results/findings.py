@@ -67,7 +67,7 @@ class Finding:
         failed: number of failed nodes that the table is made without.
         left_out: numbers of nodes, pairs, points or repetitions that its row is made
             without, by reason.
-        lacks: why there is no value; empty if there is one.
+        lacks: why there is no value, or why it is in doubt; empty otherwise.
     """
 
     expected: Expectation
@@ -106,7 +106,8 @@ class Finding:
             if n
         ]
         equal = ["its values are all equal"] * self._is_point
-        return "; ".join([*notes, *made, *taken, *lacks, *left, *equal])
+        lost = [self.lacks] if self.lacks and math.isfinite(self.measured) else []
+        return "; ".join([*notes, *made, *taken, *lacks, *left, *equal, *lost])
 
     @property
     def _is_point(self) -> bool:
