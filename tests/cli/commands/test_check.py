@@ -273,6 +273,72 @@ def test_what_was_not_measured_is_not_passed_over(curvflow, study):
     assert said.out.startswith("not measured")
 
 
+EPOCHS = """
+study: epochs
+axes: {rule: {a: {kept: {every: 2}}, b: {kept: {every: 3}}}, seed: 2}
+stages:
+  data: {use: data.xor}
+  fit: {use: train, data: data, model: {kind: mlp, hidden: [3]}, seed: "${seed}",
+        rule: {rule: sgd, lr: 0.1}, epochs: 7, checkpoints: "${rule.kept}"}
+  norms: {use: probe.norms, weights: fit, at: all}
+  table: {use: aggregate.summary, of: norms, over: seed}
+expect:
+"""
+
+
+@pytest.mark.parametrize(
+    ("stage", "where", "verdicts"),
+    [
+        ("norms", "{rule: a, epoch: 2}", ["agrees", "agrees"]),
+        ("table", "{rule: a, epoch: 2}", ["agrees"]),
+        ("norms", "{rule: a, epoch: 3}", ["not measured"]),
+        ("table", "{rule: a, epoch: 3}", ["not measured"]),
+        ("norms", "{epoch: 3}", ["agrees", "agrees"]),
+    ],
+)
+def test_labels_that_no_node_has_together_are_not_passed_over(
+    curvflow, tmp_path, stage, where, verdicts
+):
+    study = tmp_path / "epochs.yaml"
+    expected = f"{{stage: {stage}, where: {where}, quantity: norm_l2, at_least: 0}}"
+    study.write_text(f"{EPOCHS}  - {expected}\n")
+    assert curvflow("run", study).code == 0
+    said = curvflow("check", study, "--json")
+    found = findings(said)
+    assert [one["verdict"] for one in found] == verdicts
+    assert json.loads(said.out)["counts"]["not measured"] == said.code
+    assert {"no node" in one["reason"] for one in found} == {bool(said.code)}
+
+
+def test_a_row_that_is_not_there_is_named_beside_the_nearest(curvflow, planted_study):
+    path, *_ = planted_study
+    path.write_text(
+        f"{PLANTED}  - {{stage: table, quantity: fti.final_train_loss, at_least: 0}}\n"
+    )
+    said = curvflow("check", path)
+    words = " ".join(said.out.split())
+    assert said.code == 1
+    assert "no such row (Did you mean 'final_train_loss'?)" in words
+
+
+@pytest.mark.parametrize(
+    ("stage", "quantity", "message"),
+    [
+        ("fit", "final_train_loss of it", "expected a quantity of 'fit'"),
+        ("joined", "final_train_loss", "expected a table of quantities"),
+    ],
+)
+def test_what_can_never_be_measured_is_refused(
+    curvflow, tmp_path, stage, quantity, message
+):
+    study = tmp_path / "refused.yaml"
+    joined = "  joined: {use: aggregate.join, of: fit, rows: seed}\n"
+    text = PLANTED.replace("expect:", f"{joined}expect:")
+    study.write_text(f"{text}  - {{stage: {stage}, quantity: {quantity}, at_least: 0}}")
+    said = curvflow("check", study)
+    assert (said.code, message in said.err) == (2, True)
+
+
 def test_a_study_may_expect_nothing(curvflow, ran):
     said = curvflow("check", ran)
     verdict, example, total = said.out.splitlines()

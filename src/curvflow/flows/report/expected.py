@@ -80,9 +80,11 @@ def expectations(basis: Basis, origins: Origins) -> Expectations:
             findings += check(basis.results, (expectation,))
         except (CorruptPayloadError, RemovedPayloadError) as error:
             unreadable.append(str(error))
-            findings.append(Finding(expectation, expectation.where))
+            lacks = "it cannot be read"
+            findings.append(Finding(expectation, expectation.where, lacks=lacks))
         except UnknownNameError:  # an earlier run had no such stage, label or kind
-            findings.append(Finding(expectation, expectation.where))
+            lacks = "the run has no such node"
+            findings.append(Finding(expectation, expectation.where, lacks=lacks))
     lines = [
         _comparison(basis, origins, finding) for finding in gravest_first(findings)
     ]
