@@ -60,6 +60,22 @@ def test_equal_means_of_few_runs_and_unequal_scatter_differ_no_more_often_than_s
     assert share([one.verdict for one in verdicts], DIFFER) < 0.055 + 0.033
 
 
+@pytest.mark.parametrize(("num_runs", "often"), [(2, 0.113), (3, 0.069)])
+def test_welch_alone_says_of_few_runs_too_often_that_means_differ(num_runs, often):
+    draw = np.random.default_rng(num_runs)
+    findings = [
+        mean_of(3 * draw.normal(size=num_runs), printed(draw.normal(size=10)))
+        for _ in range(2000)
+    ]
+    assert np.mean([one.p_means < 0.05 for one in findings]) == pytest.approx(
+        often, abs=0.025
+    )
+    families = [corrected(findings[n : n + 20]) for n in range(0, 2000, 20)]
+    wrong = [any(one.corrected < 0.05 for one in family) for family in families]
+    assert np.mean(wrong) > 0.15
+    assert not any(one.verdict in DIFFER for family in families for one in family)
+
+
 @pytest.mark.parametrize("num_runs", [2, 3, 6])
 def test_a_family_of_equal_means_is_told_to_differ_as_often_as_the_level_says(num_runs):
     draw = np.random.default_rng(num_runs)
@@ -87,11 +103,15 @@ def test_equal_counts_without_scatter_do_not_differ_of_few_runs():
 @pytest.mark.parametrize("num_runs", range(2, 8))
 def test_one_value_like_the_others_is_seldom_contradicted(num_runs):
     draw = np.random.default_rng(num_runs)
-    verdicts = [
-        Finding(printed(draw.normal(size=num_runs)), {}, draw.normal()).verdict
+    found = [
+        Finding(printed(draw.normal(size=num_runs)), {}, draw.normal())
         for _ in range(1500)
     ]
+    verdicts = [finding.verdict for finding in found]
     assert share(verdicts, ["contradicted"]) < 0.05 + 0.028
+    if num_runs == 2:  # three deviations about such a mean would be too few
+        far = [abs(finding.scatter) > 3 * math.sqrt(1.5) for finding in found]
+        assert np.mean(far) == pytest.approx(0.205, abs=0.05)
 
 
 @pytest.mark.parametrize("num_runs", [2, 3, 5, 10])

@@ -165,7 +165,7 @@ def _cells(
 def _of_column(
     row: Mapping[str, Any], column: str, confidence: float
 ) -> dict[str, Any]:
-    """Return a column that is named, with the interval that stands beside it."""
+    """Return a named column, with its interval if the table states one."""
     measured = {"measured": _number(row[column])}
     if f"{column}_low" not in row:
         return measured

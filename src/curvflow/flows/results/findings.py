@@ -1,4 +1,4 @@
-"""Findings: a measured value beside the one expected, and the verdict on it."""
+"""Findings: measured against expected, and the verdict."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class Finding:
 
     @property
     def _freedoms(self) -> tuple[float, float]:
-        """Degrees of freedom of the source's error and of its own."""
+        """Degrees of freedom of both errors, that of the source first."""
         from curvflow.tasks.statistics.means import freedom_of  # which loads SciPy
 
         freedom = self.freedom
@@ -291,7 +291,7 @@ class Finding:
 
     @property
     def _is_near(self) -> bool:
-        """True if so many of its own errors as are allowed cover the difference."""
+        """True if as many measured errors as are allowed cover the difference."""
         allowed = self.expected.within_sems
         if allowed is None or not math.isfinite(self.own_error):
             return False
