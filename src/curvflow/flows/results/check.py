@@ -45,21 +45,33 @@ WITHOUT_VALUE = {
 }
 
 
-def check(results: Results, expected: tuple[Expectation, ...]) -> list[Finding]:
+# Rows of each node, by stage, labels and variables: what many expectations read.
+Rows = dict[object, Mapping[tuple[Label, ...], Sequence[Mapping[str, Any]]]]
+
+
+def check(
+    results: Results, expected: tuple[Expectation, ...], rows: Rows | None = None
+) -> list[Finding]:
     """Compare results with a study's expectations: a finding per expectation and node.
+
+    Args:
+        results: of the study.
+        expected: what is expected of them.
+        rows: what earlier calls for the same results have read; more is added.
 
     Raises:
         CorruptPayloadError: a result cannot be read.
         RemovedPayloadError: collection has removed a result meanwhile.
     """
+    read: Rows = {} if rows is None else rows
     return [
         finding
         for expectation in expected
-        for finding in _findings(results, expectation)
+        for finding in _findings(results, expectation, read)
     ]
 
 
-def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
+def _findings(results: Results, expected: Expectation, read: Rows) -> Iterator[Finding]:
     where = {axis: str(label) for axis, label in expected.where.items()}
     view = results.view(expected.stage).where(where)
     if not view.points:
@@ -72,20 +84,19 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
     judge, basis = _judge(view.kind, name), _basis(view.kind, name)
     wanted = (name, error, f"{name}_low", f"{name}_high", judge, basis)
     names = [variable for variable in wanted if view.kind.output(variable)]
-    rows = results.records(
-        expected.stage, where=where, variables=None if is_table else names
-    )
-    by_point: dict[tuple[Label, ...], list[Mapping[str, Any]]] = defaultdict(list)
-    for row in rows:
-        by_point[tuple(row[dim] for dim in view.dims)].append(row)
+    labels = tuple(sorted(where.items()))
+    key = expected.stage, labels, None if is_table else tuple(names)
+    if key not in read:
+        read[key] = _rows(results, expected.stage, where, None if is_table else names)
+    by_point = read[key]
     for number, point in enumerate(view.points):
         if is_table:
             confidence = _confidence(view, number)
-            values = _cells(by_point[point], expected, confidence)
+            values = _cells(by_point.get(point, ()), expected, confidence)
         else:
             values = [
                 (_of_node(row, name, error if error in names else ""), row)
-                for row in by_point[point]
+                for row in by_point.get(point, ())
                 if name in row
             ]
         nothing: Cell = {}, {}
@@ -100,8 +111,22 @@ def _findings(results: Results, expected: Expectation) -> Iterator[Finding]:
             assumed=basis if beside.get(basis) == ASSUMED else "",
             failed=int(beside.get(FAILED, 0)) if is_table else 0,
             left_out={n: int(beside[n]) for n in LEFT_OUT if n in beside},
-            lacks=_lacks(view, number, len(values), by_point[point], expected),
+            lacks=_lacks(view, number, len(values), by_point.get(point, ()), expected),
         )
+
+
+def _rows(
+    results: Results,
+    stage: str,
+    where: Mapping[str, str],
+    variables: Sequence[str] | None,
+) -> Mapping[tuple[Label, ...], Sequence[Mapping[str, Any]]]:
+    """Read the rows of each node of a stage at some labels."""
+    dims = results.view(stage).dims
+    by_point: dict[tuple[Label, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in results.records(stage, where=where, variables=variables):
+        by_point[tuple(row[dim] for dim in dims)].append(row)
+    return by_point
 
 
 def _confidence(view: View, number: int) -> float:
