@@ -76,13 +76,16 @@ def test_welch_alone_says_of_few_runs_too_often_that_means_differ(num_runs, ofte
     assert not any(one.verdict in DIFFER for family in families for one in family)
 
 
-@pytest.mark.parametrize("num_runs", [2, 3, 6])
-def test_a_family_of_equal_means_is_told_to_differ_as_often_as_the_level_says(num_runs):
+@pytest.mark.parametrize("num_runs", [2, 3, 6, 8])
+@pytest.mark.parametrize("ratio", [1.0, 3.0])
+def test_a_family_of_equal_means_is_told_to_differ_as_often_as_the_level_says(
+    num_runs, ratio
+):
     draw = np.random.default_rng(num_runs)
     families = []
     for _ in range(150):
         findings = [
-            mean_of(draw.normal(size=num_runs), printed(draw.normal(size=10)))
+            mean_of(ratio * draw.normal(size=num_runs), printed(draw.normal(size=10)))
             for _ in range(12)
         ]
         verdicts = [finding.verdict for finding in corrected(findings)]

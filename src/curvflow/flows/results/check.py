@@ -56,7 +56,7 @@ def check(
 
     Args:
         results: of the study.
-        expected: what is expected of them.
+        expected: the expectations.
         rows: what earlier calls for the same results have read; more is added.
 
     Raises:

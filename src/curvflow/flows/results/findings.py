@@ -17,7 +17,9 @@ from curvflow.schemas.words import counted
 
 # Differences of more standard deviations of one run than these contradict.
 MAX_SCATTER = 3.0
-FEW = 5  # runs; of less neither deviations nor Welch's test are to be trusted
+# Of less runs neither deviations nor Welch's test are to be trusted, and of less than
+# the other that test at the smaller levels of a family.
+FEW, FEW_OF_FAMILY = 5, 8
 # Means differ, and intervals are of that confidence unless they state another.
 LEVEL = 0.05
 CONFIDENCE = 1 - LEVEL
@@ -57,7 +59,7 @@ class Finding:
         sort: `mean` over runs, `estimate` of one node with its standard error, or
             `exact`, of which no error is stated.
         corrected: `p_means` corrected for all cells; None if it stands alone.
-        corrected_cautious: `p_cautious` corrected alike.
+        corrected_cautious: p-values of the cautious test of few runs, corrected alike.
         unconverged: how many of the estimates, or pairs of such, behind it are not
             converged; None if nothing judges them.
         paired: whether these are pairs.
@@ -156,9 +158,13 @@ class Finding:
     @property
     def p_cautious(self) -> float:
         """The same where it can be too small, of few runs, by one that cannot be."""
+        return self.p_if_fewer(FEW)
+
+    def p_if_fewer(self, runs: int) -> float:
+        """Return the p-value of the cautious test of less runs, else that of Welch."""
         from curvflow.tasks.statistics.means import cautious_p  # which loads SciPy
 
-        if math.isnan(self.z) or min(self._freedoms) >= FEW - 1:
+        if math.isnan(self.z) or min(self._freedoms) >= runs - 1:
             return self.p_means
         errors = (self._source_error, self.own_error)
         return max(self.p_means, cautious_p(self.difference, errors, self._freedoms))
@@ -405,7 +411,8 @@ def corrected(findings: Sequence[Finding]) -> list[Finding]:
     from curvflow.tasks.statistics.differences import holm  # which loads SciPy
 
     p_values = holm(np.array([finding.p_means for finding in findings]))
-    cautious = holm(np.array([finding.p_cautious for finding in findings]))
+    fewer = [finding.p_if_fewer(FEW_OF_FAMILY) for finding in findings]
+    cautious = holm(np.array(fewer))
     return [
         finding
         if math.isnan(p)
