@@ -191,3 +191,41 @@ def test_many_expectations_of_a_stage_read_it_once(folders, counted):
         assert together["digest checks"] <= 2 * alone["digest checks"]
         assert together["bytes hashed"] <= 2 * alone["bytes hashed"]
         assert alone["bytes hashed"] <= 16 * size
+
+
+CHANGES = {  # by what is computed of n seeds
+    "stages.mean.quantities=[square]": lambda n: {"mean": 2},
+    "stages.path.scale=2.0": lambda n: {"path": 5 * n},
+    "axes.rule={slow: {lr: 0.25}, fast: {lr: 0.75}, more: {lr: 0.3}}": lambda n: {
+        "fit": n,
+        "last": n,
+        "path": 2 * n,
+        "mean": 1,
+    },
+    "payloads lost": lambda n: {
+        "data": 1,
+        "fit": 2 * n,
+        "last": 2 * n,
+        "path": 5 * n,
+        "mean": 2,
+    },
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_work_is_linear_in_what_a_change_touches(folders, counted, change):
+    def make(store, seeds):
+        if change == "payloads lost":
+            for path in folders[seeds * NODES_PER_SEED].glob("payloads/*/*"):
+                path.unlink()
+        settings = () if change == "payloads lost" else (change,)
+        counts = run(store, seeds_of(seeds), *settings).record.counts["executed"]
+        assert {name: n for name, n in counts.items() if n} == CHANGES[change](seeds)
+
+    small, large = work(folders, counted, make)
+    assert small["index copies"] == large["index copies"] <= 4
+    for what in ("bytes hashed", "digests taken", "fields written", "signatures"):
+        assert large[what] / SIZES[1] <= 1.05 * small[what] / SIZES[0]
+    for counts in (small, large):
+        assert counts["opened"] <= 8  # payloads, each of many nodes
+    assert large["reads"] <= 2 * small["reads"] + 4
