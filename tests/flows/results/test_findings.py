@@ -33,8 +33,8 @@ def row_of(values, confidence=0.95):
     return {"quantity": "q", **numbers, **ends, "count": len(values)}
 
 
-def found(row, expected, confidence=0.95):
-    ((facts, _),) = _cells([row], expected, confidence)
+def found(row, expected, confidence=0.95, *, is_resampled=False):
+    ((facts, _),) = _cells([row], expected, confidence, is_resampled=is_resampled)
     return Finding(expected, {}, **facts)
 
 
@@ -234,6 +234,16 @@ def test_a_named_column_has_the_interval_beside_it(column, verdict):
     row = row_of(np.array([-1.0, 0.5, 1.1])) | {"max": 1.1}
     row |= {"median": 0.5, "median_low": -1.0, "median_high": 1.1}
     assert found(row, expecting(at_least=0.0, column=column)).verdict == verdict
+
+
+@pytest.mark.parametrize(("count", "verdict"), [(4, "undecided"), (5, "agrees")])
+@pytest.mark.parametrize("column", ["mean", "median", None])
+def test_a_resampled_interval_of_few_runs_supports_no_claim(column, count, verdict):
+    row = row_of(1.0 + np.arange(count) / 10)
+    row |= {"median": 1.2, "median_low": 1.0, "median_high": 1.4}
+    expected = expecting(at_least=0.0, column=column)
+    assert found(row, expected, is_resampled=True).verdict == verdict
+    assert found(row, expected).verdict == "agrees"
 
 
 def test_a_claim_that_rests_on_runs_without_scatter_says_so():

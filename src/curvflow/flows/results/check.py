@@ -10,6 +10,7 @@ from typing import Any
 from curvflow.errors import nearest
 from curvflow.flows.results.findings import (
     CONFIDENCE,
+    FEW,
     LEFT_OUT,
     Finding,
     normal_half,
@@ -34,12 +35,13 @@ MEASURED = (
     "accuracy",
     "localization",
 )
+NO_INTERVAL = {"low": math.nan, "high": math.nan}
 # What a condition is that nothing shows to hold.
 ASSUMED = "assumed"
 # Why a node has no value, by its status.
 WITHOUT_VALUE = {
     "failed": "its node failed",
-    "missing": "its node is not computed",
+    "missing": "its node has no result",
     "removed": "collection has removed it",
     "diverged": "its node diverged",
 }
@@ -91,8 +93,12 @@ def _findings(results: Results, expected: Expectation, read: Rows) -> Iterator[F
     by_point = read[key]
     for number, point in enumerate(view.points):
         if is_table:
-            confidence = _confidence(view, number)
-            values = _cells(by_point.get(point, ()), expected, confidence)
+            values = _cells(
+                by_point.get(point, ()),
+                expected,
+                _confidence(view, number),
+                is_resampled=_is_resampled(view, number),
+            )
         else:
             values = [
                 (_of_node(row, name, error if error in names else ""), row)
@@ -141,6 +147,12 @@ def _confidence(view: View, number: int) -> float:
     return float(receipt.params.get("confidence", CONFIDENCE))
 
 
+def _is_resampled(view: View, number: int) -> bool:
+    """Return whether a table's intervals are by resampling."""
+    receipt = view.receipts[number]
+    return receipt is not None and receipt.params.get("interval") == "bootstrap"
+
+
 def _lacks(
     view: View,
     number: int,
@@ -169,22 +181,27 @@ def _cells(
     rows: Iterable[Mapping[str, Any]],
     expected: Expectation,
     confidence: float = CONFIDENCE,
+    *,
+    is_resampled: bool = False,
 ) -> list[Cell]:
-    """Return values of a table, with their errors as far as it states them."""
+    """Return values of a table, with their errors as far as it states them.
+
+    Samples drawn from few runs are between the least and the greatest of these, so that
+    one mean of three in eight would seem to have a sign that it has not.
+    """
     named = expected.column
     columns = MEASURED if named is None else (named,)
-    return [
-        (
-            _of_statistic(row, column, confidence)
-            if column in MEASURED
-            else _of_column(row, column, confidence),
-            row,
-        )
-        for row in rows
-        if row.get("quantity") == expected.quantity
-        for column in columns
-        if column in row
-    ]
+    cells: list[Cell] = []
+    for row in rows:
+        is_unknown = is_resampled and row.get("count", 0) < FEW
+        for column in columns if row.get("quantity") == expected.quantity else ():
+            if column in row:
+                is_statistic = column in MEASURED
+                facts = (_of_statistic if is_statistic else _of_column)(
+                    row, column, confidence
+                )
+                cells.append((facts | NO_INTERVAL if is_unknown else facts, row))
+    return cells
 
 
 def _of_column(
