@@ -199,3 +199,4 @@ def test_verdicts_on_planted_nodes_tell_what_became_of_each(seed):
         told = {"failed": "failed", "diverged": "diverged", "inf": "infinite"}
         assert told.get(run["odd"], "") in finding.notes
         assert bool(finding.notes) == (run["odd"] in told)
+        assert finding.as_json()["notes"] == finding.notes

@@ -354,6 +354,8 @@ class Finding:
             **{reason: self.left_out.get(reason, 0) for reason in LEFT_OUT},
             "differing_settings": self.settings,
             "assumed": self.assumed,
+            "failed": self.failed,
+            "notes": self.notes,
             "source": expected.source,
         }
 
