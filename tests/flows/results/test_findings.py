@@ -246,6 +246,29 @@ def test_a_resampled_interval_of_few_runs_supports_no_claim(column, count, verdi
     assert found(row, expected).verdict == "agrees"
 
 
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_few_runs_that_are_all_equal_support_no_claim(count):
+    row = row_of(np.full(count, 1.0))
+    assert found(row, expecting(at_least=0.5)).verdict == "undecided"
+    assert found(row, expecting(value=0.5, within=0.1)).verdict == "undecided"
+    assert found(row, expecting(value=1.0, within=0.1)).verdict == "agrees"
+    ranks = {"quantity": "q", "mean_rank": 1.0, "sem": 0.0, "low": 1.0, "high": 1.0}
+    ranked = found(ranks | {"count": count}, expecting(at_most=1.5))
+    assert ranked.verdict == "undecided"
+    printed_ranks = expecting(value=1.5, sd=0.5, n=10)
+    assert found(ranks | {"count": count}, printed_ranks).p_cautious > 0.05
+
+
+def test_shares_of_few_runs_are_seldom_called_above_theirs():
+    draw = np.random.default_rng(8)
+    for count in (2, 3, 4):
+        verdicts = [
+            mean_of((draw.random(count) < 0.5).astype(float), expecting(at_least=0.5))
+            for _ in range(400)
+        ]
+        assert not any(one.verdict in ("agrees", "contradicted") for one in verdicts)
+
+
 def test_a_claim_that_rests_on_runs_without_scatter_says_so():
     equal, other = np.ones(5), np.array([1.0, 1.0, 1.2])
     for expected, values, is_told in (

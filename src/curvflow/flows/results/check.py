@@ -35,7 +35,7 @@ MEASURED = (
     "accuracy",
     "localization",
 )
-NO_INTERVAL = {"low": math.nan, "high": math.nan}
+NO_INTERVAL: Mapping[str, Any] = {"low": math.nan, "high": math.nan}
 # What a condition is that nothing shows to hold.
 ASSUMED = "assumed"
 # Why a node has no value, by its status.
@@ -184,24 +184,37 @@ def _cells(
     *,
     is_resampled: bool = False,
 ) -> list[Cell]:
-    """Return values of a table, with their errors as far as it states them.
-
-    Samples drawn from few runs are between the least and the greatest of these, so that
-    one mean of three in eight would seem to have a sign that it has not.
-    """
+    """Return values of a table, with their errors as far as it states them."""
     named = expected.column
     columns = MEASURED if named is None else (named,)
     cells: list[Cell] = []
     for row in rows:
-        is_unknown = is_resampled and row.get("count", 0) < FEW
         for column in columns if row.get("quantity") == expected.quantity else ():
             if column in row:
                 is_statistic = column in MEASURED
                 facts = (_of_statistic if is_statistic else _of_column)(
                     row, column, confidence
                 )
-                cells.append((facts | NO_INTERVAL if is_unknown else facts, row))
+                if row.get("count", FEW) < FEW:
+                    facts |= _of_few(facts, row["count"], is_resampled=is_resampled)
+                cells.append((facts, row))
     return cells
+
+
+def _of_few(
+    facts: Mapping[str, Any], count: int, *, is_resampled: bool
+) -> dict[str, Any]:
+    """Return what few runs leave of an interval and of the freedom of its error.
+
+    Samples drawn from few runs are between the least and the greatest of these, so that
+    one mean of three in eight would seem to have a sign that it has not; and runs that
+    are all equal may be so by chance.
+    """
+    is_point = facts.get("sem") == 0 and facts["low"] == facts["high"]
+    if not (is_point or is_resampled):
+        return {}
+    freedom = facts.get("freedom")
+    return {**NO_INTERVAL, "freedom": count - 1 if freedom is None else freedom}
 
 
 def _of_column(
