@@ -255,9 +255,7 @@ def test_what_is_expected_stands_on_one_line(curvflow, study):
     study.write_text(study.read_text().replace("table", "table_of_the_two_traces"))
     lines = curvflow("check", study).out.splitlines()
     assert max(map(len, lines)) <= 80
-    assert "expected 1 in [0.75, 1.25]; its node has no result" in map(
-        str.strip, lines
-    )
+    assert "expected 1 in [0.75, 1.25]; its node has no result" in map(str.strip, lines)
     assert lines[-2:] == [
         "1 value: 0 contradicted, 0 differs_in_mean, 1 not measured, 0 undecided, 0",
         "  agrees",
