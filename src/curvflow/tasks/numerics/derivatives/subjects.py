@@ -368,6 +368,7 @@ def subject(
             f"module: expected a torch.nn.Module, got {type(module).__name__}. Write "
             "the function as the forward of one."
         )
+    _check_settings(settings)
     named, batches = _chosen(module, settings.get("params")), _batches_of(data)
     check_unchanged(module, named.values())
     called = _Called(module, settings.get("forward") or _forward)
@@ -388,6 +389,30 @@ def subject(
     )
     check(module, batches, taken.at, settings.get("allow", ()))
     return taken
+
+
+def _check_settings(settings: Settings) -> None:
+    """Refuse settings of the wrong sort.
+
+    Raises:
+        InputError: one is no function, or no list of names; it is named.
+    """
+    for name in ("forward", "size_of"):
+        function = settings.get(name)
+        if function is not None and not callable(function):
+            raise InputError(
+                f"{name}: expected a function, got {type(function).__name__}. Pass "
+                "one, or leave it out."
+            )
+    for name in ("params", "allow"):
+        given: Any = settings.get(name, ())
+        is_list = isinstance(given, Collection) and not isinstance(given, str | bytes)
+        are_names = is_list and all(isinstance(each, str) for each in given)
+        if not (are_names or (given is None and name == "params")):
+            raise InputError(
+                f"{name}: expected a list of names, got {type(given).__name__}. Put "
+                "text into a list, or leave it out."
+            )
 
 
 def _batches_of(data: Any) -> Iterable[Batch]:
@@ -514,13 +539,8 @@ def _holds_tensors(batches: Any) -> bool:
 def _chosen(
     module: nn.Module, patterns: Sequence[str] | None
 ) -> dict[str, nn.Parameter]:
-    if isinstance(patterns, str):
-        raise InputError(
-            f"params: expected a list of patterns, got the text {patterns}. Put it "
-            "into a list."
-        )
     every = {n: p for n, p in module.named_parameters() if p.requires_grad}
-    for pattern in patterns or ():
+    for pattern in () if patterns is None else patterns:
         if not any(fnmatchcase(name, pattern) for name in every):
             raise InputError(
                 f"params: expected names of parameters that require a gradient, got "
