@@ -111,6 +111,57 @@ def test_spanning_trees_are_those_of_the_matrix_tree_theorem(results, seed):
         holds(results[stage].sel(seed=seed), "log_trees", truth)
 
 
+KNOWN = """\
+study: known
+stages:
+  graph: {use: data.graph, path: known.csv, columns: [1, 2, 3], self_loops: SELF}
+  rest: {use: probe.spectrum, graph: graph, operator: NAME, num_runs: 3,
+         deflate: [components, twins], num_steps: 4}
+  found: {use: probe.graph_functionals, ritz: rest, operator: NAME,
+          functionals: [WHAT]}
+"""
+CONNECTED = {"laplacian": "kirchhoff_index", "normalized_laplacian": "kemeny_constant"}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_where_all_eigenvalues_are_known_sums_above_zero_are_exact(tmp_path, seed):
+    """Complete graphs and pairs have components and twins alone."""
+    rng = np.random.default_rng(seed)
+    name = sorted(CONNECTED)[seed % 2]
+    sizes = [rng.integers(2, 12)] if seed < 4 else rng.choice([1, 2, 3], 5)
+    weights = [float(rng.choice([1, 0.3, 1e-13])) for _ in sizes]
+    edges, trees = [], 0.0
+    for part, (size, weight) in enumerate(zip(sizes, weights, strict=True)):
+        nodes = [f"n{part}.{number}" for number in range(size)]
+        edges += [(u, v, weight) for u in nodes for v in nodes if u < v]
+        edges += [(nodes[0], nodes[0], 1.0)] * int(size == 1)
+        trees += (size - 2) * np.log(size) + (size - 1) * np.log(weight)
+    lines = [f"{u},{v},{weight!r}\n" for u, v, weight in edges]
+    (tmp_path / "known.csv").write_text("from,to,weight\n" + "".join(lines))
+    names = ["log_trees"] + [CONNECTED[name]] * (seed < 4)
+    text = KNOWN.replace("NAME", name).replace("WHAT", ", ".join(names))
+    (tmp_path / "study.yaml").write_text(text.replace("SELF", "keep"))
+    found = curvflow.run(tmp_path / "study.yaml", workers=1)["found"]
+    degree, count = weights[0] * sizes[0], sizes[0] - 1
+    truths = {
+        "log_trees": trees,
+        "kirchhoff_index": sizes[0] * count / degree,
+        "kemeny_constant": count**2 / sizes[0],
+    }
+    for known in names:
+        assert float(found[known]) == pytest.approx(truths[known], rel=1e-12, abs=1e-9)
+        assert found[f"{known}_sem"] <= 1e-12 * abs(truths[known])
+        assert found[f"{known}_converged"]
+
+
+def test_loops_alone_have_no_entropy(tmp_path):
+    (tmp_path / "known.csv").write_text("from,to,weight\na,a,1\nb,b,2\n")
+    text = KNOWN.replace("NAME", "laplacian").replace("WHAT", "entropy")
+    (tmp_path / "study.yaml").write_text(text.replace("SELF", "keep"))
+    (failed,) = curvflow.run(tmp_path / "study.yaml", workers=1).run.failures
+    assert "expected an edge between two nodes for entropy" in str(failed)
+
+
 FEW = """\
 study: few
 stages:

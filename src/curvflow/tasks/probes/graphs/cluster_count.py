@@ -208,7 +208,7 @@ def _by_density(member: Member, params: ClusterCountParams) -> Outcome:
 
 
 def _bounds(node: NodeData) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Return bounds of the eigenvalues below the points of a density, and up to them."""
+    """Return bounds of the counts below the points of a density, and up to them."""
     names = ("cumulative_low", "cumulative_high")
     if not all(name in node for name in names):
         return None  # stored before they were kept
