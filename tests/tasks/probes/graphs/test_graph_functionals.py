@@ -8,9 +8,11 @@ import torch
 import curvflow
 from curvflow.errors import StudyError
 from curvflow.schemas.study.study import load_study
+from curvflow.stores.memory import MemoryStore
 from curvflow.tasks.numerics.graphs import functionals
 from curvflow.tasks.numerics.krylov.lanczos import lanczos
 from curvflow.tasks.numerics.operators.base import Dense
+from tests.flows.toys import run
 
 STUDY = """\
 study: functionals
@@ -160,6 +162,34 @@ def test_loops_alone_have_no_entropy(tmp_path):
     (tmp_path / "study.yaml").write_text(text.replace("SELF", "keep"))
     (failed,) = curvflow.run(tmp_path / "study.yaml", workers=1).run.failures
     assert "expected an edge between two nodes for entropy" in str(failed)
+
+
+FINISHED = """\
+study: finished
+stages:
+  graph: {use: data.random_graph, model: erdos_renyi, n: 60, p: 0.2}
+  ritz: {use: probe.spectrum, graph: graph, num_runs: 4, num_steps: 12}
+  heat: {use: probe.graph_functionals, ritz: ritz, functionals: [heat_trace]}
+  count: {use: probe.cluster_count, ritz: ritz}
+"""
+
+
+def test_another_functional_or_count_of_a_finished_study_executes_no_product():
+    store = MemoryStore()
+
+    def executed(text):
+        counts = run(store, text=text).record.counts["executed"]
+        return {stage: number for stage, number in counts.items() if number}
+
+    assert executed(FINISHED) == dict.fromkeys(("graph", "ritz", "heat", "count"), 1)
+    for old, new, stage in (
+        ("[heat_trace]", "[entropy, heat_trace]", "heat"),
+        ("[heat_trace]", "[heat_trace], times: [2]", "heat"),
+        ("count, ritz: ritz", "count, ritz: ritz, method: smoothed_lanczos", "count"),
+        ("count, ritz: ritz", "count, ritz: ritz, least_gap: 0.2", "count"),
+    ):
+        assert executed(FINISHED.replace(old, new)) == {stage: 1}
+    assert executed(FINISHED) == {}
 
 
 FEW = """\
