@@ -419,8 +419,8 @@ def remedies(kind: Kind, member: Member, room: int = 0) -> str:
     """Return what would make a node smaller, in a sentence, the most effective first.
 
     Each parameter that can be lowered is halved, or switched off, and the memory
-    estimated anew; what makes no difference is not named. Of a number that brings it
-    into a room of so many bytes the largest stands beside it, to two digits.
+    estimated anew; what makes no difference is not named. Where a lower number alone
+    leaves it within `room` bytes, the largest such number is named, to two digits.
     """
     implementation = find(kind.name)
 
@@ -468,7 +468,8 @@ def _largest(bytes_with: Callable[[int], float], top: int, room: int) -> int:
 def _least(params: Params, name: str) -> int:
     """Return the least number that a parameter may be."""
     marks = type(params).model_fields[name].metadata
-    return max([1, *(getattr(mark, "ge", 1) for mark in marks)])
+    least: int = max([1, *(getattr(mark, "ge", 1) for mark in marks)])
+    return least
 
 
 def _smaller(params: Params) -> Iterator[tuple[str, str, Any]]:

@@ -150,7 +150,7 @@ class _Spectrum:
 
     @property
     def is_zero_left(self) -> bool:
-        """Whether the runs are of the zero of one component, as all else is known."""
+        """True if the runs are of the zero of one component, as all else is known."""
         zeros = int(self.atoms.counts[self.atoms.values == 0].sum())
         return zeros < self.num_components
 
