@@ -461,7 +461,7 @@ def _largest(bytes_with: Callable[[int], float], top: int, room: int) -> int:
             fits = middle
         else:
             over = middle
-    digits = 10 ** max(0, len(str(fits)) - 2)
+    digits = int(10 ** max(0, len(str(fits)) - 2))
     return fits // digits * digits
 
 
