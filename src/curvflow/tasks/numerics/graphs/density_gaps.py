@@ -118,7 +118,16 @@ class EntropicDensity:
         if not len(beyond):
             return False
         last = int(beyond[0]) + 1
-        return is_filled(self.points[:last], below_G[:last], upto_G[:last], least)
+        # A gap may begin at zero, where no point needs to be.
+        points_G, below_G, upto_G = (
+            torch.cat([first_1, values_G[:last]])
+            for first_1, values_G in (
+                (self.points.new_zeros(1), self.points),
+                (below_G.new_zeros(1), below_G),
+                (upto_G[:1], upto_G),
+            )
+        )
+        return is_filled(points_G, below_G, upto_G, least)
 
     def _around(self, upto_G: Tensor, middle: int) -> tuple[int, int]:
         """Return the ends of the widest interval about a point with few eigenvalues."""
