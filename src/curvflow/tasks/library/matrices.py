@@ -223,11 +223,24 @@ def sparse_rows(matrix: Any) -> Any:
         matrix: a SciPy sparse matrix, or what SciPy makes one of.
 
     Raises:
-        InputError: it is not square, not symmetric, not real or not finite.
+        InputError: it is no matrix of numbers, or not square, not symmetric, not real
+            or not finite.
     """
     from scipy import sparse
 
-    matrix = sparse.csr_array(matrix)
+    try:
+        shape = np.shape(matrix)
+        matrix = sparse.csr_array(matrix) if len(shape) == 2 else None
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"matrix: expected rows of numbers, got {type(matrix).__name__} of others "
+            f"({error}). Pass an array of floats."
+        ) from error
+    if matrix is None or not shape[0]:
+        raise InputError(
+            f"matrix: expected rows and columns, got the shape {shape}. Pass a square "
+            "array of numbers."
+        )
     _check_square(*matrix.shape)
     if np.issubdtype(matrix.dtype, np.complexfloating):
         raise InputError(

@@ -102,8 +102,8 @@ def spectral_gap(ritz: RitzData, *, least: float, atoms: Atoms = NO_ATOMS) -> Ga
         ends = (float(points_G[number]) for number in (low, high, deepest))
         return Gap("gap", *ends)
     rounding = ROUNDING * (ritz.size + atoms.total)
-    is_filled = _is_filled(points_G, below_G, upto_G + rounding, least)
-    return Gap("no gap" if is_filled else "unresolved")
+    has_none = is_filled(points_G, below_G, upto_G + rounding, least)
+    return Gap("no gap" if has_none else "unresolved")
 
 
 def count_below(ritz: RitzData, x: float, *, atoms: Atoms = NO_ATOMS) -> Bounded:
@@ -274,11 +274,17 @@ def _widest(
     return best
 
 
-def _is_filled(points_G: Tensor, below_G: Tensor, upto_G: Tensor, least: float) -> bool:
+def is_filled(points_G: Tensor, below_G: Tensor, upto_G: Tensor, least: float) -> bool:
     """Return whether every interval that would be a gap holds weight.
 
     One that begins between two points holds all from the second up to where one that
     begins at the first would end. Those that end beyond the last point hold the median.
+
+    Args:
+        points_G: ascending, from zero to the median at least.
+        below_G: least number of eigenvalues below each.
+        upto_G: largest up to each.
+        least: width of a gap.
     """
     ends_G = (points_G + points_G.clamp_min(least)) * (1 + 1e-9)
     last_G = torch.searchsorted(points_G, ends_G, right=True) - 1
