@@ -374,7 +374,7 @@ def _hessian_of(
 
 
 def _check_twice(of: Subject, loss: Scalar, batch: Batch) -> bool:
-    """Refuse what is wrongly derived twice; return whether derivatives are by hand."""
+    """Refuse wrong second derivatives; return whether derivatives are by hand."""
     check_derived_twice(loss, of.weights)
     if not has_functions_by_hand(loss, of.weights):
         return False

@@ -278,7 +278,7 @@ class Subject:
         return outputs
 
     def _check_pair(self, batch: Batch) -> None:
-        """Refuse tuples of which it is not known what is the target."""
+        """Refuse tuples whose target is not known."""
         is_other = not isinstance(batch, Mapping) and len(batch) != 2
         if is_other and not ("forward" in self.settings and len(batch) > 2):
             raise InputError(
