@@ -9,7 +9,7 @@ from scipy import stats
 import curvflow
 from curvflow.errors import InputError, StudyError
 from curvflow.schemas.kinds.probes.graphs.cluster_count import ClusterCountParams
-from curvflow.schemas.nodes import Entropic, Member, Moments, NodeData
+from curvflow.schemas.nodes import Entropic, Member, Moments, NodeData, Ritz
 from curvflow.schemas.study.study import load_study
 from curvflow.tasks.numerics.graphs.density_gaps import (
     EntropicDensity,
@@ -25,7 +25,13 @@ from curvflow.tasks.numerics.krylov.lanczos import lanczos
 from curvflow.tasks.numerics.operators.base import Dense
 from curvflow.tasks.probes.graphs.cluster_count import cluster_count
 from curvflow.tasks.registry import Machine
-from tests.tasks.probes.graphs.test_deflated_probes import BOTH, computed, of, result
+from tests.tasks.probes.graphs.test_deflated_probes import (
+    BOTH,
+    computed,
+    member,
+    of,
+    result,
+)
 
 LEAST = 0.03
 
@@ -373,6 +379,34 @@ def test_nothing_below_a_minimum_is_no_count():
     gap, held = density.gap(LEAST)
     assert gap.verdict == "unresolved"
     assert np.isnan([gap.at, held]).all()
+
+
+@pytest.mark.parametrize("taken_out", [(), ("components",), BOTH])
+def test_intervals_of_few_nodes_and_runs_hold_the_count(taken_out):
+    """Few signs may lie along one eigenvector, and state no error of their own."""
+    graphs = [nx.path_graph(2), nx.path_graph(4), nx.cycle_graph(4), nx.star_graph(3)]
+    held = told = 0
+    for seed in range(10):
+        for G in graphs:
+            W = nx.to_scipy_sparse_array(G)
+            given = {"deflate": taken_out, "num_runs": 4, "num_steps": 9, "seed": seed}
+            runs = result(Ritz, "probe.spectrum", W, **given)
+            taken = {
+                "ritz": [runs],
+                "graph": member("probe.spectrum", W).inputs["graph"],
+            }
+            settings = {"method": "slq"}
+            found = computed(
+                "probe.cluster_count",
+                of("probe.cluster_count", settings=settings, **taken),
+            )
+            if found["verdict"] == "gap":
+                told += 1
+                held += (
+                    found["count_low"] <= 1 + 1e-9 and found["count_high"] + 1e-9 >= 1
+                )
+    assert told >= 35
+    assert held >= 0.9 * told
 
 
 def test_a_count_of_none_has_converged(tmp_path):

@@ -110,8 +110,8 @@ def _of_member(member: Member) -> Outcome:
     known = float(atoms_below(atoms, torch.tensor([_point(gap)]).double()))
     ends = count_interval(counted, ritz.size, known, is_exact=is_all_eigenvalues(ritz))
     least, most = (end.numpy() for end in ends)
-    count["count_low"] = np.minimum(count["count_low"], least)
-    count["count_high"] = np.maximum(count["count_high"], most)
+    count["count_low"] = np.fmin(count["count_low"], least)
+    count["count_high"] = np.fmax(count["count_high"], most)
     if params.method != "bethe_hessian":  # each of these is an eigenvalue of zero
         for end in ("count_low", "count_high"):
             count[end] = np.maximum(count[end], num_components)
