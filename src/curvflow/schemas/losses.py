@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, PositiveFloat, Tag
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    NonNegativeFloat,
+    Tag,
+    field_validator,
+)
 
 from curvflow.schemas.kinds.shared.networks import Factory
 from curvflow.schemas.params import Params
@@ -49,9 +56,18 @@ class CrossEntropy(Params):
         IGNORED,
         description="a class whose terms do not count, as those of label -100 never do",
     )
-    class_weights: Annotated[tuple[PositiveFloat, ...] | None, Field(strict=False)] = (
-        Field(None, description="weight of each class, C of them; null for 1 each")
-    )
+    class_weights: Annotated[
+        tuple[NonNegativeFloat, ...] | None, Field(strict=False)
+    ] = Field(None, description="weight of each class, C of them; null for 1 each")
+
+    @field_validator("class_weights")
+    @classmethod
+    def _some_count(
+        cls, class_weights: tuple[float, ...] | None
+    ) -> tuple[float, ...] | None:
+        if class_weights is not None and not any(class_weights):
+            raise ValueError("expected a weight above 0, got none. Raise one.")
+        return class_weights
 
 
 class Huber(Params):

@@ -171,6 +171,17 @@ CASES = {
         {"kind": "cross_entropy", "class_weights": [1.0, 2.0, 0.5]},
         lambda f, y: F.cross_entropy(f, y, weight=f.new_tensor([1.0, 2.0, 0.5])),
     ),
+    "a class without weight": (
+        "labels",
+        {
+            "kind": "cross_entropy",
+            "label_smoothing": 0.1,
+            "class_weights": [1.0, 0.0, 0.5],
+        },
+        lambda f, y: F.cross_entropy(
+            f, y, label_smoothing=0.1, weight=f.new_tensor([1.0, 0.0, 0.5])
+        ),
+    ),
     "labels left out": ("ignored", "auto", F.cross_entropy),
     "a class left out": (
         "labels",
@@ -398,9 +409,9 @@ def test_labels_of_which_none_counts_are_refused():
     loss = {"kind": "cross_entropy", "ignore_index": 7}
     train_all([train_member(data, loss=loss)])
     alone = as_data(dataset_of(np.float64, 2, np.zeros((4, 2)), np.ones(4, int)))
-    loss = {"kind": "cross_entropy", "ignore_index": 1}
-    with pytest.raises(InputError, match="labels that count"):
-        train_all([train_member(alone, loss=loss)])
+    for settings in ({"ignore_index": 1}, {"class_weights": [1.0, 0.0]}):
+        with pytest.raises(InputError, match="labels that count"):
+            train_all([train_member(alone, loss={"kind": "cross_entropy", **settings})])
 
 
 @pytest.mark.parametrize(("part", "share"), [("training", 0.75), ("validation", 0.25)])

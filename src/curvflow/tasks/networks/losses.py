@@ -251,6 +251,7 @@ def _cross_entropy(spec: CrossEntropy) -> NetworkLoss:
         each = counts
         if given is not None:
             each = counts * np.asarray(given)[plain.astype(np.int64)]
+            counts = counts if each.any() else each  # none has a weight
         mean = each.sum() / max(len(labels), 1)
         return np.stack([plain, counts / (mean or 1)], axis=-1)
 

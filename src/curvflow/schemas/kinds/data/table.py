@@ -222,8 +222,8 @@ def _is_category(params: TableParams, table: Table, name: str, column: Column) -
         cell = column.as_texts()[first]
         raise InputError(
             f"path: expected numbers in column '{name}', got '{cell}' "
-            f"in {table.place(first)}. {_mend(params, cell)}, add it to missing_values, or "
-            "name the column in categories."
+            f"in {table.place(first)}. {_mend(params, cell)}, add it to "
+            "missing_values, or name the column in categories."
         )
     return True
 
@@ -309,7 +309,8 @@ def _targets(
         cell = column.as_texts()[first]
         raise InputError(
             f"target: expected numbers as values, got '{cell}' in "
-            f"{table.place(rows[first])}. {_mend(params, cell)}, or set targets_as: labels."
+            f"{table.place(rows[first])}. {_mend(params, cell)}, or set "
+            "targets_as: labels."
         )
     if numbers is None and params.targets_as is None:
         slip = first_slip(column, params.decimal)
