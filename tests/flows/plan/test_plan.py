@@ -173,3 +173,24 @@ stages:
     )
     with pytest.raises(StudyError, match=message):
         plan(store, text=text, folder=tmp_path)
+
+
+@pytest.mark.parametrize("inputs", ["{ids: tokens, mask: shown}", "[tokens, shown]"])
+def test_data_of_several_inputs_are_planned_with_what_takes_them(
+    store, tmp_path, inputs
+):
+    np.savez(
+        tmp_path / "rows.npz",
+        tokens=np.zeros((6, 3), int),
+        shown=np.ones((6, 3), int),
+        targets=np.arange(6) % 2,
+    )
+    text = f"""\
+study: several
+stages:
+  data: {{use: data.array, path: rows.npz, inputs: {inputs}}}
+  fit: {{use: train, data: data, model: {{factory: "collections:Counter"}},
+        rule: {{rule: sgd, lr: 0.1}}, epochs: 1, loss: cross_entropy}}
+  top: {{use: probe.eigenvalues, weights: fit, k: 1}}
+"""
+    assert plan(store, text=text, folder=tmp_path)["total"] == 3
