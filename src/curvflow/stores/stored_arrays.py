@@ -225,7 +225,7 @@ def _missing_values(array: Any) -> Array:
 
 
 def _zarr_rows(array: Any, missing: Array, rows: slice) -> Array:
-    """Return rows with NaN for what is missing, of whole numbers too."""
+    """Return rows with NaN for missing numbers, whole ones too."""
     values = _rows(array, rows)
     is_missing = np.isin(values, missing)
     if not is_missing.any():

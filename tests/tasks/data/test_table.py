@@ -570,6 +570,12 @@ def test_times_of_parquet_with_some_fractions_of_a_second_are_in_order():
     assert parts(made(content, target="y", **params)) == [[1, 4, 5, 2], [0, 3]]
 
 
+@pytest.mark.parametrize("cells", [[["a"]] * 6, [{"a": "b"}] * 6])
+def test_nested_texts_in_parquet_are_no_names(cells):
+    with pytest.raises(InputError, match="expected numbers, texts or times, got"):
+        made(as_parquet(x=cells, y=[0.5] * 6), target="y")
+
+
 def test_numbers_of_rows_and_decimals_in_parquet():
     cells = [Decimal(n) / 4 for n in range(6)]
     content = as_parquet(x=cells, y=[0.5] * 6, __index_level_0__=range(6))

@@ -179,14 +179,13 @@ def _make(spec: FactoryModel, generator: torch.Generator) -> nn.Module:
                 f"model: {where}expected {spec.factory} to return a torch.nn.Module, "
                 f"got {type(error).__name__}: {first_line(error)}. Correct it."
             ) from error
-    is_module = isinstance(module, nn.Module)
-    if is_module and (name := _uninitialised(module)):
+    if isinstance(module, nn.Module) and (name := _uninitialised(module)):
         raise InputError(
             f"model: expected parameters whose shapes are known, got '{name}' of "
             f"{spec.factory}, which a first call is to tell. Call the module on inputs "
             "before it is returned."
         )
-    if not is_module or not list(module.parameters()):
+    if not isinstance(module, nn.Module) or not list(module.parameters()):
         raise InputError(
             f"model: expected {spec.factory} to return a torch.nn.Module with "
             f"parameters, got {type(module).__name__}. Return a module."

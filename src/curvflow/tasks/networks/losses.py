@@ -487,8 +487,13 @@ def check_own_loss(text: str, outputs_shape: tuple[int, ...], targets: Rows) -> 
     with _refused(spec.factory, f"compute on {shapes}"):
         given = outputs.clone()
         whole = loss.batch(given, targets_N)
-        rows = zip(outputs.clone().split(1), targets_N.split(1), strict=True)
-        alone = torch.stack([loss.batch(*row).reshape(()) for row in rows])
+        parts = [slice(row, row + 1) for row in range(len(outputs))]
+        alone = torch.stack(
+            [
+                loss.batch(outputs[part].clone(), targets_N[part]).reshape(())
+                for part in parts
+            ]
+        )
     if not torch.equal(given, outputs):
         raise InputError(
             f"loss: expected {spec.factory} to leave its outputs as they are, got "

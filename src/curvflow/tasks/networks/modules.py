@@ -33,7 +33,7 @@ from curvflow.tasks.numerics.derivatives.precision import (
     fuses_steps,
     reroute,
 )
-from curvflow.tasks.numerics.derivatives.recomputation import computed_once
+from curvflow.tasks.numerics.recomputation import computed_once
 
 # A batch norm's count of batches, on which it depends where all batches weigh alike.
 COUNT = "num_batches_tracked"

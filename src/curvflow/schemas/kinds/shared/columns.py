@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from importlib.util import find_spec
@@ -28,6 +28,9 @@ EXACT = 1 << 53
 WRITTEN = re.compile(
     r"[$€£¥]?\s?[+-]?[$€£¥]?(\d{1,3}([,.'\u2019\s]\d{3})+|\d+)([.,]\d+)?\s?[%$€£¥]?"
 )
+
+# Types of texts in Parquet files.
+STRINGS = ("string", "large_string", "string_view")
 
 # What pandas calls the index of a table, if it has no name.
 INDEX = re.compile(r"__index_level_\d+__")
@@ -321,7 +324,7 @@ def _arrow_column(cells: Any, missing_values: Collection[str], where: str) -> Co
         cells = cells.cast(cells.type.value_type)
     kind = cells.type
     missing = cells.is_null().to_numpy()
-    if "string" in str(kind):  # of any of their forms
+    if str(kind) in STRINGS:
         texts = np.array([cell or "" for cell in cells.to_pylist()], dtype=object)
         named = np.array([cell in missing_values for cell in texts], dtype=bool)
         return Column(missing | named, texts, None)
@@ -347,7 +350,8 @@ def _arrow_column(cells: Any, missing_values: Collection[str], where: str) -> Co
         )
     plain = cells.cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False)
     numbers = np.array(plain, dtype=np.float64)
-    texts = None
-    if types.is_integer(kind) and (np.abs(numbers) >= EXACT).any():
-        texts = np.array([str(cell) for cell in cells.to_pylist()], dtype=object)
-    return Column(missing | np.isnan(numbers), texts, numbers)
+    column = Column(missing | np.isnan(numbers), None, numbers)
+    if not (types.is_integer(kind) and (np.abs(numbers) >= EXACT).any()):
+        return column
+    exact = np.array([str(cell) for cell in cells.to_pylist()], dtype=object)
+    return replace(column, texts=exact)

@@ -17,7 +17,7 @@ from torch.nn.utils.parametrizations import _WeightNorm
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
-from curvflow.tasks.numerics.derivatives.recomputation import computed_once
+from curvflow.tasks.numerics.recomputation import computed_once
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils import checkpoint
 
 import curvflow
-from curvflow.tasks.numerics.derivatives.recomputation import computed_once
+from curvflow.tasks.numerics.recomputation import computed_once
 from tests.tasks.toys import blobs, train_all, train_member
 
 
