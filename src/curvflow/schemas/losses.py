@@ -14,8 +14,9 @@ from pydantic import (
     BeforeValidator,
     Discriminator,
     Field,
-    PositiveFloat,
+    NonNegativeFloat,
     Tag,
+    field_validator,
 )
 
 from curvflow.schemas.kinds.shared.networks import Factory
@@ -56,9 +57,18 @@ class CrossEntropy(Params):
         IGNORED,
         description="a class whose terms do not count, as those of label -100 never do",
     )
-    class_weights: Annotated[tuple[PositiveFloat, ...] | None, Field(strict=False)] = (
-        Field(None, description="weight of each class, C of them; null for 1 each")
-    )
+    class_weights: Annotated[
+        tuple[NonNegativeFloat, ...] | None, Field(strict=False)
+    ] = Field(None, description="weight of each class, C of them; null for 1 each")
+
+    @field_validator("class_weights")
+    @classmethod
+    def _some_count(
+        cls, class_weights: tuple[float, ...] | None
+    ) -> tuple[float, ...] | None:
+        if class_weights is not None and not any(class_weights):
+            raise ValueError("expected a weight above 0, got none. Raise one.")
+        return class_weights
 
 
 class Huber(Params):
