@@ -131,7 +131,7 @@ def _look_like_labels(targets: Array) -> bool:
     """Return whether floats are 0..C-1 without gaps, each several times on average.
 
     Several a sample may be labels of tokens, but 0 and 1 alone columns of classes; one
-    in a column of its own is a value.
+    in another column is a value.
     """
     if targets.dtype.kind != "f" or len(targets) < 4:
         return False
