@@ -59,6 +59,7 @@ MANY = 10**6  # degrees of freedom where a kind states no interval and no sample
 SLACK = 1e-7  # of the truth: rounding of products and of the dense matrix
 ROUNDING = 1e-13  # of the eigenvalue of largest magnitude
 POINTS = 12  # compared of what is given at many
+IN_VAIN = 300  # cases in a row without the one kind
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,12 @@ def run(case: int, kind: str | None = None, seeds: int = 1) -> list[Compared]:
             number
             for stage in stages
             for number in of_stage(
-                case, stages, stage, parsed[stage].params({}), results, known
+                case,
+                stage,
+                stages=stages,
+                params=parsed[stage].params({}),
+                results=results,
+                known=known,
             )
         ]
 
@@ -222,8 +228,9 @@ def failed(results: curvflow.Results) -> set[str]:
 
 def of_stage(
     case: int,
-    stages: Mapping[str, Mapping[str, Any]],
     stage: str,
+    *,
+    stages: Mapping[str, Mapping[str, Any]],
     params: Any,
     results: curvflow.Results,
     known: Known,
@@ -314,6 +321,22 @@ def report(numbers: list[Compared]) -> None:
         print(f"| {' | '.join(columns)} |")
 
 
+def drawn_numbers(options: argparse.Namespace) -> tuple[list[Compared], int]:
+    """Run cases until there are enough, or time is up; return numbers and studies."""
+    numbers, count, in_vain, start = list[Compared](), 0, 0, time.perf_counter()
+    most = options.studies or math.inf
+    minutes = math.inf if options.studies else options.minutes
+    drawn = cases(options.seed, options.only)
+    while count < most and time.perf_counter() - start < 60 * minutes:
+        found = run(next(drawn), options.kind, options.seeds)
+        numbers += found
+        count += bool(found or options.kind is None)
+        in_vain = 0 if found else in_vain + 1
+        if options.kind and in_vain == IN_VAIN:
+            break
+    return numbers, count
+
+
 def main() -> None:
     """Run cases, as many as asked for or until time is up, and print what they show."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -324,7 +347,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--studies", type=int, help="so many, in place of minutes")
     parser.add_argument("--only", choices=SORTS, help="the sort of cases")
-    parser.add_argument("--kind", help="the only one that is run, like probe.trace")
+    parser.add_argument(
+        "--kind", help="the only one that is run, beside what it reads: probe.trace"
+    )
     parser.add_argument("--seeds", type=int, default=1, help="a case, with --kind")
     parser.add_argument("--case", type=int, help="only this one, with its numbers")
     options = parser.parse_args()
@@ -332,18 +357,15 @@ def main() -> None:
         parser.error(
             f"--kind: expected one that declares its truth, got {options.kind}"
         )
+    if options.seeds > 1 and not options.kind:
+        parser.error("--seeds: expected --kind beside it, got none")
     if options.case is not None:
         for number in run(options.case, options.kind, options.seeds):
             print(number, f"z = {number.z:.2f}")
         return
-    numbers, count, start = [], 0, time.perf_counter()
-    most = options.studies or math.inf
-    minutes = math.inf if options.studies else options.minutes
-    drawn = cases(options.seed, options.only)
-    while count < most and time.perf_counter() - start < 60 * minutes:
-        found = run(next(drawn), options.kind, options.seeds)
-        numbers += found
-        count += bool(found or options.kind is None)
+    numbers, count = drawn_numbers(options)
+    if not numbers and options.kind:
+        parser.error(f"--kind: expected cases that have it, got {IN_VAIN} without")
     without = [
         f"{name}: {LEFT_OUT[name]}"
         for name, kind in sorted(all_kinds().items())

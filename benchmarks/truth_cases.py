@@ -446,7 +446,7 @@ def study(case: int) -> tuple[dict[str, Any], np.ndarray | None]:
     if values is None:
         stages["exact"] = {"use": "probe.dense", **of}
     for name, stage in drawn.items():
-        stages[name] = {**stage, **taken(stage, of, seed)}
+        stages[name] = {**stage, **beside(stage, of, seed)}
     if sort == "graphs":
         stages |= clusters(draw, seed)
     return {"study": f"truth-{case}", "stages": stages}, values
@@ -469,41 +469,44 @@ def repeated(stages: Stages, kind: str, times: int) -> Stages:
                 _keep(kept, stages, name, number)
     exact = [one for one, stage in stages.items() if stage["use"] == "probe.dense"]
     for one in exact if kept else ():
-        kept |= {each: stages[each] for each in (one, *_taken_by(stages[one], stages))}
+        kept |= {each: stages[each] for each in (one, *_upstream(stages[one], stages))}
     return kept
 
 
 def _keep(kept: Stages, stages: Stages, name: str, number: int) -> str:
-    """Keep a stage by another seed, with what it takes; return its name."""
+    """Keep a stage by another seed, with its inputs; return its name."""
     stage = dict(stages[name])
     if "seed" in stage:
         stage["seed"] = (stage["seed"] + number * APART) % 2**31
     else:
-        for key, value in _taken(stage).items():
+        for key, value in _inputs(stage).items():
             if stages[value]["use"].startswith("probe."):
                 stage[key] = _keep(kept, stages, value, number)
     begins = name.removesuffix(EXACT)
     copy = f"{begins}_{number}{name.removeprefix(begins)}"
-    kept.update({one: stages[one] for one in _taken_by(stage, stages)})
+    kept.update({one: stages[one] for one in _upstream(stage, stages)})
     kept[copy] = stage
     return copy
 
 
-def _taken_by(stage: dict[str, Any], stages: Stages) -> Iterator[str]:
-    for value in _taken(stage).values():
+def _upstream(stage: dict[str, Any], stages: Stages) -> Iterator[str]:
+    """Yield the stages that one needs, and those that they need."""
+    for value in _inputs(stage).values():
         if value in stages:
             yield value
-            yield from _taken_by(stages[value], stages)
+            yield from _upstream(stages[value], stages)
 
 
-def _taken(stage: dict[str, Any]) -> dict[str, str]:
-    """Return the stages that one takes, by input."""
+def _inputs(stage: dict[str, Any]) -> dict[str, str]:
+    """Return the stages that are inputs of one, by input."""
     inputs = find_kind(stage["use"]).inputs
     return {name: value for name, value in stage.items() if name in inputs}
 
 
-def taken(stage: dict[str, Any], of: dict[str, str], seed: int) -> dict[str, str | int]:
-    """Return what a probe has beside its drawn parameters: what it takes, and a seed.
+def beside(
+    stage: dict[str, Any], of: dict[str, str], seed: int
+) -> dict[str, str | int]:
+    """Return what a probe has beside its drawn parameters: inputs, and a seed.
 
     Args:
         stage: its drawn parameters.

@@ -17,8 +17,9 @@ def forms(text: str) -> tuple[str, ...]:
 UNITS = forms(
     "s | ms | \u00b5s | \u03bcs | ns | secs | seconds | min | mins | minutes | h"
     " | hrs | hours | days | weeks | years | GPU hours | CPU minutes | core-hours"
+    " | milliseconds | microseconds | nanosecond | megabytes | gigabyte | Hz | MHz"
     " | kB | MiB | TB | PB | bytes | nats | TFLOP | GFLOPs | × | x | times | fold"
-    " | % | percent | per cent"
+    " | % | ‰ | percent | per cent"
 )
 MEASURED = (
     *(f"{{v}} {unit}" for unit in UNITS),
@@ -34,12 +35,18 @@ MEASURED = (
         " | [{d}](page.md) | Table {d}: {d} | {d} in Figure 2.1"
         " | section 3 has {d} | a step {d} | version {v} s | type {v} ± {v}"
         " | ResNet-18 {d} | Python 3.11 {v} s | PyTorch {d} s | PyHessian {d} ×"
-        " | devinterp {d} ± {d}"
+        " | devinterp {d} ± {d} | {v}E-7 | {v}e{v} | 10<sup>−{v}</sup>"
+        " | {v}&nbsp;s | {v} &plusmn; {v} | {v} &times; less | {v} \\% | {v}\u2011fold"
+        " | ×{v} | (× {v}) | 10 <sup>7</sup> | a factor of {v} | a factor {v}"
+        " | it took (2024 s) | {v} tokens/s | {v} steps per second"
+        " | Adam's loss (2019 ± 3) | algorithm 3 s | equation 3 ± 1 | section 2 % off"
+        " | <b>{d}</b> | <td>{v}</td> | <th>{v} of {v}</th>"
     ),
 )
 # Numbers that count in a table alone.
 WHOLE = forms(
     "{v} | −{v} | {v},240 | about {v} | {v} of {v} | **{v}** | {v} steps | SGD 2000"
+    " | factors of {v} | {v}×{v}"
 )
 # Digits that never count.
 NONE = forms(
@@ -53,7 +60,7 @@ NONE = forms(
     " | Cohen et al. 2021 | Wilcoxon's test (1945) | an interval of 95 %"
     " | a 95 % interval | limits at 90 % | a level of 95 % | 95 % confidence"
     " | arXiv:2103.00065 | doi:10.1126/science.1127647 | https://example.org/{d}"
-    " | H<sub>{v}</sub>"
+    " | H<sub>{v}</sub> | x<sup>{v}</sup> | Figure 3.1b | Algorithm {v} | Section 5.5."
 )
 MAKING = (
     "`make bench`",

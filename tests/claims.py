@@ -1,9 +1,10 @@
 """Numbers in the documentation, and the commands that stand with them.
 
 A row of a table is a measurement if it holds a digit. A paragraph, a list or a heading
-is one if it holds a decimal, an error (±), a unit, a multiple (3 ×, 3x, 3 times), a
-power of ten or a p-value. Code, link targets, names (ResNet-18), versions, references
-(Table 2.1), years of sources and 95 % as the level of an interval do not count.
+is one if it holds a decimal, an error (±), a unit, a multiple (3 ×, ×3, 3 times, a
+factor of 3), a power of ten or a p-value; a table in HTML is one by any digit. Code,
+link targets, names (ResNet-18), versions, references (Table 2.1), years of sources and
+95 % as the level of an interval do not count.
 
 With a table stands its lead, all that is between it and the heading or the table
 before it, and the block after it. A row needs a command there or in itself; if a column
@@ -30,6 +31,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
+from html import unescape
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -48,16 +50,19 @@ REASONS = ("settings", "formulas", "computed", "printed")
 MEASURING = ("bench", "truth", "fuzz", "chaos", "durations", "gpu")
 
 UNITS = (
-    "s|[mnu\u00b5\u03bc]s|h|secs?|seconds?|mins?|minutes?|hrs?|hours?|days?|weeks?|years?"
-    "|(?:GPU|CPU|core)[ -](?:seconds?|minutes?|hours?|days?)|[kMGTP]i?B|bytes|nats"
-    "|[MGTP]FLOPs?|×|x|times|fold|%|percent|per cent"
+    "s|[mnu\u00b5\u03bc]s|h|secs?|(?:milli|micro|nano)?seconds?|mins?|minutes?|hrs?|hours?"
+    "|days?|weeks?|years?|(?:GPU|CPU|core)[ -](?:seconds?|minutes?|hours?|days?)"
+    "|[kMGTP]i?B|(?:kilo|mega|giga|tera)?bytes?|nats|[kMG]?Hz|[MGTP]FLOPs?|×|x|times|fold"
+    "|%|‰|percent|per cent"
 )
-UNIT = rf"[ -]?(?:{UNITS})(?!\w)"
+UNIT = rf"[ \u2010\u2011-]?(?:{UNITS})(?!\w)"
 ERROR = r"[)\]]? ?(?:±|\+/?[-−]) ?[\d.]"
 MEASURED = re.compile(
     rf"\d{ERROR}|(?<![\w.])(?:\d[\d.,]*)?\d{UNIT}"
-    r"|(?<![\w.])\d*\.\d|(?<![\w.])\d+e[+−-]?\d"
-    r"|10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]|10\^|\b[pP] ?[<>=≤≥≈] ?\d"
+    r"|(?<![\w.])\d*\.\d|(?<![\w.])\d+[eE][+−-]?\d"
+    r"|10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]|10\^|10 ?<sup>|\b[pP] ?[<>=≤≥≈] ?\d"
+    r"|(?<![\w)])(?<!\d )×\d|(?<=\()× \d|\bfactor (?:of )?\d"
+    r"|\d [a-z]+(?:/| per )(?:s|min|h|second|minute|hour)\b"
 )
 # What holds digits and is no number of its own.
 PACKAGES = (
@@ -72,13 +77,14 @@ NUMBERED = "(?i:definition|page|decision|type)"
 LEVEL = r"9[059] ?%"
 SPREAD = r"(?:interval|confidence|level|limit)s?"
 NO_NUMBER = re.compile(
-    r"https?://\S+|\b(?:arXiv|doi):\S+|<su[bp]>[^<]*</su[bp]>"
+    r"https?://\S+|\b(?:arXiv|doi):\S+|<sub>[^<]*</sub>|(?<!10)(?<!10 )<sup>[^<]*</sup>"
     rf"|\b(?:{PACKAGES}) \d+(?:\.\d+)?+(?: to \d\.\d+)?(?!\.?\d)(?!{UNIT}|{ERROR})"
     r"|\b\d+\.\d+\.\d[\d.]*"  # a version, an address
-    rf"|\b{PARTS} \(?\d[\d.]*[a-z]?\b"
+    rf"|\b{PARTS} \(?\d+(?:\.\d+)*+[a-f]?(?!\w|\.\d)(?!{UNIT}|{ERROR})"
     rf"|\b{NUMBERED} \d+(?![.,]?\d|{UNIT}|{ERROR})"
     rf"|\b{PARTS}s \d[\d.]*[a-z]?(?:(?:, | and | to )\d[\d.]*[a-z]?\b)*"
-    r"|(?:(?<=[\w.']) \(|\bet al\.,? )(?:1[89]|20)\d\d[a-z]?\b"
+    r"|(?:(?<=[\w.']) \(|\bet al\.,? )(?:1[89]|20)\d\d[a-f]?(?!\w|[.,]\d)"
+    rf"(?!{UNIT}|{ERROR})"
     rf"|{LEVEL} (?:(?!of)\w+ )?{SPREAD}|\b{SPREAD} (?:of|at) {LEVEL}"
     r"|(?<![\w.])[A-Za-z]\w*\d\w*|\b[A-Za-z]\w*-\d+(?![\d.])"  # float32, CIFAR-10
     r"|(?<![\d.-])\d+(?:-\d+){2,}(?![\d.-])"  # 2-12-1, 2024-01-31
@@ -123,7 +129,10 @@ def blocks(text: str) -> list[Block]:
     for number, (line, below) in enumerate(pairwise([*lines, ""]), 1):
         if is_open(form, parts):
             parts[-1] = joined(parts[-1], line)
-            form = form if is_open(form, parts) else ""
+            if not is_open(form, parts):
+                rest = line.partition("-->")[2].strip() if form == "comment" else ""
+                parts += [Block("prose", rest, number)] if rest else []
+                form = "prose" if rest else ""
             continue
         previous, form = form, form_of(line, form, below)
         if form == "prose" and is_indented(line, previous, parts):
@@ -154,7 +163,7 @@ def form_of(line: str, previous: str, below: str) -> str:
         return "fence"
     if bare.startswith("#"):
         return "heading"
-    if bare.startswith("<!--") and ("-->" not in bare or bare.endswith("-->")):
+    if bare.startswith("<!--") and not seen(f"{bare}-->").removesuffix("-->").strip():
         return "comment"
     if previous == "table" and (CELL.search(bare) or not LIST.match(line)):
         return previous
@@ -179,7 +188,8 @@ def joined(block: Block, line: str) -> Block:
 def plain(text: str) -> str:
     """Leave out what is no number, and emphasis."""
     text = re.sub(SPAN, " code ", " ".join(text.split()))
-    text = re.sub(r"\]\([^)]*\)", "]", text)
+    text = re.sub(r"\\(?=[!-/:-@[-`{-~])", "", unescape(text))
+    text = re.sub(r"\]\([^)]*\)", "]", " ".join(text.split()))
     text = re.sub(r"\*|(?<!\w)_+(?=\S)|(?<=\S)_+(?!\w)", "", text)
     return NO_NUMBER.sub(" name ", text)
 
@@ -213,7 +223,11 @@ def claims(text: str) -> Iterator[Claim]:
 
 def says_measured(text: str, exempt: list[str]) -> bool:
     """Return whether words hold a measurement outside of some phrases."""
-    return has_digit(text) and bool(MEASURED.search(plain(without(text, exempt))))
+    if not has_digit(text):
+        return False
+    left = plain(without(text, exempt))
+    is_table = re.search(r"<t[dh]\b", left) and has_digit(re.sub(r"<[^>]*>", " ", left))
+    return bool(is_table or MEASURED.search(left))
 
 
 def exempted(block: Block) -> list[str]:

@@ -123,8 +123,21 @@ def test_a_plan_loads_declarations_of_what_it_names(tmp_path):
     assert loaded.isdisjoint({"models.vit", "rules.ngd", "rules.wrappers"})
 
 
-def test_a_plan_of_results_that_are_all_there_loads_no_numpy(tmp_path):
-    (tmp_path / "tiny.yaml").write_text(TINY)
+OWN = """
+import numpy as np
+from curvflow import Data, Outcome, Variable, stage
+
+
+@stage("own.total", version=1, outputs=(Variable("total", "of inputs"),))
+def total(data: Data) -> dict[str, object]:
+    return {"total": np.sum(data["inputs"])}
+"""
+
+
+@pytest.mark.parametrize("stage", ["", '  total: {use: "own_kinds:total", data: data}'])
+def test_a_plan_of_results_that_are_all_there_loads_no_numpy(stage, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(TINY + stage)
+    (tmp_path / "own_kinds.py").write_text(OWN)
     listing = (
         "import atexit, sys; atexit.register(lambda: print('numpy._core' in "
         "sys.modules, file=sys.stderr)); from curvflow.cli import main; main()"

@@ -33,14 +33,10 @@ PACKAGE = __file__.removesuffix("errors.py")  # its folder
 class CurvflowError(Exception):
     """Base of all errors that curvflow raises on purpose."""
 
-
-class RequestError(CurvflowError):
-    """The request is wrong: nothing was computed, exit code 2."""
-
     def _render_traceback_(self) -> list[str]:
         """Return what a notebook shows: the message, and the line of the cell.
 
-        Frames of the package say nothing of a wrong request. IPython looks for this
+        Frames of the package say nothing of the fault. IPython looks for this
         name; `traceback.print_last()` prints all frames.
         """
         lines = [f"{type(self).__name__}: {self}", *getattr(self, "__notes__", ())]
@@ -49,6 +45,10 @@ class RequestError(CurvflowError):
         if theirs and theirs[-1].line:
             lines.append(f"  in line {theirs[-1].lineno}: {theirs[-1].line}")
         return lines
+
+
+class RequestError(CurvflowError):
+    """The request is wrong: nothing was computed, exit code 2."""
 
 
 class ChangedCodeError(RequestError):

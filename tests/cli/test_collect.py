@@ -211,6 +211,7 @@ def test_a_pin_keeps_a_run_until_it_is_unpinned(curvflow, study):
             ["pin", "tiny.yaml", "--name", "x", "--run", "0"],
             "expected a finished run, got none",
         ),
+        (["pin", "tiny.yaml", "1"], "expected a name, got the number 1. Write a name,"),
         (["pin", "tiny.yaml", "--run", "1"], "expected a name"),
         (["pin", "tiny.yaml", "--name", "x", "--reason", "a\nb"], "one line of text"),
         (["unpin", "tiny.yaml", "x"], "There are none."),

@@ -93,7 +93,7 @@ def test_diff_shows_counts_first_and_then_numbers(curvflow, ran):
     only = json.loads(curvflow("diff", ran, "--stage", "data", "--json").out)
     assert list(only["stages"]) == ["data"]
     assert curvflow("diff", ran, "1", "1").out.endswith("no result differs\n")
-    assert "got 9. `curvflow runs` lists" in curvflow("diff", ran, "1", "9").err
+    assert "got 9. `curvflow log` lists" in curvflow("diff", ran, "1", "9").err
 
 
 def test_log_shows_pins_and_on_request_what_else_happened(curvflow, ran):

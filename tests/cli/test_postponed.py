@@ -97,3 +97,22 @@ def test_a_library_that_is_there_stays(loads):
     postpone("heavy_lib")
     assert sys.modules["heavy_lib"] is heavy_lib
     assert loads == [1]
+
+
+def test_what_is_set_or_taken_away_is_of_the_library(loads):
+    postpone("heavy_lib")
+    stand_in = import_module("heavy_lib")
+    assert "Thing" in dir(stand_in)
+    assert loads == [1]
+    stand_in.added = 3
+    library = sys.modules["heavy_lib"]
+    assert library is not stand_in
+    assert (library.added, stand_in.added) == (3, 3)
+    del stand_in.added
+    assert not hasattr(library, "added")
+    assert not hasattr(stand_in, "added")
+
+
+def test_a_library_that_there_is_not_is_not_postponed():
+    postpone("no_such_library")
+    assert "no_such_library" not in sys.modules

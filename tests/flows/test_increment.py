@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from curvflow.errors import CorruptPayloadError
+from curvflow.flows.api import results_of
 from curvflow.flows.graph import graph, tiles
 from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.results.check import check
 from curvflow.flows.results.node_results import plan_views
 from curvflow.flows.results.outputs import view_records
 from curvflow.schemas import keys
@@ -18,7 +20,7 @@ from curvflow.stores import payload_digests
 from curvflow.stores.base import Index
 from curvflow.stores.local import LocalStore
 from curvflow.stores.zarr_payloads import ZarrPayload
-from tests.flows.toys import opened, run, toy_kinds
+from tests.flows.toys import STUDY, opened, run, toy_kinds
 
 SIZES = (500, 2000)
 NODES_PER_SEED = 10  # two rules: fit, last, path at three checkpoints
@@ -169,3 +171,61 @@ def test_a_stage_of_unreadable_payloads_is_struck_off_in_one_entry(folders, coun
         assert counted["opened"] <= 2 * len(payloads)
         both.append(counted["index copies"])
     assert both[0] == both[1]
+
+
+def test_many_expectations_of_a_stage_read_it_once(folders, counted):
+    text = f"{STUDY}expect:\n" + "".join(
+        f"  - {{stage: {stage}, quantity: {quantity}, at_least: {least}}}\n"
+        for least in range(20)
+        for stage, quantity in (("last", "square"), ("path", "square"))
+    )
+    few, many = [], []
+    for expectations, counts in ((1, few), (40, many)):
+        for size, folder in folders.items():
+            o = opened(LocalStore(folder), seeds_of(size // NODES_PER_SEED), text=text)
+            results = results_of(o)
+            counted.clear()
+            check(results, o.study.expect[-expectations:])
+            counts.append(Counter(counted))
+    for size, alone, together in zip(SIZES, few, many, strict=True):
+        assert together["digest checks"] <= 2 * alone["digest checks"]
+        assert together["bytes hashed"] <= 2 * alone["bytes hashed"]
+        assert alone["bytes hashed"] <= 16 * size
+
+
+CHANGES = {  # by what is computed of n seeds
+    "stages.mean.quantities=[square]": lambda n: {"mean": 2},
+    "stages.path.scale=2.0": lambda n: {"path": 5 * n},
+    "axes.rule={slow: {lr: 0.25}, fast: {lr: 0.75}, more: {lr: 0.3}}": lambda n: {
+        "fit": n,
+        "last": n,
+        "path": 2 * n,
+        "mean": 1,
+    },
+    "payloads lost": lambda n: {
+        "data": 1,
+        "fit": 2 * n,
+        "last": 2 * n,
+        "path": 5 * n,
+        "mean": 2,
+    },
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_work_is_linear_in_what_a_change_touches(folders, counted, change):
+    def make(store, seeds):
+        if change == "payloads lost":
+            for path in folders[seeds * NODES_PER_SEED].glob("payloads/*/*"):
+                path.unlink()
+        settings = () if change == "payloads lost" else (change,)
+        counts = run(store, seeds_of(seeds), *settings).record.counts["executed"]
+        assert {name: n for name, n in counts.items() if n} == CHANGES[change](seeds)
+
+    small, large = work(folders, counted, make)
+    assert small["index copies"] == large["index copies"] <= 4
+    for what in ("bytes hashed", "digests taken", "fields written", "signatures"):
+        assert large[what] / SIZES[1] <= 1.05 * small[what] / SIZES[0]
+    for counts in (small, large):
+        assert counts["opened"] <= 8  # payloads, each of many nodes
+    assert large["reads"] <= 2 * small["reads"] + 4

@@ -437,10 +437,12 @@ def test_all_kinds_of_matrices_are_taken():
     )
     half = curvflow.from_matrix(torch.eye(3, dtype=torch.bfloat16, requires_grad=True))
     assert (half.dtype, half.trace(4).value) == (torch.float64, 3.0)
-    slq = curvflow.from_matrix(kernel).logdet(num_runs=40)
+    slq = curvflow.from_matrix(kernel).logdet(method="slq", num_runs=40)
     exact = torch.logdet(A).item()
     assert abs(slq.value - exact) < 5 * slq.sem
-    preconditioned = curvflow.from_matrix(A).logdet(floor=1e-2)
+    preconditioned = curvflow.from_matrix(A).logdet(
+        method="preconditioned_meme", floor=1e-2
+    )
     assert preconditioned.value == pytest.approx(exact, abs=0.2)
     assert preconditioned.variables["rank"] == 30
 

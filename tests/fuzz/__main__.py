@@ -16,10 +16,11 @@ from pathlib import Path
 import hypothesis
 from hypothesis import HealthCheck, settings
 
+from tests.fuzz.examples import edited_example
 from tests.fuzz.grammar import CASES, Case, random_case
 from tests.fuzz.reader import HangError, check
 
-BY_GRAMMAR, AT_RANDOM = 300, 1500  # texts of one round
+BY_GRAMMAR, AT_RANDOM, OF_EXAMPLES = 300, 1500, 500  # texts of one round
 FAILING = Path("build/fuzz/failing.yaml")
 
 
@@ -29,8 +30,9 @@ def fuzz_round(
     *,
     by_grammar: int = BY_GRAMMAR,
     at_random: int = AT_RANDOM,
+    of_examples: int = OF_EXAMPLES,
 ) -> None:
-    """Check the texts of one round, by grammar and at random."""
+    """Check the texts of one round: by grammar, at random, and edited examples."""
 
     @hypothesis.seed(seed)
     @settings(
@@ -47,6 +49,8 @@ def fuzz_round(
     source = random.Random(seed)
     for _ in range(at_random):
         checked(random_case(source))
+    for _ in range(of_examples):
+        checked(edited_example(source))
 
 
 def main() -> None:

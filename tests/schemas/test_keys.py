@@ -309,7 +309,7 @@ def test_what_siblings_share_is_written_once(monkeypatch):
     plain = [forms.write(Sibling(seed=n, inner=inner))[0] for n in range(50)]
     assert all(p["inner"] is plain[0]["inner"] for p in plain)
     assert written.count("seed") == 50
-    assert written.count("inner") == written.count("clip") == 1
+    assert written.count("inner") == written.count("hidden") == 1
 
 
 def test_every_part_of_an_action_key_counts():

@@ -133,6 +133,34 @@ def test_what_packs_numbers_is_unpacked_or_refused(tmp_path):
         stored_arrays.stored_arrays("path", tmp_path / "x.zarr", None)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_that_xarray_has_for_missing_ones_are_none_of_the_data(tmp_path, seed):
+    draw = np.random.default_rng(seed)
+    dtype = np.dtype(draw.choice(["i1", "i2", "i8", "u2", "f4", "f8"]))
+    marker = dtype.type(draw.integers(0, 9))
+    written, name = {}, str(draw.choice(["_FillValue", "missing_value"]))
+    if name == "_FillValue" and draw.random() < 0.8:
+        written = {"encoding": {"x": {name: marker}}}
+    values = draw.integers(0, 9, draw.integers(1, 9, 2)).astype(dtype)
+    attrs = {} if written else {"missing_value": marker.item()}
+    xarray.Dataset({"x": (("n", "m"), values, attrs)}).to_zarr(
+        tmp_path / "x.zarr",
+        zarr_format=int(draw.choice([2, 3])),
+        consolidated=False,
+        **written,
+    )
+    expected = np.where(values == marker, np.nan, values.astype(float))
+    read = stored_arrays.stored_arrays("path", tmp_path / "x.zarr", None)["x"]
+    assert np.array_equal(read, expected, equal_nan=True)
+    assert (read.dtype == dtype) == (dtype.kind == "f" or marker not in values)
+    lazy = stored_arrays.stored_arrays("path", tmp_path / "x.zarr", 0)["x"]
+    if dtype.kind != "f" and marker in values:
+        with pytest.raises(InputError, match="everywhere in 'x' of"):
+            lazy[:]
+    else:
+        assert np.array_equal(lazy[:], expected, equal_nan=True)
+
+
 @pytest.mark.parametrize("form", ["zarr 3", "netCDF 4"])
 def test_rows_of_files_that_change_are_refused(tmp_path, form):
     name, write = FORMS[form]

@@ -19,19 +19,36 @@ class Postponed(ModuleType):
     """
 
     def __getattr__(self, name: str) -> Any:
-        with _lock:
-            if sys.modules.get(self.__name__) is self:
-                del sys.modules[self.__name__]
-        library = import_module(self.__name__)
-        vars(self).update(vars(library))
-        return getattr(library, name)
+        return getattr(_loaded(self), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(_loaded(self), name, value)
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(_loaded(self), name)
+        vars(self).pop(name, None)
+
+    def __dir__(self) -> list[str]:
+        return dir(_loaded(self))
+
+
+def _loaded(stand_in: Postponed) -> ModuleType:
+    """Return the library, of which the stand-in has everything from then on."""
+    name = stand_in.__name__
+    with _lock:
+        if sys.modules.get(name) is stand_in:
+            del sys.modules[name]
+    library = import_module(name)
+    vars(stand_in).update(vars(library))
+    return library
 
 
 def postpone(name: str) -> None:
-    """Let a library be loaded when it is used, unless it is there already."""
-    if name not in sys.modules:
+    """Let a library be loaded when it is used, unless it is there or there is none."""
+    if name not in sys.modules and (spec := find_spec(name)):
         stand_in = Postponed(name)
-        stand_in.__spec__ = find_spec(name)
+        vars(stand_in)["__spec__"] = spec
         sys.modules[name] = stand_in
 
 

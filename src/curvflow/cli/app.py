@@ -120,7 +120,8 @@ def _one_line(error: Any) -> str:
     where = f" See `{error.ctx.command_path} -h`." if error.ctx else ""
     plain = text.replace("Value error, ", "").removesuffix(".")
     plain = plain.replace("Input should be ", "expected ")
-    return f"curvflow: {plain}.{where}"
+    end = "" if plain.endswith("?") else "."
+    return f"curvflow: {plain}{end}{where}"
 
 
 class _PrintableFormatter(logging.Formatter):

@@ -258,7 +258,7 @@ def find_run(store: Store, study: str, number: int) -> RunRecord:
             )
         raise UnknownNameError(
             f"{study}: expected a run from 1 to {len(runs)}, got {number}. "
-            "`curvflow runs` lists them."
+            "`curvflow log` lists them."
         )
     if runs[number].ended is None:
         raise UnknownNameError(

@@ -29,23 +29,23 @@ class Siblings:
     """Models of the values of one template, as the context of validations.
 
     These values do not change: one object in many sets of parameters is validated
-    once, and is one model in all.
+    once for each union, and is one model in all.
     """
 
     def __init__(self) -> None:
         """Start with none."""
         # By identity; a value that is kept leaves its identity to no other.
-        self._known: dict[int, tuple[object, Params]] = {}
+        self._known: dict[tuple[int, int], tuple[object, Params]] = {}
 
-    def find(self, value: object) -> Params | None:
-        """Return the model of a value that was validated before."""
-        known = self._known.get(id(value))
+    def find(self, union: ByName, value: object) -> Params | None:
+        """Return the model of a value that a union validated before."""
+        known = self._known.get((id(union), id(value)))
         return known[1] if known else None
 
-    def keep(self, value: object, params: Params) -> Params:
+    def keep(self, union: ByName, value: object, params: Params) -> Params:
         """Keep the model of a value, and return it."""
         if len(self._known) < MOST_KEPT:
-            self._known[id(value)] = value, params
+            self._known[id(union), id(value)] = value, params
         return params
 
 
@@ -77,14 +77,14 @@ class ByName:
 
     def _validate(self, value: object, info: ValidationInfo) -> Params:
         siblings = info.context if isinstance(info.context, Siblings) else Siblings()
-        if (known := siblings.find(value)) is not None:
+        if (known := siblings.find(self, value)) is not None:
             return known
         if model := self.find(value):
             try:
-                return siblings.keep(value, model.model_validate(value))
+                return siblings.keep(self, value, model.model_validate(value))
             except ValidationError:
                 pass
-        return siblings.keep(value, self._all.validate_python(value))
+        return siblings.keep(self, value, self._all.validate_python(value))
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler

@@ -32,6 +32,11 @@ WEIGHTS = ("weight", "weights", "w")
 WRONG_WEIGHT = (
     "path: expected finite positive weights, got {}. Remove the edge, or mend it."
 )
+# Said of a line that another program may take for several.
+LONE_RETURN = (
+    "path: expected lines that end by a line feed, got a carriage return within line "
+    "{}. Save the file with such ends."
+)
 # Said of a file that states its direction.
 DIRECTED = (
     "directed: expected an undirected graph, got a file that says 'directed 1'. Set "
@@ -51,15 +56,14 @@ def head_of(content: Array) -> list[str]:
     raw = content[:HEAD_BYTES].tobytes()
     is_whole = len(content) <= HEAD_BYTES
     if raw[:2] == GZIP:
-        unpacker = zlib.decompressobj(wbits=31)
         try:
-            raw = unpacker.decompress(raw, HEAD_BYTES)
+            raw, _, has_all = unpacked(raw, HEAD_BYTES)
         except zlib.error as error:
             raise InputError(
                 f"path: expected a .gz file, got one that is broken ({error}). "
                 "Compress it again."
             ) from error
-        is_whole = unpacker.eof
+        is_whole &= has_all
     lines = raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").split("\n")
     if not is_whole and len(lines) > 1:
         lines.pop()  # cut
@@ -67,7 +71,35 @@ def head_of(content: Array) -> list[str]:
         raise InputError(
             "path: expected a graph, got an empty file. Take a file with edges."
         )
-    return [line.removesuffix("\r") for line in lines]
+    lines = [line.rstrip("\r") for line in lines]
+    for number, line in enumerate(lines, start=1):
+        if "\r" in line:
+            raise InputError(LONE_RETURN.format(number))
+    return lines
+
+
+def unpacked(raw: bytes, most: int) -> tuple[bytes, int, bool]:
+    """Unpack the beginning of a .gz file, which may have several parts.
+
+    Args:
+        raw: its first bytes.
+        most: bytes of the text.
+
+    Returns:
+        The text, how many of the bytes it is of, and whether these are all.
+
+    Raises:
+        zlib.error: they are none of such a file.
+    """
+    text, rest, is_whole = b"", raw, True
+    while rest and len(text) < most:
+        unpacker = zlib.decompressobj(wbits=31)
+        text += unpacker.decompress(rest, most - len(text))
+        is_whole = unpacker.eof
+        rest = unpacker.unused_data.lstrip(b"\0") or unpacker.unconsumed_tail
+        if not is_whole:
+            break
+    return text, len(raw) - len(rest), is_whole and not rest
 
 
 def _data_lines(lines: Sequence[str]) -> Iterator[tuple[int, str]]:

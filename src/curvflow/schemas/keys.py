@@ -183,12 +183,7 @@ FileDigests = Mapping[str, str | Mapping[str, str]]
 
 def form(params: BaseModel, files: FileDigests | None = None) -> dict[str, object]:
     """Return the plain parameters that enter a key; source files by their digests."""
-    plain: dict[str, object] = {}
-    for field in _key_fields(type(params)):
-        written = _plain_field(field, getattr(params, field.name), files)
-        if written is not _LEFT_OUT:
-            plain[field.name] = written
-    return plain
+    return Forms().write(params, files)[0]
 
 
 def without(form: Mapping[str, object], paths: Sequence[str]) -> dict[str, object]:

@@ -7,9 +7,17 @@ write it are one. Names and defaults are those of `torch.nn.functional`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Discriminator, Field, PositiveFloat, Tag
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    NonNegativeFloat,
+    Tag,
+    field_validator,
+)
 
 from curvflow.schemas.kinds.shared.networks import Factory
 from curvflow.schemas.params import Params
@@ -49,9 +57,18 @@ class CrossEntropy(Params):
         IGNORED,
         description="a class whose terms do not count, as those of label -100 never do",
     )
-    class_weights: Annotated[tuple[PositiveFloat, ...] | None, Field(strict=False)] = (
-        Field(None, description="weight of each class, C of them; null for 1 each")
-    )
+    class_weights: Annotated[
+        tuple[NonNegativeFloat, ...] | None, Field(strict=False)
+    ] = Field(None, description="weight of each class, C of them; null for 1 each")
+
+    @field_validator("class_weights")
+    @classmethod
+    def _some_count(
+        cls, class_weights: tuple[float, ...] | None
+    ) -> tuple[float, ...] | None:
+        if class_weights is not None and not any(class_weights):
+            raise ValueError("expected a weight above 0, got none. Raise one.")
+        return class_weights
 
 
 class Huber(Params):
@@ -132,12 +149,32 @@ def _form(value: object) -> str:
     kind = value.get("kind") if isinstance(value, Mapping) else None
     if isinstance(value, Params):
         kind = getattr(value, "kind", None)
-    return str(kind) if kind in WITH_SETTINGS else "name"
+    return kind if isinstance(kind, str) and kind in WITH_SETTINGS else "name"
 
 
 def _shortest(loss: Any) -> Any:
     kind = getattr(loss, "kind", None)
     return kind if kind in WITH_SETTINGS and loss == WITH_SETTINGS[kind]() else loss
+
+
+def _has_settings(value: object) -> object:
+    """Return what may be a loss.
+
+    Raises:
+        ValueError: it is settings of no loss that has some.
+    """
+    if not isinstance(value, Mapping) or _form(value) != "name":
+        return value
+    kind = value.get("kind")
+    if isinstance(kind, str) and kind in get_args(LossName):
+        raise ValueError(
+            f"loss {kind} cannot be combined with settings. Write loss: {kind}."
+        )
+    got = f"kind {kind!r}" if "kind" in value else f"{', '.join(map(str, value))}"
+    raise ValueError(
+        f"expected settings with factory or kind, of {', '.join(WITH_SETTINGS)}, got "
+        f"{got or 'none'}. Write {{kind: huber, delta: 1}}, for example, or a name."
+    )
 
 
 # As a problem's text has it, with all settings.
@@ -151,6 +188,7 @@ FullLoss = Annotated[
     | Annotated[MixtureBernoulli, Tag("mixture_bernoulli")]
     | Annotated[OwnLoss, Tag("factory")],
     Discriminator(_form),
+    BeforeValidator(_has_settings),
 ]
 LossSpec = Annotated[FullLoss, AfterValidator(_shortest)]
 

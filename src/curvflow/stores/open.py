@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -17,6 +18,11 @@ PREFIX = re.compile(r"([\w!.*'()-]+(/[\w!.*'()-]+)*)?", re.ASCII)
 
 def open_store(url: str | Path, *, create: bool) -> LogStore:
     """Open the store at an address; without `create` a missing one reads as empty."""
+    if not isinstance(url, str | os.PathLike):
+        raise RequestError(
+            f"store: expected a folder's path, 's3://bucket/prefix' or 'memory:', got "
+            f"{type(url).__name__}. Pass text or a path."
+        )
     if url == "memory:":
         return MemoryStore()
     if isinstance(url, str) and "://" in url:

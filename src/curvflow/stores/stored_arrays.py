@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -24,6 +26,7 @@ NETCDF = frozenset({".nc", ".nc4", ".cdf", ".netcdf"})
 
 _METADATA = ("zarr.json", ".zarray", ".zgroup")
 _PACKED = ("scale_factor", "add_offset")
+_MISSING = ("_FillValue", "missing_value")
 
 Stamps = tuple[tuple[str, int, int], ...]
 
@@ -128,6 +131,12 @@ class StoredRows:
         for places in np.split(order, chunks) if len(order) else ():
             first, last = int(numbers[places[0]]), int(numbers[places[-1]])
             block = stored.read(slice(first, last + 1))
+            if block.dtype.kind == "f" and self.dtype.kind != "f":
+                raise InputError(
+                    f"expected a number everywhere in '{self.name}' of "
+                    f"{Path(self.path).name}, got {np.isnan(block).sum()} missing. "
+                    "Fill them in, or leave those samples out."
+                )
             rows[places] = block[numbers[places] - first]
         if _stamps(Path(self.path)) != self.stamps:
             raise InputError(
@@ -192,7 +201,38 @@ def _of_zarr(array: Any, path: Path) -> _Stored:
             f"{' and '.join(packed)}. Save what xarray.open_zarr makes of it, unpacked."
         )
     rows = (array.shards or array.chunks or (1,))[0]
-    return _Stored(array.shape, array.dtype, rows, partial(_rows, array))
+    read = partial(_zarr_rows, array, _missing_values(array))
+    return _Stored(array.shape, array.dtype, rows, read)
+
+
+def _missing_values(array: Any) -> Array:
+    """Return the numbers that xarray, which wrote an array, has for missing ones."""
+    if array.dtype.kind not in "fiu":
+        return np.zeros(0)
+    stated = [array.attrs[name] for name in _MISSING if name in array.attrs]
+    # In format 2 it is what zarr fills chunks with, where xarray names dimensions.
+    if "_ARRAY_DIMENSIONS" in array.attrs and array.fill_value is not None:
+        stated.append(array.fill_value)
+    plain = [
+        struct.unpack("<d", base64.standard_b64decode(value))[0]
+        if isinstance(value, str)  # of reals in format 3
+        else value
+        for value in stated
+    ]
+    return np.concatenate([np.zeros(0, array.dtype), *map(np.ravel, plain)]).astype(
+        array.dtype
+    )
+
+
+def _zarr_rows(array: Any, missing: Array, rows: slice) -> Array:
+    """Return rows with NaN for missing numbers, whole ones too."""
+    values = _rows(array, rows)
+    is_missing = np.isin(values, missing)
+    if not is_missing.any():
+        return values
+    reals = values.astype(np.result_type(values.dtype, np.float32))
+    reals[is_missing] = np.nan
+    return reals
 
 
 def _netcdf(path: Path) -> dict[str, _Stored]:

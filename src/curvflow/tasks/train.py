@@ -200,9 +200,8 @@ def _fit(members: Sequence[Member], machine: Machine) -> Fit:
     )
     testing = load_samples(problem, data, "test_", device, dtype)
     sets = {"train": training, "validation": validation, "test": testing}
-    classes = int(data[0]["num_classes"])
     measured = {
-        name: Evaluation(problem, samples, classes, params.accuracy)
+        name: Evaluation(problem, samples, int(data[0]["num_classes"]), params.accuracy)
         for name, samples in sets.items()
     }
     _check_counted(measured, seeds, machine)

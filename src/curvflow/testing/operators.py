@@ -9,7 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from curvflow.errors import InputError
+
 Loss = Callable[[Tensor, Tensor], Tensor]
+
+# Difference allowed between a mean of losses and the loss of all, of their size.
+MEANS = 1e-4
 
 
 class Multiplies(Protocol):
@@ -121,6 +126,9 @@ def dense_ggn(module: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Tensor:
     Returns:
         The matrix, (D, D).
 
+    Raises:
+        InputError: the loss is no mean over samples.
+
     Examples:
         >>> import torch
         >>> from curvflow.testing import dense_ggn
@@ -132,6 +140,7 @@ def dense_ggn(module: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Tensor:
     with sdpa_kernel(SDPBackend.MATH):
         outputs = module(x)
         J_NCD = _jacobian(outputs, list(module.parameters()))
+    _check_mean(loss, outputs.detach(), y)
     J_NCD = J_NCD.view(*outputs.shape, -1)
     total = torch.zeros_like(J_NCD[0, 0]).outer(J_NCD[0, 0])
     for output, target, J_CD in zip(outputs.detach(), y, J_NCD, strict=True):
@@ -155,6 +164,9 @@ def sample_gradients(module: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Ten
     Returns:
         Gradients as rows, (N, D): their second moment is the empirical Fisher matrix.
 
+    Raises:
+        InputError: the loss is no mean over samples.
+
     Examples:
         >>> import torch
         >>> from curvflow.testing import sample_gradients
@@ -167,9 +179,23 @@ def sample_gradients(module: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> Ten
     """
     with sdpa_kernel(SDPBackend.MATH):
         outputs = module(x)
+        _check_mean(loss, outputs.detach(), y)
         pairs = zip(outputs, y, strict=True)
         losses = [loss(output[None], target[None]) for output, target in pairs]
         return _jacobian(torch.stack(losses), list(module.parameters()))
+
+
+def _check_mean(loss: Loss, outputs: Tensor, y: Tensor) -> None:
+    """Refuse a loss of which single samples do not tell what they are in the mean."""
+    pairs = zip(outputs, y, strict=True)
+    each = torch.stack([loss(output[None], target[None]) for output, target in pairs])
+    whole, mean = float(loss(outputs, y)), float(each.mean())
+    if not abs(whole - mean) <= MEANS * float(each.abs().mean()):
+        raise InputError(
+            f"loss: expected the mean of the samples' losses, {mean:.6g}, got "
+            f"{whole:.6g}, as where classes have weights. Take dense_hessian, or a "
+            "loss of each sample."
+        )
 
 
 def _flat(tensors: tuple[Tensor, ...]) -> Tensor:

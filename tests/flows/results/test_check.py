@@ -9,8 +9,10 @@ from scipy.stats import ttest_ind
 
 from curvflow.flows.results.check import (
     MEASURED,
-    Finding,
     _cells,
+)
+from curvflow.flows.results.findings import (
+    Finding,
     corrected,
     gravest_first,
 )
@@ -43,7 +45,8 @@ def test_there_are_tables():
         ({"sd": 1.0}, 5.5, math.inf, "undecided"),
         ({"sd": 1.0}, 50.0, math.inf, "undecided"),
         ({"within": 1.0}, 5.5, math.inf, "undecided"),
-        ({"within": 1.0}, 50.0, math.inf, "contradicted"),
+        ({"within": 1.0}, 50.0, math.inf, "undecided"),
+        ({"within": 1.0}, 50.0, math.nan, "undecided"),
         ({"within": 1.0, "within_sems": 2}, 5.5, math.inf, "undecided"),
         ({"within": 1.0, "within_sems": 2}, 50.0, math.inf, "undecided"),
         ({"within": 1.0, "within_sems": 2}, 50.0, 30.0, "agrees"),

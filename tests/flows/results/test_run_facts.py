@@ -3,7 +3,7 @@
 import math
 from types import SimpleNamespace
 
-from curvflow.flows.results.check import Finding
+from curvflow.flows.results.findings import Finding
 from curvflow.flows.results.run_facts import (
     digits,
     divergences,

@@ -167,6 +167,21 @@ def test_columns_of_eigenvalues_and_their_precision_are_named(trained, monkeypat
     )
 
 
+def test_the_largest_number_that_fits_stands_beside_a_parameter(trained, monkeypatch):
+    real = registry.find("probe.eigenvalues")
+    sized = replace(
+        real,
+        member_bytes=lambda member: 10**6 * (7 + member.params.k),
+        data_bytes=lambda member: 0,
+    )
+    monkeypatch.setitem(registry._implementations, "probe.eigenvalues", sized)
+    kind, given = find_kind("probe.eigenvalues"), {"k": 10_000, "oversampling": 4}
+    asked = member("probe.eigenvalues", given, **trained)
+    for room, words in ((2_006 * 10**6, "1,900"), (30 * 10**6, "23"), (10**6, None)):
+        wanted = f"Lower k to {words}," if words else "Lower k,"
+        assert remedies(kind, asked, room) == f"{wanted} or take another machine."
+
+
 def test_samples_are_named_where_the_data_are_what_is_large(trained, monkeypatch):
     real = registry.find("probe.eigenvalues")
     sized = replace(

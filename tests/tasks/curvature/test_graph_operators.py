@@ -21,7 +21,7 @@ stages:
   top: {use: probe.eigenvalues, graph: graph, operator: laplacian, which: LA, k: 2,
         method: lanczos}
   logdet: {use: probe.logdet, graph: graph, operator: laplacian, damping: 0.1,
-           num_steps: 40}
+           method: slq, num_steps: 40}
   moments: {use: probe.moments, graph: graph, operator: normalized_adjacency,
             support: [-1, 1], num_moments: 4, num_probes: 50}
 """
@@ -85,6 +85,11 @@ def test_the_library_takes_arrays_and_sparse_matrices():
     [
         (np.ones((2, 3)), {}, r"^matrix: .*square"),
         (np.tri(3), {}, r"^matrix: .*symmetric"),
+        (np.ones((1, 3, 3)), {}, r"^matrix: .*rows and columns"),
+        (np.zeros((0, 0)), {}, r"^matrix: .*rows and columns"),
+        (np.full((2, 2), "a"), {}, r"^matrix: .*rows of numbers"),
+        ([[1.0], [1.0, 2.0]], {}, r"^matrix: .*rows of numbers"),
+        (np.ones((2, 2)).astype(object), {}, r"^matrix: .*rows of numbers"),
         (-np.eye(3), {}, r"^adjacency: expected weights of at least 0, got -1"),
         (np.zeros((3, 3)), {}, r"^graph: expected edges"),
         (np.eye(3), {"operator": "bethe_hessian"}, r"^operator: .*without weights"),

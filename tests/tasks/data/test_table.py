@@ -4,6 +4,8 @@ import csv
 import io
 import random
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -475,3 +477,108 @@ def test_parquet_without_pyarrow_is_refused_while_planning(monkeypatch):
 def test_settings_that_contradict_each_other_are_refused(params, message):
     with pytest.raises(ValidationError, match=message):
         TableParams(path="table.csv", target="y", **params)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_decimals_behind_commas_are_those_behind_points(seed):
+    draw = random.Random(seed)
+    rows = [
+        [
+            repr(round(draw.uniform(-50, 50), draw.randint(1, 2))),
+            draw.choice(["a,b", "c"]),
+        ]
+        for _ in range(draw.randint(6, 20))
+    ]
+    rows = [[row[0], row[1], repr(n + 0.5)] for n, row in enumerate(rows)]
+    commas = [[x.replace(".", ","), name, y.replace(".", ",")] for x, name, y in rows]
+    header, params = ["x", "name", "y"], {"target": "y", "seed": seed}
+    plain = made(written(header, rows), unknown="zeros", **params)
+    european = written(header, commas, ";")
+    arrays = made(european, unknown="zeros", delimiter=";", decimal=",", **params)
+    assert arrays.keys() == plain.keys()
+    for name, array in arrays.items():
+        assert np.array_equal(array, plain[name])
+    for asked in ({"columns": ["x"]}, {"columns": ["name"]}):
+        with pytest.raises(InputError, match="Set decimal: ',', add it to missing"):
+            made(european, delimiter=";", **asked, **params)
+
+
+@pytest.mark.parametrize("form", ["{:,}", "{} %", "${}", "{}€", "-${:,}.25"])
+@pytest.mark.parametrize("of", ["x", "y"])
+def test_numbers_in_another_way_of_writing_are_no_names(form, of):
+    draw = random.Random(form)
+    cells = [form.format(draw.randint(1000, 99999)) for _ in range(9)]
+    header = ["x", "y"] if of == "x" else ["y", "x"]
+    text = written(header, [[cell, f"{n}.5"] for n, cell in enumerate(cells)])
+    with pytest.raises(InputError, match=r"expected numbers in column .* Mend it"):
+        made(text, target="y")
+    answer = {"categories": ["x"]} if of == "x" else {"targets_as": "labels"}
+    arrays = made(text, target="y", test_fraction=0, **answer)
+    names = arrays["class_names"] if of == "y" else arrays["feature"]
+    assert {name.removeprefix("x=") for name in names} == set(cells)
+
+
+def test_a_slip_among_values_makes_no_labels_of_them():
+    text = "x,y\n1,0.5\n2,1.5\n3,oops\n4,2.5\n"
+    with pytest.raises(InputError, match="numbers in column 'y', got 'oops' in line 4"):
+        made(text, target="y")
+    dropped = made(
+        text, target="y", missing="drop", missing_values=["oops"], test_fraction=0
+    )
+    assert sorted(dropped["targets"].ravel()) == [0.5, 1.5, 2.5]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("seed", range(5))
+def test_identifiers_that_floats_confuse_stay_apart(form, seed):
+    draw = random.Random(seed)
+    some = [2**53 + n for n in range(5)] + [3, 2**60, 2**60 + 1]
+    ids = [*some, *(draw.choice(some) for _ in range(20))]
+    draw.shuffle(ids)
+    rows = [[n, i, n + 0.5] for n, i in enumerate(ids)]
+    content = written(["row", "id", "y"], rows)
+    if form == "parquet":
+        content = as_parquet(row=range(len(ids)), id=ids, y=[row[2] for row in rows])
+    names = [str(i) for i in sorted(set(ids))]
+    labels = made(content, target="id", targets_as="labels", test_fraction=0)
+    assert labels["class_names"].tolist() == names
+    (order, _), given = parts(labels), labels["targets"].astype(int)
+    assert [names[n] for n in given] == [str(ids[row]) for row in order]
+    named = made(content, target="y", categories=["id"], test_fraction=0)
+    assert {f"id={name}" for name in names} == set(named["feature"]) - {"row"}
+    params = {"target": "y", "columns": ["row"], "test_fraction": 0.3, "seed": seed}
+    train, test = parts(made(content, **params, group="id"))
+    assert not {ids[n] for n in train} & {ids[n] for n in test}
+    train, test = parts(made(content, **params, time="id"))
+    assert max(ids[n] for n in train) < min(ids[n] for n in test)
+
+
+def as_parquet(**columns):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    content = pyarrow.BufferOutputStream()
+    parquet.write_table(pyarrow.table(columns), content)
+    return content.getvalue().to_pybytes()
+
+
+def test_times_of_parquet_with_some_fractions_of_a_second_are_in_order():
+    day = datetime(2024, 1, 1, tzinfo=UTC)
+    times = [day + timedelta(milliseconds=250 * n) for n in (5, 0, 4, 8, 1, 2)]
+    content = as_parquet(row=range(6), at=times, y=[0.5] * 6)
+    params = {"columns": ["row"], "time": "at", "test_fraction": 0.3}
+    assert parts(made(content, target="y", **params)) == [[1, 4, 5, 2], [0, 3]]
+
+
+@pytest.mark.parametrize("cells", [[["a"]] * 6, [{"a": "b"}] * 6])
+def test_nested_texts_in_parquet_are_no_names(cells):
+    with pytest.raises(InputError, match="expected numbers, texts or times, got"):
+        made(as_parquet(x=cells, y=[0.5] * 6), target="y")
+
+
+def test_numbers_of_rows_and_decimals_in_parquet():
+    cells = [Decimal(n) / 4 for n in range(6)]
+    content = as_parquet(x=cells, y=[0.5] * 6, __index_level_0__=range(6))
+    arrays = made(content, target="y", scaling="none", test_fraction=0)
+    assert arrays["feature"].tolist() == ["x"]
+    assert sorted(arrays["inputs"].ravel()) == [float(cell) for cell in cells]

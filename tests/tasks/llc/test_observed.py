@@ -8,6 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from curvflow.errors import InputError
+from curvflow.schemas.losses import CrossEntropy
 from curvflow.schemas.models import parse_model
 from curvflow.tasks.llc import observed
 from curvflow.tasks.llc.observed import observed_samples
@@ -137,3 +138,83 @@ def test_what_the_targets_do_not_have_is_refused():
     empty = {"test": splits["test"].rows(slice(0))}
     with pytest.raises(InputError, match="observed: expected data with test samples"):
         observed_samples(problem, empty, kept="samples", most=None, num_samples=TRAIN)
+
+
+def make_words():
+    layers = torch.nn.Embedding(5, 4), torch.nn.Tanh(), torch.nn.Linear(4, CLASSES)
+    return torch.nn.Sequential(*layers)
+
+
+@pytest.mark.parametrize("kept", ["tokens", "labels"])
+@pytest.mark.parametrize("seed", range(8))
+def test_losses_of_labels_that_count_have_the_loss_for_their_mean(kept, seed):
+    draw = np.random.default_rng(seed)
+    settings = {
+        "label_smoothing": float(draw.choice([0.0, 0.3])),
+        "class_weights": None if draw.random() < 0.5 else [0.5, 2.0, 1.0],
+    }
+    shape = (TRAIN, 4) if kept == "tokens" else (TRAIN,)
+    models = int(draw.integers(1, 3))
+    labels = draw.integers(0, CLASSES, (models, *shape))
+    labels[draw.random(labels.shape) < 0.4] = -100
+    labels.reshape(models, -1)[:, :2] = 0
+    model = {"factory": f"{__name__}:make_words"}
+    inputs = draw.integers(0, 5, (models, TRAIN, 4))
+    if kept == "labels":
+        model, inputs = (
+            {"kind": "mlp", "hidden": [4]},
+            draw.normal(size=(models, TRAIN, 3)),
+        )
+    data = {
+        "inputs": inputs[0],
+        "targets": labels[0],
+        "test_targets": labels[0, :0],
+        "num_classes": np.array(CLASSES),
+    }
+    loss = CrossEntropy(**settings)
+    problem = pose(parse_model(model), loss, data)
+    targets = np.stack([problem.criterion.loaded(each) for each in labels])
+    samples = Samples(torch.as_tensor(inputs), torch.as_tensor(targets))
+    weights_CD, statistics_MS = drawn(problem.network)
+    most = int(draw.integers(2, TRAIN + 1))
+    observed_only = observed_samples(
+        problem, {"train": samples}, kept=kept, most=most, num_samples=TRAIN
+    )
+    losses_CO = observed_only.of_chains(statistics_MS, OWNER).values(weights_CD)
+    weight = settings["class_weights"]
+    weight = None if weight is None else torch.tensor(weight).double()
+    for chain, owner in enumerate(OWNER.tolist()):
+        number = owner if models > 1 else 0
+        told = observed_only.description(number)
+        outputs = problem.network.outputs(
+            weights_CD[chain][None], samples.inputs[[number]]
+        )
+        wanted = torch.as_tensor(labels[number])
+        terms = cross_entropy(
+            outputs[0].flatten(0, -2),
+            wanted.flatten(),
+            reduction="none",
+            weight=weight,
+            label_smoothing=settings["label_smoothing"],
+        ).view(wanted.shape)
+        whole = cross_entropy(
+            outputs[0].flatten(0, -2),
+            wanted.flatten(),
+            weight=weight,
+            label_smoothing=settings["label_smoothing"],
+        )
+        counts = wanted >= 0
+        terms = terms * whole / terms[counts].mean()  # weights by class are no counts
+        terms, wanted, counts = terms[:most], wanted[:most], counts[:most]
+        if kept == "tokens":
+            expected = terms.where(counts, torch.nan).flatten()
+            assert told["observed_count"].tolist() == counts.flatten().tolist()
+            assert (
+                told["observed_label"].tolist()
+                == wanted.clamp(min=-1).flatten().tolist()
+            )
+        else:
+            expected = torch.stack([terms[wanted == n].mean() for n in range(CLASSES)])
+            counted = [int((wanted == n).sum()) for n in range(CLASSES)]
+            assert told["observed_count"].tolist() == counted
+        torch.testing.assert_close(losses_CO[chain], expected, equal_nan=True, **EXACT)

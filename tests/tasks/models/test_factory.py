@@ -217,3 +217,171 @@ def test_a_function_that_changed_since_training_is_refused():
     text = str(fit.arrays["network"]).replace("[2,1,3,3]", "[5,1,3,3]")
     with pytest.raises(InputError, match="expected the parameters it was trained with"):
         read(text)
+
+
+class Linear(torch.nn.Linear):
+    """Three outputs of three inputs."""
+
+    def __init__(self):
+        super().__init__(3, 3)
+
+
+class Running(Linear):
+    """It subtracts a mean of earlier inputs, in a buffer that may not be kept."""
+
+    def __init__(self, persistent, rate=0.5):
+        super().__init__()
+        self.rate = rate
+        self.register_buffer("mean", torch.zeros(3), persistent=persistent)
+
+    def forward(self, x):
+        if self.training:
+            means = x.detach().mean(0)
+            self.mean.copy_((1 - self.rate) * self.mean + self.rate * means)
+        return super().forward(x - self.mean)
+
+
+class Turned(Linear):
+    """It has a table that each call fills anew, and notes inputs that it reads not."""
+
+    def __init__(self, persistent):
+        super().__init__()
+        self.register_buffer("table", torch.zeros(3), persistent=persistent)
+        self.register_buffer("seen", torch.zeros(3), persistent=persistent)
+
+    def forward(self, x):
+        self.table.copy_(torch.arange(3.0))
+        self.seen.copy_(x[0].detach())
+        return super().forward(x * self.table.cos())
+
+
+class Single(Linear):
+    """It computes in single precision, whatever its weights are."""
+
+    def forward(self, x):
+        return super().forward(x.float())
+
+
+class TrainedPair(Linear):
+    """It returns more in training."""
+
+    def forward(self, x):
+        outputs = super().forward(x)
+        return (outputs, x) if self.training else outputs
+
+
+class Causal(Linear):
+    """It takes the samples of a batch for times, as a recurrent layer by default."""
+
+    def forward(self, x):
+        return super().forward(x.cumsum(0))
+
+
+def make_lazy():
+    return torch.nn.LazyLinear(3)
+
+
+def make_scripted():
+    with pytest.warns(DeprecationWarning, match="torch.jit.script"):
+        return torch.jit.script(torch.nn.Linear(3, 3))
+
+
+def make_complex():
+    module = Linear()
+    module.phase = torch.nn.Parameter(torch.ones(2, dtype=torch.complex64))
+    return module
+
+
+def make_masked(post=False):
+    module = Linear()
+    if post:
+        module.weight.register_post_accumulate_grad_hook(lambda p: None)
+    else:
+        module.weight.register_hook(lambda gradient: gradient.tril())
+    return module
+
+
+def make_tokens(**kwargs):
+    layers = torch.nn.Embedding(5, 3, **kwargs), torch.nn.Flatten(), torch.nn.Tanh()
+    return torch.nn.Sequential(*layers, torch.nn.Linear(6, 3))
+
+
+def make_attending():
+    return Attending()
+
+
+class Attending(torch.nn.Module):
+    """Attention to tokens that are not 0, of which a trial has none."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens = torch.nn.Embedding(5, 4)
+        self.mix = torch.nn.MultiheadAttention(4, 2, batch_first=True)
+        self.head = torch.nn.Linear(4, 3)
+
+    def forward(self, ids):
+        rows = self.tokens(ids)
+        mixed, _ = self.mix(rows, rows, rows, key_padding_mask=ids == 0)
+        return self.head(mixed.mean(1))
+
+
+def here(name, **kwargs):
+    return {"factory": f"{__name__}:{name}", "kwargs": kwargs}
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "message"),
+    [
+        ("Running", {"persistent": False}, r"'mean', which is not\. Register it with"),
+        ("Running", {"persistent": False, "rate": 1.0}, "got 'mean', which is not"),
+        ("Single", {}, r"test_factory\.py:\d+: expected a module that computes in the"),
+        ("TrainedPair", {}, r"in training with tuple\. Wrap it"),
+        ("Causal", {}, "depend on their own sample alone"),
+        ("make_lazy", {}, r"shapes are known, got 'weight' of .* Call the module on"),
+        ("make_scripted", {}, r"in Python, got RecursiveScriptModule\. Return what"),
+        ("make_complex", {}, r"got 'phase' of torch\.complex64\. Hold the real"),
+        ("make_masked", {}, "got a hook on that of 'weight', which would not be"),
+        ("make_masked", {"post": True}, "got a hook on that of 'weight'"),
+    ],
+)
+def test_what_would_not_be_trained_as_in_a_loop_is_refused(name, kwargs, message):
+    with pytest.raises(InputError, match=message) as caught:
+        train_all([train_member(blobs(), model=here(name, **kwargs))] * 2)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_buffer_without_memory_need_not_be_kept():
+    fits = train_all(
+        [
+            train_member(blobs(), model=here("Turned", persistent=persistent))
+            for persistent in (False, True)
+        ]
+    )
+    plain, kept = (fit.arrays["weights"][-1] for fit in fits)
+    np.testing.assert_allclose(plain, kept[: len(plain)], rtol=1e-12)
+
+
+def sentences():
+    rng = np.random.default_rng(1)
+    return as_data(dataset(rng.integers(0, 5, (12, 2)), np.arange(12) % 3))
+
+
+def test_gradients_by_rows_are_as_others():
+    fits = [
+        train_all([train_member(sentences(), model=here("make_tokens", sparse=sparse))])
+        for sparse in (False, True)
+    ]
+    plain, sparse = (fit.arrays["weights"][-1] for (fit,) in fits)
+    assert np.array_equal(plain, sparse)
+    scaled = train_member(
+        sentences(), model=here("make_tokens", scale_grad_by_freq=True)
+    )
+    with pytest.raises(InputError, match=r"Embedding at '0' with scale_grad_by_freq"):
+        train_all([scaled])
+
+
+def test_masks_that_hide_all_of_a_trial_hide_no_module():
+    data = sentences()
+    data["inputs"][:, 0] = 1
+    (fit,) = train_all([train_member(data, model=here("make_attending"))])
+    assert np.isfinite(fit.arrays["weights"]).all()

@@ -1,9 +1,12 @@
 """Losses of networks, held to those of torch in plain loops over all terms."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.func import grad, jvp
 from torch.nn import functional as F
 
 from curvflow.errors import InputError
@@ -11,6 +14,7 @@ from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.datasets import dataset, dataset_of
 from curvflow.schemas.losses import OwnLoss
 from curvflow.schemas.models import parse_model
+from curvflow.tasks.networks.losses import network_loss
 from curvflow.tasks.networks.problems import load_samples, pose, read
 from curvflow.tasks.numerics import fisher_draws, fisher_roots, ggn_roots, stream
 from curvflow.tasks.registry import Machine, find
@@ -68,6 +72,31 @@ def make_number():
 
 def mixing(outputs, targets):
     return (outputs - outputs.mean(0)).square().mean()
+
+
+def centred(outputs, targets):
+    return (outputs - outputs.mean(0)).square().mean(1)
+
+
+def overwriting(outputs, targets):
+    outputs -= targets
+    return outputs.square().mean(1)
+
+
+class Weighed(nn.Module):
+    """Squares times a number that it holds, as a parameter or a buffer."""
+
+    def __init__(self, held="frozen", weight=3.0):
+        super().__init__()
+        weights = torch.tensor([weight])
+        if held == "buffer":
+            self.register_buffer("weights", weights)
+            self.register_buffer("count", torch.tensor(1))
+        else:
+            self.weights = nn.Parameter(weights, requires_grad=held == "trained")
+
+    def forward(self, outputs, targets):
+        return (self.weights * (outputs - targets).square()).mean(1)
 
 
 def by_output(outputs, targets):
@@ -171,6 +200,17 @@ CASES = {
         {"kind": "cross_entropy", "class_weights": [1.0, 2.0, 0.5]},
         lambda f, y: F.cross_entropy(f, y, weight=f.new_tensor([1.0, 2.0, 0.5])),
     ),
+    "a class without weight": (
+        "labels",
+        {
+            "kind": "cross_entropy",
+            "label_smoothing": 0.1,
+            "class_weights": [1.0, 0.0, 0.5],
+        },
+        lambda f, y: F.cross_entropy(
+            f, y, label_smoothing=0.1, weight=f.new_tensor([1.0, 0.0, 0.5])
+        ),
+    ),
     "labels left out": ("ignored", "auto", F.cross_entropy),
     "a class left out": (
         "labels",
@@ -201,6 +241,16 @@ CASES = {
     "a scalar": (
         "values",
         own("scaled", kwargs={"factor": 2.0}),
+        lambda f, y: 2 * (f - y).square().mean(),
+    ),
+    "a frozen parameter": (
+        "values",
+        own("Weighed"),
+        lambda f, y: 3 * (f - y).square().mean(),
+    ),
+    "a buffer": (
+        "values",
+        own("Weighed", kwargs={"held": "buffer", "weight": 2.0}),
         lambda f, y: 2 * (f - y).square().mean(),
     ),
     "a maker": (
@@ -358,6 +408,9 @@ def test_a_loss_that_vmap_cannot_hold_is_computed_for_one_model_after_another():
     ("targets", "loss", "message"),
     [
         ("values", own("mixing"), "a mean over samples"),
+        ("values", own("centred"), "depend on their own sample alone"),
+        ("values", own("overwriting"), r"leave its outputs as they are.* in place\."),
+        ("values", own("Weighed", kwargs={"held": "trained"}), "train, got 'weights'"),
         ("values", own("by_output"), r"one number a sample.*\(\d, 2\)"),
         ("labels", own("hinged"), "second derivatives"),
         (
@@ -398,9 +451,9 @@ def test_labels_of_which_none_counts_are_refused():
     loss = {"kind": "cross_entropy", "ignore_index": 7}
     train_all([train_member(data, loss=loss)])
     alone = as_data(dataset_of(np.float64, 2, np.zeros((4, 2)), np.ones(4, int)))
-    loss = {"kind": "cross_entropy", "ignore_index": 1}
-    with pytest.raises(InputError, match="labels that count"):
-        train_all([train_member(alone, loss=loss)])
+    for settings in ({"ignore_index": 1}, {"class_weights": [1.0, 0.0]}):
+        with pytest.raises(InputError, match="labels that count"):
+            train_all([train_member(alone, loss={"kind": "cross_entropy", **settings})])
 
 
 @pytest.mark.parametrize(("part", "share"), [("training", 0.75), ("validation", 0.25)])
@@ -682,3 +735,17 @@ def test_smoothed_labels_have_no_perplexity():
     loss = {"kind": "cross_entropy", "label_smoothing": 0.1}
     (outcome,) = train_all([train_member(ragged(), model=DECODER, loss=loss, epochs=1)])
     assert "train_perplexity" not in outcome.arrays
+
+
+@pytest.mark.parametrize("held", ["frozen", "buffer"])
+def test_what_a_loss_holds_may_be_of_another_precision_within_a_derivative(held):
+    """Torch (2.13) ends with a fault of memory where a parameter is moved there."""
+    text = json.dumps(own("Weighed", kwargs={"held": held}))
+    loss = network_loss(text, has_labels=False).of_samples
+    outputs, targets = torch.randn(2, 1, 5, 2, dtype=torch.float64)
+
+    def total(outputs):
+        return loss(outputs, targets).sum()
+
+    _, along = jvp(grad(total), (outputs,), (torch.ones_like(outputs),))
+    torch.testing.assert_close(along, torch.full_like(outputs, 3.0))

@@ -1,13 +1,15 @@
 """Samples as they are loaded."""
 
+import json
 import tracemalloc
 
 import numpy as np
 import pytest
 import torch
 
+from curvflow.schemas.models.cnn_cifar import CnnCifar
 from curvflow.schemas.models.linear import Linear
-from curvflow.tasks.networks.problems import load_samples, pose
+from curvflow.tasks.networks.problems import load_samples, pose, read
 from tests.tasks.toys import as_data
 
 DRAW = np.random.default_rng(0)
@@ -38,6 +40,22 @@ def test_samples_are_those_stored_in_the_precision_asked_for(dtype):
     assert samples.targets[1].tolist() == several[1]["targets"].tolist()
     shared = load_samples(problem, several[:1] * 2, "", "cpu", dtype)
     assert shared.inputs.shape == (1, 5, 3)
+
+
+def test_a_field_that_changes_nothing_is_no_part_of_a_described_network():
+    """Networks that were described before the field existed have one text with it."""
+    images = DRAW.normal(size=(4, 3, 12, 12))
+    image = as_data({**data(4, 1).arrays, "inputs": images, "test_inputs": images[:0]})
+    given = {"channels": (2, 3), "hidden": (5,)}
+    for fields in ({}, given):
+        problem = pose(CnnCifar(**fields), "cross_entropy", image)
+        assert set(given) & set(json.loads(problem.text)["model"]) == set(fields)
+        assert read(problem.text).text == problem.text
+    fields = CnnCifar.model_fields
+    long = json.loads(pose(CnnCifar(), "cross_entropy", image).text)
+    long["model"] |= {name: fields[name].default for name in given}
+    text = json.dumps(long, sort_keys=True, separators=(",", ":"))
+    assert read(text).text == text  # as some stores have it
 
 
 def test_loading_takes_the_room_of_what_is_loaded():

@@ -137,7 +137,7 @@ def test_an_indefinite_operator_is_refused_with_the_damping_that_would_do():
         assert np.isfinite(arrays["logdet"])
 
 
-@pytest.mark.parametrize("way", ["slq", "preconditioned_slq", "auto"])
+@pytest.mark.parametrize("way", ["slq", "preconditioned_slq"])
 def test_a_damped_network_has_the_dense_value_of_its_gauss_newton(way):
     params = {"operator": "ggn", "damping": 0.1, "method": way, "rank": 20}
     few = {"num_runs": 20, "num_steps": 30}
@@ -149,11 +149,30 @@ def test_a_damped_network_has_the_dense_value_of_its_gauss_newton(way):
 
 
 def test_a_damped_hessian_has_the_dense_value():
-    members = probes(KIND, "tanh-ce", 2, damping=2.0, num_runs=30, num_steps=40)
+    few = {"method": "slq", "num_runs": 30, "num_steps": 40}
+    members = probes(KIND, "tanh-ce", 2, **few, damping=2.0)
     for probed, outcome in zip(members, compute(KIND, members), strict=True):
         damped = dense_of(probed) + 2 * torch.eye(dense_of(probed).shape[0])
         error = abs(outcome.arrays["logdet"] - torch.logdet(damped).item())
         assert error < 4 * outcome.arrays["logdet_sem"]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 9, 39, 40, 41, 60])
+def test_by_itself_it_takes_the_whole_matrix_if_that_is_no_dearer(rows):
+    values = np.logspace(-2, 1, rows)
+    node = as_matrix(with_spectrum(values, seed=rows).numpy())
+    few = {"num_runs": 4, "num_steps": 10, "rank": 5}
+    (arrays,) = run(node, **few)
+    (refined,) = run(node, **few, rel_error=0.1)
+    is_dense = rows <= 40
+    assert (str(arrays["definite"]) == "cholesky") == is_dense
+    assert (arrays["logdet_sem"] == 0) == is_dense
+    if is_dense:
+        assert arrays["num_matvecs"] == refined["num_matvecs"] == rows
+        assert arrays["logdet"] == pytest.approx(np.log(values).sum(), rel=1e-10)
+        assert arrays["converged"]
+    (none,) = run(node, **few, reorthogonalize="none")
+    assert str(none["definite"]) != "cholesky"
 
 
 def ritz_of(node, **params) -> Ritz:
@@ -226,7 +245,9 @@ def test_how_an_operator_is_known_to_be_definite_is_stated():
         "assumed",
         "gershgorin",
     ]
-    members = probes(KIND, "tanh-ce", 1, operator="ggn", damping=0.1, **few)
+    members = probes(
+        KIND, "tanh-ce", 1, method="slq", operator="ggn", damping=0.1, **few
+    )
     (outcome,) = compute(KIND, members)
     assert str(outcome.arrays["definite"]) == "damping"
 
@@ -288,7 +309,8 @@ def test_graphs_of_known_spectra_need_no_basis(model):
     (made,) = compute("data.random_graph", [member_of_graph(model, **settings)])
     node = Graph("graph", "data.random_graph", {}, made.arrays, "of " + model)
     exact = np.log(np.array(eigenvalues) + 0.3).sum()
-    of = {"operator": "laplacian", "damping": 0.3, "num_runs": 12, "num_steps": 40}
+    of = {"operator": "laplacian", "damping": 0.3, "method": "slq"}
+    of |= {"num_runs": 12, "num_steps": 40}
     for seed in range(3):
         full, none = (
             compute(

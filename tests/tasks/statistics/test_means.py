@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t, ttest_ind
 
-from curvflow.tasks.statistics.means import freedom_of, welch_p
+from curvflow.tasks.statistics.means import cautious_p, freedom_of, student, welch_p
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -21,6 +21,28 @@ def test_welch_is_that_of_the_values(seed):
         first.mean() - second.mean(), errors, (len(first) - 1, len(second) - 1)
     )
     assert found == pytest.approx(ttest_ind(first, second, equal_var=False).pvalue)
+
+
+@pytest.mark.parametrize("sizes", [(2, 2), (2, 10), (3, 40), (6, 3)])
+def test_the_cautious_test_is_never_below_its_level_too_often(sizes):
+    draw = np.random.default_rng(sizes)
+    for ratio in (0.1, 1.0, 3.0, 10.0):
+        below = 0
+        for _ in range(1500):
+            first, second = (draw.normal(size=n) for n in sizes)
+            first *= ratio
+            errors = tuple(x.std(ddof=1) / len(x) ** 0.5 for x in (first, second))
+            case = first.mean() - second.mean(), errors, tuple(n - 1 for n in sizes)
+            found = cautious_p(*case)
+            assert found >= welch_p(*case) * (1 - 1e-9)
+            below += found < 0.05
+        assert below / 1500 < 0.05 + 0.023  # four standard errors
+
+
+def test_students_interval_is_that_of_the_law():
+    for freedom in (1, 2, 9.5, 1e6):
+        assert student(freedom, 0.9) == pytest.approx(t.ppf(0.95, freedom))
+    assert student(math.inf) == pytest.approx(norm.ppf(0.975), rel=1e-6)
 
 
 def test_errors_that_are_known_are_normal():

@@ -392,11 +392,31 @@ def test_the_network_is_found_wherever_it_lies_in_a_checkpoint(seed):
 def test_two_networks_in_a_file_are_told_apart_by_their_prefix():
     ours, zeros = named_as_ours(), {n: 0 * a for n, a in named_as_ours().items()}
     both = flat({"model": ours, "ema": zeros})
-    with pytest.raises(InputError, match=r"once, got it below model\., ema\.\. Choose"):
+    with pytest.raises(InputError, match=r"below 'model\.', 'ema\.'\. Choose"):
         imported(both)
     assert not imported(both, prefix="ema.").arrays["weights"].any()
     with pytest.raises(InputError, match=r"prefix: .*names such as model\.layer1"):
         check(given(prefix="best."), {"path": both})
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_copies_of_a_network_anywhere_in_a_file_are_told_apart(seed):
+    draw = np.random.default_rng(seed)
+    places = draw.permutation(["", "ema.", "model.", "model.shadow.", "best.net."])
+    chosen = places[: draw.integers(2, 5)]
+    copies = {
+        place: {name: array + n for name, array in named_as_ours().items()}
+        for n, place in enumerate(chosen)
+    }
+    arrays = {place + name: a for place in chosen for name, a in copies[place].items()}
+    with pytest.raises(InputError, match="expected the network once, got it below"):
+        imported(arrays)
+    for place in chosen:
+        expected = imported(copies[place]).arrays["weights"]
+        for prefix in {place, place.removesuffix(".")}:
+            check(given(prefix=prefix), {"path": arrays})
+            found = imported(arrays, prefix=prefix).arrays["weights"]
+            assert np.array_equal(found, expected)
 
 
 def test_what_lies_beside_a_network_below_its_prefix_is_refused():

@@ -26,7 +26,7 @@ from curvflow.schemas.words import counted, node_label
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from curvflow.flows.results.check import Finding
+    from curvflow.flows.results.findings import Finding
     from curvflow.flows.results.results import Results
     from curvflow.schemas.study.expectations import Expectation
 
@@ -60,7 +60,8 @@ def command(
     """Compare measured with expected; the exit code says how they agree."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.api import results_of
-    from curvflow.flows.results.check import VERDICTS, check, corrected, counts
+    from curvflow.flows.results.check import check
+    from curvflow.flows.results.findings import VERDICTS, corrected, counts
 
     opened = open_study_store(study, store, profile, overrides, max_nodes)
     results = results_of(opened, run)
@@ -84,7 +85,7 @@ def command(
 
 def _echo_lacking(results: Results, expectations: Sequence[Expectation]) -> None:
     """State on stderr what lacks for a comparison: results, and runs of a source."""
-    from curvflow.flows.results.check import without_runs
+    from curvflow.flows.results.findings import without_runs
 
     for stage in dict.fromkeys(expectation.stage for expectation in expectations):
         echo_missing(results, stage)
@@ -97,7 +98,7 @@ def _echo_lacking(results: Results, expectations: Sequence[Expectation]) -> None
 
 
 def _echo_findings(findings: Sequence[Finding]) -> None:
-    from curvflow.flows.results.check import counts_text
+    from curvflow.flows.results.findings import counts_text
 
     echo("\n".join(map(_line, findings)) or NOTHING)
     total = f"{counted(len(findings), 'value')}: {counts_text(findings)}"

@@ -19,7 +19,8 @@ from curvflow.flows.deployed.run_page import (
     run_markdown,
 )
 from curvflow.flows.plan.plan import Plan
-from curvflow.flows.results.check import Finding, check
+from curvflow.flows.results.check import check
+from curvflow.flows.results.findings import Finding
 from curvflow.flows.results.results import Results
 from curvflow.flows.run.context import Observer
 from curvflow.schemas.words import counted

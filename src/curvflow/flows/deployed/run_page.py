@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 from curvflow.flows.deployed.messages import Messages
 from curvflow.flows.plan.plan import Plan
-from curvflow.flows.results.check import Finding, counts_text, gravest_first
+from curvflow.flows.results.findings import Finding, counts_text, gravest_first
 from curvflow.flows.results.run_facts import (
     OUTCOMES,
     digits,

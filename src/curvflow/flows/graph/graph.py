@@ -117,14 +117,14 @@ class Graph:
         nodes: of each stage, in the order of its labels.
         groups: per stage what tiles may hold together, see `tiles.groups_of`.
         signatures: by which these were distinguished.
-        kept: epochs at which nodes keep their weights, by identity.
+        kept: epochs at which nodes keep their weights.
     """
 
     study: Study
     nodes: dict[str, list[Node]] = field(default_factory=dict)
     groups: dict[str, list[list[Node]]] = field(default_factory=dict)
     signatures: dict[tuple[object, ...], str] = field(default_factory=dict)
-    kept: dict[int, Kept] = field(default_factory=dict)
+    kept: dict[Node, Kept] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Node]:
         for nodes in self.nodes.values():
@@ -450,9 +450,9 @@ class Source:
     def _chosen(self, node: Node) -> Sequence[int]:
         if node.kind.checkpoints is None:
             return []
-        kept = self._kept.get(id(node))
+        kept = self._kept.get(node)
         if kept is None:
-            kept = self._kept[id(node)] = _kept(node.kind.checkpoints, node)
+            kept = self._kept[node] = _kept(node.kind.checkpoints, node)
         # Networks that differ in their seed alone keep the same.
         chosen = self._chosen_of.get(kept)
         if chosen is None:

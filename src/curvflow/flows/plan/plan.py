@@ -392,22 +392,27 @@ def _samples_of(graph: Graph, files: SourceFiles) -> SamplesOf:
     weights, a loss or a model for some data only, or a number of eigenvalues.
     """
     forms = {
-        node.params: node.form
+        _identity(node.params): node.form
         for nodes in graph.nodes.values()
         for node in nodes
         if node.kind.samples_in_files
     }
-    known: dict[Params, Samples] = {}
+    known: dict[tuple[type[Params], str], Samples] = {}
 
     def tell(kind: Kind, params: Params, taken: Samples) -> Samples:
         if kind.samples_in_files is None:
             return known_samples(kind, params, taken)
-        if params not in known:
-            read = files.read(params, forms[params])
-            known[params] = kind.samples_in_files(params, read)
-        return known[params]
+        if (key := _identity(params)) not in known:
+            read = files.read(params, forms[key])
+            known[key] = kind.samples_in_files(params, read)
+        return known[key]
 
     return tell
+
+
+def _identity(params: Params) -> tuple[type[Params], str]:
+    """Return what equal parameters share; they themselves may hold dictionaries."""
+    return type(params), params.model_dump_json()
 
 
 def find_claimed(plan: Plan, sources: PlanSources) -> None:

@@ -6,6 +6,8 @@ unpacked IDX files follow from the authors' archives.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from curvflow.flows.published import decoders
 from curvflow.flows.published.decoders import IDX_PARTS, Contents
 from curvflow.flows.published.find import (
@@ -51,29 +53,28 @@ def _archive(name: str, md5: str, decode: Decoder) -> Layout:
     return Layout({name: (name,)}, {name: md5}, decode_archive)
 
 
+class _Form(NamedTuple):
+    """One form of a set: MD5s of its files and of their archive, and its decoder."""
+
+    files: dict[str, str]
+    archive: str
+    decode: Decoder
+
+
 def _cifar(
-    name: str,
-    *,
-    binary: dict[str, str],
-    binary_archive: str,
-    decode_binary: Decoder,
-    python: dict[str, str],
-    python_archive: str,
-    decode_python: Decoder,
-    subfolders: tuple[str, ...],
+    name: str, *, binary: _Form, python: _Form, subfolders: tuple[str, ...]
 ) -> DataSet:
-    """Describe a set of two archives by the MD5s of these and of their files."""
-    in_binary, in_python = f"{name}-binary.tar.gz", f"{name}-python.tar.gz"
+    """Describe a set of two archives."""
+    forms = {f"{name}-binary.tar.gz": binary, f"{name}-python.tar.gz": python}
+    (in_binary, in_python), layouts = forms, list[Layout]()
+    for archive, form in forms.items():
+        layouts.append(_files(form.files, form.decode))
+        layouts.append(_archive(archive, form.archive, form.decode))
     return DataSet(
-        layouts=(
-            _files(binary, decode_binary),
-            _archive(in_binary, binary_archive, decode_binary),
-            _files(python, decode_python),
-            _archive(in_python, python_archive, decode_python),
-        ),
+        layouts=tuple(layouts),
         subfolders=subfolders,
         contents=f"{in_python} or {in_binary}, unpacked or not",
-        downloads={in_binary: Download(f"{_TORONTO}{in_binary}", binary_archive)},
+        downloads={in_binary: Download(f"{_TORONTO}{in_binary}", binary.archive)},
     )
 
 
@@ -140,22 +141,26 @@ CATALOGUE = {
     ),
     "cifar10": _cifar(
         "cifar-10",
-        binary=_TEN_BINARY,
-        binary_archive="c32a1d4ab5d03f1284b67883e8d87530",
-        decode_binary=decoders.decode_ten_binary,
-        python=_TEN_PYTHON,
-        python_archive="c58f30108f718f92721af3b95e74349a",
-        decode_python=decoders.decode_ten_python,
+        binary=_Form(
+            _TEN_BINARY, "c32a1d4ab5d03f1284b67883e8d87530", decoders.decode_ten_binary
+        ),
+        python=_Form(
+            _TEN_PYTHON, "c58f30108f718f92721af3b95e74349a", decoders.decode_ten_python
+        ),
         subfolders=("cifar10", "cifar-10-batches-bin", "cifar-10-batches-py", ""),
     ),
     "cifar100": _cifar(
         "cifar-100",
-        binary=_HUNDRED_BINARY,
-        binary_archive="03b5dce01913d631647c71ecec9e9cb8",
-        decode_binary=decoders.decode_hundred_binary,
-        python=_HUNDRED_PYTHON,
-        python_archive="eb9058c3a382ffc7106e4002c42a8d85",
-        decode_python=decoders.decode_hundred_python,
+        binary=_Form(
+            _HUNDRED_BINARY,
+            "03b5dce01913d631647c71ecec9e9cb8",
+            decoders.decode_hundred_binary,
+        ),
+        python=_Form(
+            _HUNDRED_PYTHON,
+            "eb9058c3a382ffc7106e4002c42a8d85",
+            decoders.decode_hundred_python,
+        ),
         subfolders=("cifar100", "cifar-100-binary", "cifar-100-python", ""),
     ),
     "faces": DataSet(

@@ -437,7 +437,8 @@ _libraries: set[str] = set()
 
 def _is_of_library(name: str) -> bool:
     top = name.partition(".")[0]
-    file = getattr(sys.modules.get(top), "__file__", None)
+    # By the specification, which a library has before it is loaded.
+    file = getattr(getattr(sys.modules.get(top), "__spec__", None), "origin", None)
     if file is not None and origin(file) != "user":
         _libraries.add(top)
     return top in _libraries

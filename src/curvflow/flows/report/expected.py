@@ -13,7 +13,8 @@ from curvflow.errors import (
 )
 from curvflow.flows.report.basis import Basis
 from curvflow.flows.report.origins import Origins
-from curvflow.flows.results.check import Finding, check, gravest_first
+from curvflow.flows.results.check import Rows, check
+from curvflow.flows.results.findings import Finding, gravest_first
 from curvflow.flows.results.run_facts import digits, expected_text
 from curvflow.schemas.words import node_label
 
@@ -74,14 +75,17 @@ class Expectations:
 def expectations(basis: Basis, origins: Origins) -> Expectations:
     """Compare measured and expected values, the contradicted ones first."""
     findings, unreadable = [], []
+    rows: Rows = {}
     for expectation in basis.opened.study.expect:
         try:
-            findings += check(basis.results, (expectation,))
+            findings += check(basis.results, (expectation,), rows)
         except (CorruptPayloadError, RemovedPayloadError) as error:
             unreadable.append(str(error))
-            findings.append(Finding(expectation, expectation.where))
+            lacks = "it cannot be read"
+            findings.append(Finding(expectation, expectation.where, lacks=lacks))
         except UnknownNameError:  # an earlier run had no such stage, label or kind
-            findings.append(Finding(expectation, expectation.where))
+            lacks = "the run has no such node"
+            findings.append(Finding(expectation, expectation.where, lacks=lacks))
     lines = [
         _comparison(basis, origins, finding) for finding in gravest_first(findings)
     ]

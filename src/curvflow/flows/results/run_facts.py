@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from curvflow.flows.results.check import Finding
+from curvflow.flows.results.findings import Finding
 from curvflow.schemas.records.receipts import Receipt, RunRecord
 from curvflow.schemas.records.tables import cell
 from curvflow.schemas.words import node_label, one_line, printable

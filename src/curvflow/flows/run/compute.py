@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -199,7 +199,8 @@ def _fitting(
     has, wants = (f"{count / 1e9:.3g} GB" for count in (machine.memory, needed))
     raise InputError(
         f"memory: expected at most the {has} of {machine.device} for a node of "
-        f"{kind.name}, got an estimate of {wants}. {remedies(kind, members[0])}"
+        f"{kind.name}, got an estimate of {wants}. "
+        f"{remedies(kind, members[0], machine.memory)}"
     )
 
 
@@ -414,37 +415,71 @@ def _check_shape(
 LEAST, MOST = 0.1, 3
 
 
-def remedies(kind: Kind, member: Member) -> str:
+def remedies(kind: Kind, member: Member, room: int = 0) -> str:
     """Return what would make a node smaller, in a sentence, the most effective first.
 
     Each parameter that can be lowered is halved, or switched off, and the memory
-    estimated anew; what makes no difference is not named.
+    estimated anew; what makes no difference is not named. Where a lower number alone
+    leaves it within `room` bytes, the largest such number is named, to two digits.
     """
     implementation = find(kind.name)
+
+    def bytes_with(name: str, value: object) -> float:
+        params = member.params.model_copy(update={name: value})
+        return implementation.member_bytes(replace(member, params=params))
+
     whole, data = implementation.member_bytes(member), implementation.data_bytes(member)
     saved: dict[str, float] = {"take fewer samples": data / 2}
+    names: dict[str, str] = {}
     for words, name, value in _smaller(member.params):
-        params = member.params.model_copy(update={name: value})
         with suppress(Exception):  # what no estimate can be made of is no remedy
-            saved[words] = whole - implementation.member_bytes(
-                replace(member, params=params)
-            )
+            saved[words] = whole - bytes_with(name, value)
+            names[words] = name
     worth = [words for words in saved if saved[words] >= LEAST * whole]
     best = sorted(worth, key=lambda words: -saved[words])[:MOST]
+    for number, words in enumerate(best):
+        if not words.startswith("lower"):
+            continue
+        name = names[words]
+        top, least = getattr(member.params, name), _least(member.params, name)
+        with suppress(Exception):
+            fitting = _largest(partial(bytes_with, name), top, room)
+            if fitting >= least:
+                best[number] = f"{words} to {fitting:,}"
     sentence = ", ".join(
         [*(best or ["take a smaller model"]), "or take another machine."]
     )
     return sentence[0].upper() + sentence[1:]
 
 
+def _largest(bytes_with: Callable[[int], float], top: int, room: int) -> int:
+    """Return the largest number below another that needs no more room; 0 if none."""
+    fits, over = 0, top
+    while over - fits > max(1, fits // 200):
+        middle = (fits + over) // 2
+        if bytes_with(middle) <= room:
+            fits = middle
+        else:
+            over = middle
+    digits = int(10 ** max(0, len(str(fits)) - 2))
+    return fits // digits * digits
+
+
+def _least(params: Params, name: str) -> int:
+    """Return the least number that a parameter may be."""
+    marks = type(params).model_fields[name].metadata
+    least: int = max([1, *(getattr(mark, "ge", 1) for mark in marks)])
+    return least
+
+
 def _smaller(params: Params) -> Iterator[tuple[str, str, Any]]:
     """Yield a remedy, the parameter's name, and a smaller value."""
-    for name, field in type(params).model_fields.items():
+    for name in type(params).model_fields:
         value = getattr(params, name)
         if value is True:
             yield f"set {name}: false", name, False
         elif type(value) is int:
-            least = max([1, *(getattr(mark, "ge", 1) for mark in field.metadata)])
+            least = _least(params, name)
             if least < value:
                 yield f"lower {name}", name, max(least, value // 2)
         elif name == "dtype" and value == "float64":

@@ -39,6 +39,11 @@ def pin_run(
             f"--name: expected letters, digits, _, - and ., got '{name}'. "
             "Choose another name."
         )
+    if name.isdecimal():
+        raise RequestError(
+            f"--name: expected a name, got the number {name}. Write a name, such as "
+            f"paper, and --run {int(name)} for that run."
+        )
     if not reason.isprintable():
         raise RequestError(
             "--reason: expected one line of text, got a character that is not printed. "

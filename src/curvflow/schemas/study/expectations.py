@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Set
+from decimal import Decimal
 from typing import Annotated
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -149,7 +150,9 @@ class Expectation(Params):
         if self.within is None or isinstance(self.within, tuple):
             return self.within
         assert self.value is not None
-        return self.value - self.within, self.value + self.within
+        # As written: 0.8 is within 0.1 of 0.7, though 0.7 + 0.1 is rounded below it.
+        value, within = (Decimal(repr(x)) for x in (self.value, self.within))
+        return float(value - within), float(value + within)
 
 
 def read_expectations(
@@ -222,10 +225,15 @@ def _check_quantity(
     stages: Mapping[str, Stage],
 ) -> None:
     stage = stages[expectation.stage]
+    is_table = issubclass(stage.kind.returns, Table)
+    if is_table and not stage.kind.output("quantity"):
+        message = f"expected a table of quantities, got {stage.kind.name}"
+        hint = "Name a stage that it takes."
+        raise document.error((*path, "stage"), message, hint)
     known = {variable.name for variable in numeric_variables(stage.kind)}
     if expectation.column is not None:
         _check_column(document, path, expectation.column, stage, known)
-    if issubclass(stage.kind.returns, Table):
+    if is_table:
         producers = [name for names in stage.inputs.values() for name in names]
         points = stage.template.samples()
         chosen = {
@@ -235,7 +243,8 @@ def _check_quantity(
             v.name for name in producers for v in numeric_variables(stages[name].kind)
         }
     # A table adds the stage or the element where a variable alone is not unique.
-    if known.isdisjoint(re.findall(r"\w+", expectation.quantity)):
+    words = re.findall(r"\w+", expectation.quantity)
+    if known.isdisjoint(words if is_table else [expectation.quantity]):
         message = f"expected a quantity of '{stage.name}', got '{expectation.quantity}'"
         hint = nearest(expectation.quantity, known)
         raise document.error((*path, "quantity"), message, hint)
@@ -245,7 +254,7 @@ def _check_quantity(
         message = (
             f"expected a quantity with a standard error, got '{expectation.quantity}'"
         )
-        column = "sem" if issubclass(stage.kind.returns, Table) else ""
+        column = "sem" if is_table else ""
         lacking = column or f"{expectation.quantity}_sem"
         hint = f"Remove 'within_sems': {stage.kind.name} has no {lacking}."
         raise document.error((*path, "within_sems"), message, hint)

@@ -225,13 +225,22 @@ def _ritz_measure(
     if runs > 1:
         changes -= changes.mean(1, keepdim=True)
         changes /= (runs * (runs - 1)) ** 0.5
-    elif len(points_G) >= int(node["size"]):  # all eigenvalues, without an error
+    elif _is_even(weights[there], int(node["size"])):  # all, without an error
         changes *= 0
     else:
         changes[1:] = torch.nan
     shares = (1 / runs + changes)[:, number[order]]
     freedom = runs - 1 if runs > 1 else np.inf
     return Measure(points_G, shares * weights[there][order]), freedom
+
+
+def _is_even(weights: Tensor, size: int) -> bool:
+    """Return whether there is one weight for each eigenvalue, as a dense probe has it.
+
+    Those of as many steps from a single random vector are any.
+    """
+    even = torch.full_like(weights, 1 / size)
+    return len(weights) == size and torch.allclose(weights, even)
 
 
 def _pairs(

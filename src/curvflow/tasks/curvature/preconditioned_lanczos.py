@@ -212,8 +212,9 @@ def _from_columns(members: Sequence[Member], entries: Sequence[Explicit]) -> Low
     shifts = torch.tensor([part[2] for part in parts], dtype=torch.float64)
     if not (shifts > 0).all():
         raise InputError(
-            "damping: expected a positive definite matrix, got a matrix of rank "
-            f"{rank}. Add damping, or set floor."
+            "damping: expected a positive definite matrix, got one of which "
+            f"{rank} columns leave nothing, of low rank or indefinite. Add damping, or "
+            "take method slq, which tells its least eigenvalue."
         )
     vectors = torch.stack([part[0][:, :rank] for part in parts])
     values = torch.stack([part[1][:rank] for part in parts])

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from typing import cast
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.kinds.data.factory import FactoryDataParams
 from curvflow.schemas.kinds.shared.datasets import dataset_as
 from curvflow.schemas.nodes import Array, Member, Outcome
+from curvflow.tasks.networks.checks import first_line, place_of
 from curvflow.tasks.registry import Machine, computes_each
 
 NAMES = ("inputs", "targets", "test_inputs", "test_targets")
@@ -28,11 +31,22 @@ def factory(member: Member, machine: Machine) -> Outcome:
         The data set.
 
     Raises:
-        InputError: the function cannot be called, or returns no data set.
+        InputError: the function cannot be called, fails, or returns no data set.
+        MemoryError: it wants more than there is.
     """
     params = cast("FactoryDataParams", member.params)
-    arrays = _named(params.factory, params.call())
-    return Outcome(dataset_as(params, arrays))
+    try:
+        made = params.call()
+    except (InputError, MemoryError):
+        raise
+    # User code raises whatever it likes.
+    except Exception as error:
+        where = f"{place}: " if (place := place_of(error)) else ""
+        raise InputError(
+            f"factory: {where}expected {params.factory} to return arrays, got "
+            f"{type(error).__name__}: {first_line(error)}. Correct it."
+        ) from error
+    return Outcome(dataset_as(params, _named(params.factory, made)))
 
 
 def _named(name: str, made: object) -> dict[str, Array | dict[str, Array]]:
@@ -55,10 +69,36 @@ def _named(name: str, made: object) -> dict[str, Array | dict[str, Array]]:
             f"and test_targets together, got {', '.join(map(str, made))}. Return "
             "two of them, or four."
         )
-    return {str(key): _arrays(given) for key, given in made.items()}
+    return {str(key): _arrays(str(key), given) for key, given in made.items()}
 
 
-def _arrays(given: object) -> Array | dict[str, Array]:
+def _arrays(role: str, given: object) -> Array | dict[str, Array]:
     if isinstance(given, Mapping):
-        return {str(name): np.asarray(array) for name, array in given.items()}
-    return np.asarray(given)
+        return {str(n): _array(f"{role}.{n}", array) for n, array in given.items()}
+    return _array(role, given)
+
+
+def _array(role: str, given: object) -> Array:
+    """Return what a function has made as an array.
+
+    Raises:
+        InputError: it is none, or entries of it are masked.
+    """
+    if isinstance(given, Tensor):
+        dense = given.detach().cpu().to_dense()
+        is_known = dense.dtype in (torch.float32, torch.float64)
+        plain = dense if is_known or not dense.is_floating_point() else dense.float()
+        tensor: Array = plain.resolve_conj().numpy()
+        return tensor
+    if masked := int(np.ma.getmaskarray(given).sum()) if np.ma.isMA(given) else 0:
+        raise InputError(
+            f"{role}: expected a number everywhere, got {masked} masked. Remove or "
+            "fill them."
+        )
+    try:
+        return np.asarray(given)
+    except ValueError as error:  # of rows of several lengths
+        raise InputError(
+            f"{role}: expected an array, got {type(given).__name__} that is none "
+            f"({first_line(error)}). Give all rows one shape."
+        ) from error

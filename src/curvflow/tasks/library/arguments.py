@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Literal, TypedDict, TypeVar
 
 import numpy as np
+import torch
 from pydantic import ValidationError
+from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.kronecker.factors import FisherType
@@ -103,6 +107,46 @@ def checked(model: type[P], **fields: Any) -> P:
 def _plain(value: Any) -> Any:
     """Return NumPy's numbers as Python's, which models take."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def number(name: str, given: Any) -> float:
+    """Return an argument that is one number.
+
+    Args:
+        name: of the argument.
+        given: what it is.
+
+    Raises:
+        InputError: it is none.
+    """
+    if not isinstance(given, str | bytes):
+        # Of arrays and tensors of several numbers, and of what is no number.
+        with suppress(TypeError, ValueError, RuntimeError):
+            return float(given)
+    raise InputError(f"{name}: expected a number, got {short(given)}. Pass one.")
+
+
+def numbers(name: str, given: Any) -> Tensor:
+    """Return an argument that is an array of numbers.
+
+    Args:
+        name: of the argument.
+        given: what it is.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        return torch.as_tensor(given).detach()
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(
+            f"{name}: expected numbers, got {short(given)}. Pass a tensor."
+        ) from None
+
+
+def short(given: Any) -> str:
+    """Return what an argument is, for a message."""
+    return reprlib.repr(given).splitlines()[0]
 
 
 def precisions(given: float | Iterable[float]) -> tuple[float, ...]:

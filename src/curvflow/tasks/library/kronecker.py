@@ -50,7 +50,7 @@ MOST_NUMBERS = 1 << 24
 MOST_COMPARED = 16
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KroneckerFactors:
     """Curvature of a module by blocks of layers.
 
@@ -64,6 +64,8 @@ class KroneckerFactors:
         >>> net = torch.nn.Linear(2, 1, bias=False).double()
         >>> x = torch.eye(2).double()
         >>> K = curvflow.kronecker(net, "sse", (x, x[:, :1]))
+        >>> K
+        KroneckerFactors(ggn, 2 by 2, 1 block, float64, cpu)
         >>> K.sizes
         {'weight': 2}
     """
@@ -71,6 +73,13 @@ class KroneckerFactors:
     operator: SymmetricOperator
     blocks: BlockOperator
     spreads: Mapping[str, Spread]
+
+    def __repr__(self) -> str:
+        """Return whose factors, their size and where they are."""
+        of, count = self.operator, len(self.blocks.blocks)
+        D, counted = of.shape[0], f"{count} block{'s' if count > 1 else ''}"
+        name, dtype = of.name, str(of.dtype).removeprefix("torch.")
+        return f"KroneckerFactors({name}, {D} by {D}, {counted}, {dtype}, {of.device})"
 
     @property
     def sizes(self) -> Mapping[str, int]:

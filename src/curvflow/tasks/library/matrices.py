@@ -14,7 +14,7 @@ from curvflow.schemas.kinds.shared.datasets import matrix as matrix_variables
 from curvflow.schemas.kinds.shared.operators import GraphOperatorName, OperatorParams
 from curvflow.schemas.nodes import Array, Matrix
 from curvflow.tasks.curvature.operators import GRAPH, MATRIX, matrix_operator
-from curvflow.tasks.library.arguments import checked
+from curvflow.tasks.library.arguments import checked, short
 from curvflow.tasks.library.operators import SymmetricOperator
 from curvflow.tasks.numerics.operators.adapters import Foreign, Single, from_scipy
 from curvflow.tasks.numerics.operators.base import (
@@ -46,8 +46,10 @@ def from_matrix(matrix: Any, *, dtype: torch.dtype | None = None) -> SymmetricOp
         The operator.
 
     Raises:
-        InputError: the matrix is not square, not symmetric, not real or not finite.
+        InputError: the matrix is not square, not symmetric, not real or not finite, or
+            there are no products of that precision.
     """
+    _check_dtype(dtype)
     if isinstance(matrix, Dense):
         matrix = matrix.matrix
     if isinstance(matrix, Tensor | np.ndarray):
@@ -101,6 +103,7 @@ def from_graph(
             negative weights, has no edge, or has no such operator; or the settings
             do not fit the operator.
     """
+    _check_dtype(dtype)
     checked(OperatorParams, operator=operator, isolated=isolated, r=r)
     rows = _edges(adjacency)
     weights = torch.as_tensor(rows.data)
@@ -120,6 +123,15 @@ def from_graph(
         graph, operator, isolated=isolated, r=None if r == "auto" else r
     )
     return SymmetricOperator(as_batched(made), {GRAPH: made.shape[0]}, name=operator)
+
+
+def _check_dtype(dtype: torch.dtype | None) -> None:
+    is_one = dtype is None or (isinstance(dtype, torch.dtype) and dtype in ASYMMETRY)
+    if not is_one:
+        raise InputError(
+            f"dtype: expected torch.float32 or torch.float64, got {short(dtype)}. Pass "
+            "one, or leave it out."
+        )
 
 
 def graph_rows(adjacency: Any) -> dict[str, Array]:
@@ -211,11 +223,24 @@ def sparse_rows(matrix: Any) -> Any:
         matrix: a SciPy sparse matrix, or what SciPy makes one of.
 
     Raises:
-        InputError: it is not square, not symmetric, not real or not finite.
+        InputError: it is no matrix of numbers, or not square, not symmetric, not real
+            or not finite.
     """
     from scipy import sparse
 
-    matrix = sparse.csr_array(matrix)
+    try:
+        shape = np.shape(matrix)
+        matrix = sparse.csr_array(matrix) if len(shape) == 2 else None
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"matrix: expected rows of numbers, got {type(matrix).__name__} of others "
+            f"({error}). Pass an array of floats."
+        ) from error
+    if matrix is None or not shape[0]:
+        raise InputError(
+            f"matrix: expected rows and columns, got the shape {shape}. Pass a square "
+            "array of numbers."
+        )
     _check_square(*matrix.shape)
     if np.issubdtype(matrix.dtype, np.complexfloating):
         raise InputError(

@@ -36,6 +36,8 @@ from curvflow.tasks.library.arguments import (
     LogdetSettings,
     SpectrumSettings,
     checked,
+    number,
+    numbers,
     precisions,
 )
 from curvflow.tasks.library.preconditioners import Preconditioner, factors_beside
@@ -548,7 +550,8 @@ class SymmetricOperator(Curvature):
         Args:
             method: slq, quadrature; chebyshev, interpolation; meme, density of largest
                 entropy; preconditioned_slq, preconditioned_meme; dense, Cholesky; auto,
-                preconditioned_meme of matrices with entries, else slq.
+                dense where the runs would take as many products, else
+                preconditioned_meme of matrices with entries and slq of others.
             damping: added to every eigenvalue first.
             num_runs: Lanczos runs.
             num_steps: products per run.
@@ -683,8 +686,8 @@ class SymmetricOperator(Curvature):
             >>> H.shifted(-3.0).solve(torch.ones(3).double()).method
             'minres'
         """
-        _check_solver(method, tol, max_iterations)
-        b = torch.as_tensor(b).detach()
+        tol, max_iterations = _limits(method, tol, max_iterations)
+        b = numbers("b", b)
         if b.ndim > 2:
             raise InputError(
                 f"b: expected a vector, or vectors as columns, got shape "
@@ -741,19 +744,27 @@ class SymmetricOperator(Curvature):
 _SOLVERS = {"cg": linear_solvers.conjugate_gradients, "minres": linear_solvers.minres}
 
 
-def _check_solver(method: str, tol: float, max_iterations: int) -> None:
-    if method not in ("auto", "cg", "minres"):
+def _limits(method: str, tol: float, max_iterations: int) -> tuple[float, int]:
+    """Return when a solver ends.
+
+    Raises:
+        InputError: it is no solver, or it would never end.
+    """
+    if not (isinstance(method, str) and method in ("auto", "cg", "minres")):
         raise InputError(
             f"method: expected auto, cg or minres, got {method}. Take one of them."
         )
-    if not 0 < tol < 1:
+    residual = number("tol", tol)
+    if not 0 < residual < 1:
         raise InputError(
             f"tol: expected a number within 0 and 1, got {tol}. Change it."
         )
-    if max_iterations < 1:
+    most = number("max_iterations", max_iterations)
+    if not (most >= 1 and most.is_integer()):
         raise InputError(
-            f"max_iterations: expected 1 or more, got {max_iterations}. Raise it."
+            f"max_iterations: expected a whole number from 1, got {most:g}. Change it."
         )
+    return residual, int(most)
 
 
 def _solution(

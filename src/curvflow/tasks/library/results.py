@@ -25,7 +25,14 @@ from curvflow.schemas.kinds.probes.moments import MomentsParams
 from curvflow.schemas.kinds.shared.operators import UNITS, judged
 from curvflow.schemas.nodes import Array, Member, Ritz
 from curvflow.tasks.curvature.ritz_data import functional_arrays
-from curvflow.tasks.library.arguments import FitSettings, checked, precisions
+from curvflow.tasks.library.arguments import (
+    FitSettings,
+    checked,
+    number,
+    numbers,
+    precisions,
+    short,
+)
 from curvflow.tasks.numerics.estimators.traces import Estimate
 from curvflow.tasks.numerics.krylov.densities import density, kernel_width
 from curvflow.tasks.numerics.krylov.functionals import Bernstein, bounded
@@ -596,14 +603,13 @@ class Spectrum(Result):
             raise InputError(
                 "kappa cannot be combined with sigma. Remove one of the two."
             )
-        width = sigma if kappa is None else kappa
-        if width is not None and not width > 0:
-            name = "sigma" if kappa is None else "kappa"
+        name, given = ("sigma", sigma) if kappa is None else ("kappa", kappa)
+        width = KAPPA if given is None else number(name, given)
+        if not width > 0:
             raise InputError(
                 f"{name}: expected a number above 0, got {width}. Raise it."
             )
-        if width is None:
-            kappa = KAPPA
+        sigma, kappa = (None, width) if sigma is None else (width, None)
         ritz = self._ritz()
         points_G = self._grid(ritz, kappa, sigma) if grid is None else _points(grid)
         smooth = density(ritz, points_G, sigma=sigma, kappa=kappa)
@@ -671,12 +677,13 @@ class Spectrum(Result):
             >>> runs.mass(low=0.5)  # five of six
             Mass(0.83333 ± 0, 0 products)
         """
+        low, high = number("low", low), number("high", high)
         if not low <= high:
             raise InputError(
                 f"low: expected at most the upper end, {high}, got {low}. Swap or "
                 "change them."
             )
-        ends = (torch.tensor([float(end)], dtype=torch.float64) for end in (low, high))
+        ends = (torch.tensor([end], dtype=torch.float64) for end in (low, high))
         fraction = mass(self._ritz(), *ends)
         fields = _estimated("mass", fraction.estimate)
         low_1, high_1 = fraction.interval()
@@ -717,7 +724,7 @@ class Spectrum(Result):
 
 
 def _points(grid: Array | Tensor) -> Tensor:
-    points_G = torch.as_tensor(grid, dtype=torch.float64).flatten().cpu()
+    points_G = numbers("grid", grid).to("cpu", torch.float64).flatten()
     if not len(points_G) or not points_G.isfinite().all():
         raise InputError(
             f"grid: expected finite points, got {len(points_G)} points, "
@@ -728,6 +735,11 @@ def _points(grid: Array | Tensor) -> Tensor:
 
 def _elementwise(f: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     """Refuse what a function returns if it is not of the shape of its argument."""
+    if not callable(f):
+        raise InputError(
+            f"f: expected a function of eigenvalues, got {short(f)}. Pass one, such as "
+            "torch.exp."
+        )
 
     def checked_f(values: Tensor) -> Tensor:
         result = torch.as_tensor(f(values))

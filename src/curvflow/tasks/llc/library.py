@@ -288,7 +288,9 @@ def _params(options: LlcOptions) -> LlcParams:
     if given.get("dtype") is None:
         given.pop("dtype", None)
     layers = options.get("layers")
-    return checked(LlcParams, **given | {"layers": layers and tuple(layers)})
+    if isinstance(layers, list):
+        given["layers"] = tuple(layers)
+    return checked(LlcParams, **given)
 
 
 def criterion(fit: LlcResult) -> WbicResult:

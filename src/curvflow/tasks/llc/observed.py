@@ -17,8 +17,10 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.schemas.losses import loss_name
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.llc.losses import PASS_BYTES
+from curvflow.tasks.networks.losses import parse_loss
 from curvflow.tasks.networks.problems import Problem, Samples
 from curvflow.tasks.numerics.derivatives.batches import label_losses
 from curvflow.tasks.numerics.derivatives.passes import spans
@@ -36,12 +38,15 @@ class ObservedSamples:
         splits: samples of `train` and `test`, shared by all models or of each.
         kept: whether losses are of samples, of tokens or means over labels.
         num_samples: training samples of the loss, N.
+        terms: labels that count for each sample of a split, on average, (M or 1,);
+            where targets are loaded as pairs of a label and its weight.
     """
 
     problem: Problem
     splits: Mapping[str, Samples]
     kept: Kept
     num_samples: int
+    terms: Mapping[str, Tensor]
 
     def of_chains(self, statistics_MS: Tensor, owner_C: Tensor) -> ObservedLosses:
         """Return the losses of chains.
@@ -73,16 +78,17 @@ class ObservedSamples:
 
     def _described(self, split: str, samples: Samples) -> dict[str, Array]:
         count, has_labels = samples.count, self.problem.loss == "cross_entropy"
-        targets = samples.targets[0].cpu().numpy()
+        labels, is_counted = (part[0].cpu().numpy() for part in self.labels(samples))
         none = np.full(count, -1)
         row, token = np.arange(count), none
-        label = targets if targets.ndim == 1 and has_labels else none
+        label = labels if labels.ndim == 1 and has_labels else none
         total = np.ones(count, dtype=np.int64)
         if self.kept == "tokens":
-            row, token = (each.ravel() for each in np.indices(targets.shape))
-            label, total = targets.ravel(), np.ones_like(row)
+            row, token = (each.ravel() for each in np.indices(labels.shape))
+            label = np.where(is_counted, labels, -1).ravel()
+            total = is_counted.ravel()
         elif self.kept == "labels":
-            total = np.bincount(targets, minlength=self.num_classes)
+            total = np.bincount(labels[is_counted], minlength=self.num_classes)
             label = np.arange(self.num_classes)
             row = token = np.full(self.num_classes, -1)
         arrays = {"row": row, "token": token, "label": label, "count": total}
@@ -93,6 +99,17 @@ class ObservedSamples:
                 for name, each in arrays.items()
             },
         }
+
+    def labels(self, samples: Samples) -> tuple[Tensor, Tensor]:
+        """Return the labels of samples, and which of them count.
+
+        Args:
+            samples: as loaded, of a split.
+        """
+        targets = samples.targets
+        if not self.problem.criterion.weighs_terms:
+            return targets, torch.ones_like(targets, dtype=torch.bool)
+        return targets[..., 0].long(), targets[..., 1] > 0
 
 
 @dataclass(frozen=True)
@@ -123,25 +140,30 @@ class ObservedLosses:
         """
         with torch.no_grad():
             parts = [
-                self._of_split(weights_CD.detach(), samples)
-                for samples in self.observed.splits.values()
+                self._of_split(weights_CD.detach(), samples, split)
+                for split, samples in self.observed.splits.items()
             ]
         return torch.cat(parts, dim=1)
 
-    def _of_split(self, weights_CD: Tensor, samples: Samples) -> Tensor:
+    def _of_split(self, weights_CD: Tensor, samples: Samples, split: str) -> Tensor:
         each = self.observed.problem.network.width * weights_CD.element_size()
         # Neither depends on how many chains there are.
         step = max(1, CHAIN_BYTES // each)
         limit = PASS_BYTES.get(weights_CD.device.type, PASS_BYTES["cpu"])
         most = limit // (each * min(step, samples.count))
-        of_chains = partial(self._of_chains, weights_CD, samples, step)
+        of_chains = partial(self._of_chains, weights_CD, samples, split, step)
         losses = torch.cat([*map(of_chains, spans(len(weights_CD), most))])
         if self.observed.kept != "labels":
             return losses.flatten(1)
         return self._by_label(losses, samples)
 
     def _of_chains(
-        self, weights_CD: Tensor, samples: Samples, step: int, chains: slice
+        self,
+        weights_CD: Tensor,
+        samples: Samples,
+        split: str,
+        step: int,
+        chains: slice,
     ) -> Tensor:
         """Return the losses of some chains, (c, n) or (c, n, T)."""
         problem, statistics_cS = self.observed.problem, self.statistics[chains]
@@ -149,7 +171,11 @@ class ObservedLosses:
         if statistics_cS.shape[1]:
             weights_cW = torch.cat([weights_cW, statistics_cS], dim=1)
         loss = problem.criterion.of_samples
-        if self.observed.kept == "tokens":
+        if split in self.observed.terms and self.observed.kept != "samples":
+            terms_M = self.observed.terms[split]
+            each_c = terms_M if len(terms_M) == 1 else terms_M[self.owner[chains]]
+            loss = partial(self._of_terms, each_c)
+        elif self.observed.kept == "tokens":
             loss = label_losses
         parts = []
         for first in range(0, samples.count, step):
@@ -158,12 +184,27 @@ class ObservedLosses:
             parts.append(loss(outputs, part.targets))
         return torch.cat(parts, dim=1)
 
+    def _of_terms(self, terms_C: Tensor, outputs: Tensor, pairs: Tensor) -> Tensor:
+        """Return the loss of each label, (C, n) or (C, n, T); NaN where none counts.
+
+        The mean over those that count, of a split, is the loss of it.
+        """
+        shape = outputs.shape[:-1]
+        each = self.observed.problem.criterion.of_samples(
+            outputs.flatten(1, -2), pairs.flatten(1, -2)
+        )
+        losses = (each * terms_C[:, None].to(each)).reshape(shape)
+        return losses.where((pairs[..., 1] > 0).expand(shape), torch.nan)
+
     def _by_label(self, losses_Cn: Tensor, samples: Samples) -> Tensor:
-        labels_Cn = samples.models(self.owner).targets.expand(losses_Cn.shape)
+        labels_Cn, is_counted_Cn = (
+            part.expand(losses_Cn.shape)
+            for part in self.observed.labels(samples.models(self.owner))
+        )
         # Sums along rows, as scattered ones come in any order on a GPU.
         means = []
         for label in range(self.observed.num_classes):
-            is_of_Cn = labels_Cn == label
+            is_of_Cn = (labels_Cn == label) & is_counted_Cn
             means.append(losses_Cn.where(is_of_Cn, 0.0).sum(1) / is_of_Cn.sum(1))
         return torch.stack(means, dim=1)
 
@@ -192,14 +233,16 @@ def observed_samples(
         InputError: the targets are no labels, or of one label a sample and not of
             tokens, or of tokens; or there are no test samples.
     """
-    has_labels, tokens = problem.loss == "cross_entropy", problem.tokens
     wants_tokens = kept == "tokens"
-    is_there = has_labels and wants_tokens == (tokens is not None)
-    if kept != "samples" and not is_there:
+    lacks = ""
+    if not _is_of_labels(problem):
+        lacks = "of another loss than the cross entropy"
+    elif wants_tokens != (problem.tokens is not None):
         needed = "labels of tokens" if wants_tokens else "one label for each sample"
+        lacks = f"of data without {needed}"
+    if kept != "samples" and lacks:
         raise InputError(
-            f"keep_losses: expected samples of data without {needed}, got {kept}. Take "
-            "samples."
+            f"keep_losses: expected samples {lacks}, got {kept}. Take samples."
         )
     for split, samples in splits.items():
         if not samples.count:
@@ -212,4 +255,16 @@ def observed_samples(
         {split: samples.rows(slice(most)) for split, samples in splits.items()},
         kept,
         num_samples,
+        {split: _terms(samples) for split, samples in splits.items()}
+        if problem.criterion.weighs_terms
+        else {},
     )
+
+
+def _is_of_labels(problem: Problem) -> bool:
+    return loss_name(parse_loss(problem.loss)) == "cross_entropy"
+
+
+def _terms(samples: Samples) -> Tensor:
+    """Return how many labels count of each sample on average, (M or 1,)."""
+    return (samples.targets[..., 1] > 0).flatten(1).double().sum(1) / samples.count

@@ -10,6 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import UninitializedParameter
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.several_inputs import InputPart
@@ -78,6 +79,7 @@ def build(
     """
     module = _make(spec, torch.Generator().manual_seed(0))
     _check_layers(module)
+    _check_parameters(module)
     trained = (p for p in module.parameters() if p.requires_grad)
     check_unchanged(module, trained, "model")
     called = StackedModule(module, parts)
@@ -177,6 +179,12 @@ def _make(spec: FactoryModel, generator: torch.Generator) -> nn.Module:
                 f"model: {where}expected {spec.factory} to return a torch.nn.Module, "
                 f"got {type(error).__name__}: {first_line(error)}. Correct it."
             ) from error
+    if isinstance(module, nn.Module) and (name := _uninitialised(module)):
+        raise InputError(
+            f"model: expected parameters whose shapes are known, got '{name}' of "
+            f"{spec.factory}, which a first call is to tell. Call the module on inputs "
+            "before it is returned."
+        )
     if not isinstance(module, nn.Module) or not list(module.parameters()):
         raise InputError(
             f"model: expected {spec.factory} to return a torch.nn.Module with "
@@ -201,11 +209,50 @@ def _flat(tensors: Mapping[str, Tensor]) -> Tensor:
 
 def _check_layers(module: nn.Module) -> None:
     for name, layer in module.named_modules():
+        if isinstance(layer, torch.jit.ScriptModule):
+            at = f" at '{name}'" if name else ""
+            raise InputError(
+                f"model: expected a module in Python, got {type(layer).__name__}{at}. "
+                "Return what torch.jit.script was given."
+            )
         if isinstance(layer, _BatchNorm) and layer.running_mean is None:
             raise InputError(
                 "model: expected outputs that depend on their own sample alone, got "
                 f"{type(layer).__name__} at '{name}' without running statistics. Leave "
                 "track_running_stats on."
+            )
+
+
+def _uninitialised(module: nn.Module) -> str:
+    """Return the name of a parameter of a lazy layer, or ""."""
+    named = module.named_parameters()
+    return next((n for n, p in named if isinstance(p, UninitializedParameter)), "")
+
+
+def _check_parameters(module: nn.Module) -> None:
+    for name, parameter in module.named_parameters():
+        if parameter.is_complex():
+            raise InputError(
+                f"model: expected real parameters, got '{name}' of {parameter.dtype}. "
+                "Hold the real and the imaginary part, and put them together by "
+                "torch.complex."
+            )
+        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+            raise InputError(
+                f"model: expected gradients as they are, got a hook on that of "
+                f"'{name}', which would not be called. Write it into forward, as a "
+                "mask by a product, or as a parametrization."
+            )
+    for name, layer in module.named_modules():
+        if not isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+            continue
+        # Rows of a gradient alone are for optimisers that take them.
+        layer.sparse = False
+        if layer.scale_grad_by_freq:
+            raise InputError(
+                f"model: expected gradients of the loss, got {type(layer).__name__} at "
+                f"'{name}' with scale_grad_by_freq, which divides them by how often a "
+                "token occurs. Set it to False."
             )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from pydantic import TypeAdapter
 from torch import Tensor, nn
-from torch.func import grad, jvp, vmap
+from torch.func import functional_call, grad, jvp, vmap
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
@@ -251,6 +251,7 @@ def _cross_entropy(spec: CrossEntropy) -> NetworkLoss:
         each = counts
         if given is not None:
             each = counts * np.asarray(given)[plain.astype(np.int64)]
+            counts = counts if each.any() else each  # none has a weight
         mean = each.sum() / max(len(labels), 1)
         return np.stack([plain, counts / (mean or 1)], axis=-1)
 
@@ -370,10 +371,8 @@ class _OwnLoss:
 
     def batch(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return what the function returns for one batch: (), or (N,)."""
-        if isinstance(self._function, nn.Module):  # which may hold weights
-            self._function.to(outputs.device, outputs.dtype)
         with _TwiceDifferentiable():
-            losses = self._function(outputs, targets)
+            losses = self._called(outputs, targets)
         if not isinstance(losses, Tensor) or losses.shape not in (
             (),
             outputs.shape[:1],
@@ -392,6 +391,20 @@ class _OwnLoss:
                 f"{losses.dtype}. Take a loss that can be derived by the outputs."
             )
         return losses
+
+    def _called(self, outputs: Tensor, targets: Tensor) -> Any:
+        if not isinstance(self._function, nn.Module):
+            return self._function(outputs, targets)
+        named = [*self._function.named_parameters(), *self._function.named_buffers()]
+        # Copies where outputs are, of their precision. Torch (2.13) ends with a fault
+        # of memory where a parameter itself is moved within a forward derivative.
+        held = {
+            name: tensor.detach().to(
+                outputs.device, outputs.dtype if tensor.is_floating_point() else None
+            )
+            for name, tensor in named
+        }
+        return functional_call(self._function, held, (outputs, targets))
 
     def _of_model(self, outputs: Tensor, targets: Tensor) -> Tensor:
         losses = self.batch(outputs, targets)
@@ -414,6 +427,15 @@ def _function(spec: OwnLoss) -> Callable[[Tensor, Tensor], Tensor]:
     function = spec.find()
     if _can_be_called(function, **spec.kwargs):
         made = spec.call()
+        if isinstance(made, nn.Module):
+            named = made.named_parameters()
+            trained = next((name for name, p in named if p.requires_grad), None)
+            if trained is not None:
+                raise InputError(
+                    f"loss: expected {spec.factory} to have no parameters of its own "
+                    f"to train, got '{trained}'. Set its requires_grad to False, or "
+                    "let the model have it."
+                )
         if callable(made):
             loss: Callable[[Tensor, Tensor], Tensor] = made
             return loss
@@ -463,8 +485,29 @@ def check_own_loss(text: str, outputs_shape: tuple[int, ...], targets: Rows) -> 
     )
     shapes = f"outputs {tuple(outputs.shape)} and targets {tuple(targets_N.shape)}"
     with _refused(spec.factory, f"compute on {shapes}"):
-        whole = loss.batch(outputs, targets_N)
-        alone = loss(outputs[None], targets_N[None])[0]
+        given = outputs.clone()
+        whole = loss.batch(given, targets_N)
+        parts = [slice(row, row + 1) for row in range(len(outputs))]
+        alone = torch.stack(
+            [
+                loss.batch(outputs[part].clone(), targets_N[part]).reshape(())
+                for part in parts
+            ]
+        )
+    if not torch.equal(given, outputs):
+        raise InputError(
+            f"loss: expected {spec.factory} to leave its outputs as they are, got "
+            "others behind a call. Leave out operations in place."
+        )
+    room = SAME_MEAN * float(whole.abs().nan_to_num().max())
+    if whole.ndim and not torch.allclose(
+        whole, alone, rtol=SAME_MEAN, atol=room, equal_nan=True
+    ):
+        raise InputError(
+            f"loss: expected {spec.factory} to return numbers that depend on their own "
+            "sample alone, got others for a batch of one. Leave out what mixes the "
+            "samples of a batch."
+        )
     if not torch.allclose(whole.mean(), alone.mean(), rtol=SAME_MEAN, equal_nan=True):
         raise InputError(
             f"loss: expected {spec.factory} to be a mean over samples, got "

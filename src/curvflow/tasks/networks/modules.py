@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.several_inputs import InputPart
+from curvflow.tasks.networks.checks import first_line, place_of
 from curvflow.tasks.networks.draws import Drawn, Uniform
 from curvflow.tasks.networks.network import ForwardPass
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
@@ -32,6 +34,7 @@ from curvflow.tasks.numerics.derivatives.precision import (
     fuses_steps,
     reroute,
 )
+from curvflow.tasks.numerics.recomputation import computed_once
 
 # A batch norm's count of batches, on which it depends where all batches weigh alike.
 COUNT = "num_batches_tracked"
@@ -272,8 +275,9 @@ class StackedModule:
         self._call(named, inputs, note)
         if first is not None:
             return Observed(tuple(shapes), first.moved)
-        moved = {n for n in before if not torch.equal(before[n], named[n])}
+        moved = {n for n in before if not _are_equal(before[n], named[n])}
         self._check_moved(moved)
+        self._check_kept(before, moved, named, inputs)
         for name, norm in self._norms.items():
             if self._trained[norm]:
                 moved |= {f"{name}running_mean", f"{name}running_var"}
@@ -287,6 +291,50 @@ class StackedModule:
                 "model: expected buffers of real numbers to change in training, got "
                 f"'{name}' of {self._buffers[name].dtype}. Register it as real numbers."
             )
+
+    def _check_kept(
+        self,
+        before: Mapping[str, Tensor],
+        moved: set[str],
+        tensors: dict[str, Tensor],
+        inputs: Tensor,
+    ) -> None:
+        """Refuse buffers that no `state_dict` holds, if later calls depend on them.
+
+        One that each call fills anew, such as a table of angles, has no memory.
+
+        Args:
+            before: buffers before a call in training.
+            moved: names of those that it has changed.
+            tensors: behind it.
+            inputs: shape (N, ...).
+
+        Raises:
+            InputError: there is one that a second call moves on, or that evaluation
+                tells from what it was; it is named.
+        """
+        if not (unkept := sorted(moved - self._module.state_dict().keys())):
+            return
+        half = partial(inputs.new_full, fill_value=0.5, dtype=torch.float32)
+        self._set_mode(is_trained=False)
+        first, behind = (
+            self._call(
+                tensors | {name: of[name].clone() for name in unkept}, inputs, half
+            )
+            for of in (before, tensors)
+        )
+        self._set_mode(is_trained=True)
+        again = dict(tensors) | {name: tensors[name].clone() for name in unkept}
+        self._call(again, inputs, half)
+        for name in unkept:
+            if not (
+                _are_equal(again[name], tensors[name]) and _are_equal(first, behind)
+            ):
+                raise InputError(
+                    "model: expected buffers that change in training to be in a "
+                    f"state_dict, got '{name}', which is not. Register it with "
+                    "persistent=True."
+                )
 
     def _update(self, forward_pass: ForwardPass, moved: Mapping[str, Tensor]) -> None:
         if moved:
@@ -314,7 +362,7 @@ class StackedModule:
     ) -> Tensor:
         """Return the outputs, and leave in `tensors` what buffers have become."""
         args, named = self._arguments(inputs)
-        with nullcontext() if draw is None else Drawn(draw):
+        with computed_once(), nullcontext() if draw is None else Drawn(draw):
             if (homes := self._homes) is None:
                 tensors |= {
                     name: tensors[first] for name, first in self.aliases.items()
@@ -405,14 +453,10 @@ class StackedModule:
                 nullcontext() if once else self._stops.respected(),
             ):
                 yield
-        except ValueError as error:
-            if "more than 1 value per channel" not in str(error):
+        except (ValueError, RuntimeError) as error:
+            if (refusal := _refusal_of(error)) is None:
                 raise
-            raise InputError(
-                "model: expected more than one sample in every batch for its batch "
-                "norm, got 1. Set drop_last, or another batch_size; of a probe "
-                "train_batch_size, if it has that."
-            ) from error
+            raise refusal from error
         finally:
             for backend, enabled in zip(backends, before, strict=True):
                 backend.enabled = enabled
@@ -436,6 +480,29 @@ class StackedModule:
         """It has transformer layers, which take a route without rules in evaluation."""
         layers = nn.MultiheadAttention | nn.TransformerEncoderLayer
         return any(isinstance(layer, layers) for layer in self._trained)
+
+
+def _refusal_of(error: Exception) -> InputError | None:
+    """Return the refusal of what a module's code has raised, where a remedy is known.
+
+    Args:
+        error: of a call.
+    """
+    said = first_line(error)
+    if "more than 1 value per channel" in said:
+        return InputError(
+            "model: expected more than one sample in every batch for its batch "
+            "norm, got 1. Set drop_last, or another batch_size; of a probe "
+            "train_batch_size, if it has that."
+        )
+    if isinstance(error, RuntimeError) and re.search("dtype|scalar type", said):
+        where = f"{place}: " if (place := place_of(error)) else ""
+        return InputError(
+            f"model: {where}expected a module that computes in the type of its "
+            f"weights, got RuntimeError: {said}. Cast to that of a weight, as by "
+            "x.to(self.layer.weight), or set dtype: float32 of the stage."
+        )
+    return None
 
 
 def _as_part(part: InputPart, piece: Tensor) -> Tensor:
@@ -493,6 +560,13 @@ def _drawn(forward_pass: ForwardPass, seen: Observed, models: int) -> list[Tenso
         return []
     drawn = [forward_pass.draw(shape) for shape in seen.shapes]
     return [d.expand(models, *d.shape[1:]) for d in drawn]
+
+
+def _are_equal(first: Tensor, second: Tensor) -> bool:
+    """Return whether tensors are equal, of which NaN is no change."""
+    if first.shape != second.shape:
+        return False
+    return bool(((first == second) | ((first != first) & (second != second))).all())
 
 
 def _moved(buffer: Tensor, like: Tensor) -> Tensor:

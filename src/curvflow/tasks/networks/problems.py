@@ -15,6 +15,7 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.disk_arrays import DiskArray, is_on_disk
+from curvflow.schemas.keys import form, without
 from curvflow.schemas.kinds.shared.datasets import has_labels, has_tokens, is_ignored
 from curvflow.schemas.kinds.shared.several_inputs import (
     INPUT_PARTS,
@@ -257,7 +258,7 @@ def pose(model: AnyModel, loss: AnyLoss, data: NodeData) -> Problem:
     spec = _fitting_loss(loss, data)
     text = spec if isinstance(spec, str) else _encode(spec.model_dump(mode="json"))
     outputs = _num_outputs(spec, data)
-    plain = _encode(model.model_dump(mode="json", exclude={"init"}))
+    plain = _encode(without(form(model), ["init"]))
     shapes = data["inputs"].shape[1:], outputs, tokens, _posed_targets(text, data)
     if isinstance(spec, OwnLoss):
         kind = np.int64 if has_labels(targets) else np.float64
@@ -570,16 +571,14 @@ def _build(
         "input_shape": input_shape,
         "num_outputs": num_outputs,
         "parameters": _listed(network.layout),
+        **({INPUT_PARTS: json.loads(several)} if several else {}),
         **sizes,
     }
-    if several:
-        plain[INPUT_PARTS] = json.loads(several)
     if network.statistics.names:
         plain["statistics"] = _listed(network.statistics)
-    if targets is None:
-        targets = _usual_targets(loss, num_outputs, tokens)
-    else:
+    if targets is not None:
         plain["targets"] = targets
+    targets = targets or _usual_targets(loss, num_outputs, tokens)
     return Problem(
         network,
         loss,

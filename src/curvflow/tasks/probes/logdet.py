@@ -69,11 +69,21 @@ def method(member: Member) -> str:
         return "slq"
     if PRECONDITIONER in member.inputs:
         return "preconditioned_slq"
+    if _is_small(member):
+        return "dense"
     has_entries = MATRIX in member.inputs and (
         str(member.one(MATRIX)["form"].item()) in ("dense", "kernel")
     )
     refines = _params(member).rel_error is not None
     return "preconditioned_meme" if has_entries and not refines else "slq"
+
+
+def _is_small(member: Member) -> bool:
+    """Return whether the whole matrix takes no more products than the runs would."""
+    if ritz_data.has_stored(member):
+        return False
+    params, size = _params(member), size_of(member)
+    return size <= params.num_runs * min(params.num_steps, size)
 
 
 def member_bytes(member: Member) -> int:

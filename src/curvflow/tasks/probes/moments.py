@@ -14,7 +14,7 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.moments import MomentsParams
-from curvflow.schemas.nodes import Member, Outcome
+from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature.operators import (
     as_data,
     atom_arrays,
@@ -335,23 +335,14 @@ def _outcome(
     estimated, whole = _Moments.of(draws, intervals), size + atoms.total
     if atoms.total:
         estimated = _beside_atoms(params, estimated, support_2, size, atoms)
-    count, orders = draws.draws.shape
-    means, errors = estimated.means, estimated.errors
     shift, scale = _of_order_one(params, support_2, whole)
     return Outcome(
         {
-            "order": np.arange(orders, dtype=np.int64),
-            "moments": means.numpy(),
-            "moments_sem": errors.numpy(),
-            "moments_low": estimated.low.numpy(),
-            "moments_high": estimated.high.numpy(),
-            "moments_covariance": estimated.covariance.numpy(),
-            "moment_draws": estimated.draws.numpy(),
-            "num_draws": np.array(count, dtype=np.int64),
+            **_arrays(estimated),
             "basis": np.array(params.basis),
             "support": support_2.numpy(),
-            "trace": (shift + scale * means[1]).numpy(),
-            "trace_sem": (scale * errors[1]).numpy(),
+            "trace": (shift + scale * estimated.means[1]).numpy(),
+            "trace_sem": (scale * estimated.errors[1]).numpy(),
             "trace_low": (shift + scale * estimated.low[1]).numpy(),
             "trace_high": (shift + scale * estimated.high[1]).numpy(),
             "size": np.array(whole, dtype=np.int64),
@@ -359,6 +350,20 @@ def _outcome(
             **(atom_arrays(atoms) if atoms.total or params.deflate else {}),
         }
     )
+
+
+def _arrays(estimated: _Moments) -> dict[str, Array]:
+    count, orders = estimated.draws.shape
+    return {
+        "order": np.arange(orders, dtype=np.int64),
+        "moments": estimated.means.numpy(),
+        "moments_sem": estimated.errors.numpy(),
+        "moments_low": estimated.low.numpy(),
+        "moments_high": estimated.high.numpy(),
+        "moments_covariance": estimated.covariance.numpy(),
+        "moment_draws": estimated.draws.numpy(),
+        "num_draws": np.array(count, dtype=np.int64),
+    }
 
 
 def _beside_atoms(

@@ -37,6 +37,44 @@ def welch_p(
     return 2 * float(stdtr(freedom, -abs(difference / whole)))
 
 
+def cautious_p(
+    difference: float, errors: tuple[float, float], freedoms: tuple[float, float]
+) -> float:
+    """Return the p-value of equal means by Student's law of the fewer values.
+
+    It is never too small for normal values, where that of Welch's test is of few:
+    below 0.05 in up to one case of nine of two values and ten.
+
+    Args:
+        difference: of the means, in their unit.
+        errors: standard errors of both, not both 0.
+        freedoms: degrees of freedom of both errors.
+
+    Examples:
+        >>> round(cautious_p(1.0, (0.3, 0.4), (9, 19)), 4)
+        0.0766
+
+    Reference:
+        Mickey and Brown (1966), Annals of Mathematical Statistics 37(3).
+    """
+    freedom = min(*freedoms, MANY)
+    return 2 * float(stdtr(freedom, -abs(difference / math.hypot(*errors))))
+
+
+def student(freedom: float, confidence: float = 0.95) -> float:
+    """Return half of Student's interval in standard errors.
+
+    Args:
+        freedom: degrees of freedom.
+        confidence: of the interval.
+
+    Examples:
+        >>> round(student(1), 1), round(student(9), 2)
+        (12.7, 2.26)
+    """
+    return float(stdtrit(min(freedom, MANY), (1 + confidence) / 2))
+
+
 def freedom_of(half: float, error: float, confidence: float = 0.95) -> float:
     """Return the degrees of freedom of Student's interval; infinity if it is normal.
 
@@ -45,7 +83,6 @@ def freedom_of(half: float, error: float, confidence: float = 0.95) -> float:
         error: the standard error.
         confidence: of the interval.
     """
-    share = (1 + confidence) / 2
-    if not (error > 0 and half > error * float(stdtrit(MANY, share)) * (1 + 1e-6)):
+    if not (error > 0 and half > error * student(MANY, confidence) * (1 + 1e-6)):
         return math.inf
-    return max(1.0, float(stdtridf(share, half / error)))
+    return max(1.0, float(stdtridf((1 + confidence) / 2, half / error)))

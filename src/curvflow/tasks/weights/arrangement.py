@@ -10,7 +10,11 @@ import torch
 
 from curvflow.errors import InputError, nearest
 from curvflow.schemas.kind import Samples
-from curvflow.schemas.kinds.shared.imported import ImportedParams, prefixes
+from curvflow.schemas.kinds.shared.imported import (
+    ImportedParams,
+    prefixes,
+    whole_prefix,
+)
 from curvflow.schemas.nodes import Array, NodeData
 from curvflow.tasks.networks.network import Network
 from curvflow.tasks.networks.planned import planned_problem
@@ -99,20 +103,23 @@ def _below_prefix(
     source: str,
 ) -> dict[str, Array]:
     """Return the arrays of the network, without what all their names begin with."""
-    prefix = params.prefix
-    if prefix is None:
-        matching = prefixes(arrays, wanted)
-        if len(matching) > 1 and "" not in matching:
-            raise InputError(
-                f"{source}: expected the network once, got it below "
-                f"{', '.join(matching)}. Choose one by `prefix`."
-            )
-        matching = matching or [_likeliest(arrays, wanted)]
-        prefix = "" if "" in matching else matching[0]
+    matching = prefixes(arrays, wanted)
+    if params.prefix is not None:
+        prefix = whole_prefix(params.prefix, arrays)
+    elif len(matching) > 1:
+        listed = ", ".join(f"'{start}'" for start in matching)
+        raise InputError(
+            f"{source}: expected the network once, got it below {listed}. Choose one "
+            "by `prefix`."
+        )
+    else:
+        prefix = matching[0] if matching else _likeliest(arrays, wanted)
+    copies = [start for start in matching if start.startswith(prefix)]
+    copies = [start for start in copies if start != prefix]
     return {
         name.removeprefix(prefix): array
         for name, array in arrays.items()
-        if name.startswith(prefix)
+        if name.startswith(prefix) and not name.startswith(tuple(copies))
     }
 
 

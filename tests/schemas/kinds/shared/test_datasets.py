@@ -119,6 +119,20 @@ def test_values_that_do_not_look_like_labels_are_taken_as_they_are(targets):
     assert asked(targets)["targets"].shape == (6, 1)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_labels_of_tokens_as_floats_are_asked_about_columns_of_classes_are_not(seed):
+    draw = np.random.default_rng(seed)
+    num_classes, shape = draw.integers(3, 9), (6, draw.integers(4, 9))
+    tokens = draw.permutation(np.arange(np.prod(shape)) % num_classes).reshape(shape)
+    with pytest.raises(InputError, match=r"as floats\. Give integers, or say which"):
+        asked(tokens.astype(float))
+    labels = asked(tokens.astype(float), targets_as="labels")
+    assert np.array_equal(labels["targets"], tokens)
+    assert (labels["targets"].dtype, labels["num_classes"]) == (np.int64, num_classes)
+    for values in (tokens.astype(float) - 1, tokens / 2, np.sign(tokens).astype(float)):
+        assert np.array_equal(asked(values)["targets"], values)
+
+
 def test_with_a_number_of_classes_any_whole_numbers_are_asked_about():
     beyond = np.array([0.0, 1.0, 2.0, 1.0, 0.0, 9.0])
     with pytest.raises(InputError, match=r"whole numbers 0\.\.9 as floats\. Give"):

@@ -3,7 +3,7 @@
 import gzip
 import io
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -352,6 +352,8 @@ BROKEN = [
     ("source target\n", "a.txt", "below the names"),
     ("1 1\n2 2\n", "a.txt", "graph with edges, got loops alone"),
     ("1 2\n3 \0\n", "a.txt", "the byte 0 in line 2"),
+    ("1 2\n3 4\r5 6\n", "a.txt", "a carriage return within line 2"),
+    ("from,to,weight\n" + "1,2,1e308\n" * 2, "a.txt", "weights of finite sums"),
     ("1,2\n,3\n", "a.txt", "name of a node"),
     ('1,2\n"3,4\n', "a.csv", "CSV file in line 2"),
     ("a " + "b" * 300, "a.txt", "1 to 200 bytes"),
@@ -408,6 +410,19 @@ def test_a_broken_file_is_refused_in_one_line(text, name, message):
     with pytest.raises(InputError, match=message) as error:
         read_graph(text, name)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", [n for n in FILES if isinstance(FILES[n], str)])
+def test_a_packed_file_may_have_several_parts(name):
+    rng, raw = np.random.default_rng(len(name)), FILES[name].encode()
+    for ends in ("\n", "\r\n", "\r\r\n"):
+        content = raw.replace(b"\n", ends.encode())
+        for _ in range(5):
+            cuts = [0, *sorted(rng.integers(0, len(content), 4).tolist()), len(content)]
+            parts = (content[i:j] for i, j in pairwise(cuts))
+            packed = b"".join(map(gzip.compress, parts)) + b"\0" * int(rng.integers(3))
+            found = dense(read_graph(packed, f"{name}.gz"))
+            np.testing.assert_array_equal(found, undirected(TWIN, "drop"))
 
 
 EARLY = [

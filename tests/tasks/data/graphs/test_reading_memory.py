@@ -62,12 +62,20 @@ def gml():
     return f"graph [\n{edges}]\n".encode()
 
 
+def in_parts(raw, size=1 << 14):
+    """Return parts that are packed one by one, the first of a comment alone."""
+    parts = [b"# from to\n"]
+    parts += [raw[at : at + size] for at in range(0, len(raw), size)]
+    return b"".join(map(gzip.compress, parts))
+
+
 BANNER = "%%MatrixMarket matrix coordinate integer general"
 FILES = {
     "edges": ("edges", listed(), len(ENDS)),
     "names": ("edges", listed(",", "node"), len(ENDS)),
     "weights": ("edges", listed(weight=" 0.5"), len(ENDS)),
     "packed": ("edges", gzip.compress(listed()), len(ENDS)),
+    "parts": ("edges", in_parts(listed()), len(ENDS)),
     "pairs": ("npz", archive(edges=ENDS), len(ENDS)),
     "saved": ("npz", saved(), MATRIX.nnz),
     "metis": ("metis", metis(), MATRIX.nnz),

@@ -15,6 +15,7 @@ from torch.utils.data import (
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import fisher, ggn, hessian
+from curvflow.testing import dense_ggn, sample_gradients
 
 X = torch.linspace(-1, 1, 24).double().reshape(8, 3)
 Y = torch.arange(8) % 2
@@ -318,3 +319,13 @@ def test_batches_of_weighted_classes_are_weighted_by_size_of(seed):
     whole = hessian(module, loss, (x, labels)) @ eye
     apart = hessian(module, loss, parts, size_of=lambda batch: weight[batch[1]].sum())
     torch.testing.assert_close(apart @ eye, whole)
+
+
+@pytest.mark.parametrize("twin", [dense_ggn, sample_gradients])
+def test_twins_by_samples_refuse_a_loss_that_is_no_mean_over_them(twin):
+    net = torch.nn.Linear(2, 3)
+    x, y = torch.randn(6, 2), torch.arange(6) % 3
+    weighted = torch.nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 5.0]))
+    with pytest.raises(InputError, match="expected the mean of the samples' losses"):
+        twin(net, weighted, x, y)
+    twin(net, torch.nn.CrossEntropyLoss(label_smoothing=0.1), x, y)

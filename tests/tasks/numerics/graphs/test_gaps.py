@@ -30,13 +30,14 @@ def test_the_law_of_draws_holds_counts(number, law):
 
 
 def test_a_count_without_an_error_is_its_own_interval():
-    ritz = lanczos(
-        BatchedDense(torch.diag(torch.linspace(0.5, 2, 9).double())[None]),
-        random_vectors([0], 9, range(4), "gaussian"),
-        num_steps=9,
-    )
-    low, high = count_interval(count_below(ritz, 0.3), 9)
-    assert (low.item(), high.item()) == pytest.approx((0, 0), abs=1e-12)
+    """Of few vectors, all of which might miss an eigenvector, it is none."""
+    A_MDD = torch.diag(torch.linspace(0.5, 2, 9).double())[None]
+    for num_runs, is_known in ((4, False), (16, True)):
+        vectors = random_vectors([0], 9, range(num_runs), "gaussian")
+        ritz = lanczos(BatchedDense(A_MDD), vectors, num_steps=9)
+        low, high = count_interval(count_below(ritz, 0.3), 9)
+        assert low.item() == pytest.approx(0, abs=1e-12)
+        assert (high.item() < 1e-12) == is_known
 
 
 def test_equal_draws_are_not_exact_unless_they_are_of_all_eigenvalues():

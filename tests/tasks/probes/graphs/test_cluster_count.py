@@ -9,7 +9,7 @@ from scipy import stats
 import curvflow
 from curvflow.errors import InputError, StudyError
 from curvflow.schemas.kinds.probes.graphs.cluster_count import ClusterCountParams
-from curvflow.schemas.nodes import Member, NodeData
+from curvflow.schemas.nodes import Entropic, Member, Moments, NodeData, Ritz
 from curvflow.schemas.study.study import load_study
 from curvflow.tasks.numerics.graphs.density_gaps import (
     EntropicDensity,
@@ -25,6 +25,13 @@ from curvflow.tasks.numerics.krylov.lanczos import lanczos
 from curvflow.tasks.numerics.operators.base import Dense
 from curvflow.tasks.probes.graphs.cluster_count import cluster_count
 from curvflow.tasks.registry import Machine
+from tests.tasks.probes.graphs.test_deflated_probes import (
+    BOTH,
+    computed,
+    member,
+    of,
+    result,
+)
 
 LEAST = 0.03
 
@@ -227,11 +234,11 @@ stages:
   one_by_one: {use: probe.cluster_count, eigenvalues: lowest, method: eigengap}
   too_few: {use: probe.eigenvalues, graph: graph, method: lobpcg, which: SA, k: 5}
   of_too_few: {use: probe.cluster_count, eigenvalues: too_few, method: eigengap}
-  sparse: {use: data.random_graph, model: stochastic_block, sizes: [200, 200, 200, 200],
-           probabilities: [[0.021, 0.003, 0.003, 0.003],
-                           [0.003, 0.021, 0.003, 0.003],
-                           [0.003, 0.003, 0.021, 0.003],
-                           [0.003, 0.003, 0.003, 0.021]], seed: 1}
+  sparse: {use: data.random_graph, model: stochastic_block, sizes: [400, 400, 400, 400],
+           probabilities: [[0.0105, 0.0015, 0.0015, 0.0015],
+                           [0.0015, 0.0105, 0.0015, 0.0015],
+                           [0.0015, 0.0015, 0.0105, 0.0015],
+                           [0.0015, 0.0015, 0.0015, 0.0105]], seed: 1}
   plain: {use: probe.spectrum, graph: sparse, isolated: drop, num_runs: 10,
           num_steps: 40}
   plain_count: {use: probe.cluster_count, ritz: plain}
@@ -288,10 +295,77 @@ def test_a_density_of_a_line_has_no_gap():
     x = torch.linspace(0, 2, 2001, dtype=torch.float64)[1:-1]
     flat = torch.full_like(x, 1 / len(x))
     orders = torch.zeros(100, 100, dtype=torch.float64)
-    density = EntropicDensity(x, flat, 400, orders, "chebyshev", (0.0, 2.0))
-    gap, held = density.gap(LEAST)
-    assert gap.verdict == "no gap"
-    assert np.isnan(held)
+    given = (x, flat, 400, orders, "chebyshev", (0.0, 2.0))
+    upto = 400 * flat.cumsum(0)
+    for bounds, verdict in (
+        ((upto - 1, upto + 1), "no gap"),
+        ((upto - 5, upto + 5), "unresolved"),  # which may leave out six
+        (None, "unresolved"),
+    ):
+        gap, held = EntropicDensity(*given, bounds=bounds).gap(LEAST)
+        assert gap.verdict == verdict
+        assert np.isnan(held)
+
+
+def any_graph(rng):
+    """Return a small graph of any kind, isolated nodes and pairs among them."""
+    size, seed = int(rng.integers(4, 90)), int(rng.integers(1 << 20))
+    kinds = [
+        lambda: nx.gnp_random_graph(size, rng.choice([3 / size, 0.3]), seed=seed),
+        lambda: nx.barabasi_albert_graph(size, 1, seed=seed),
+        lambda: nx.grid_2d_graph(size // 8 + 2, 4),
+        lambda: nx.complete_graph(size),
+        lambda: planted(size // 20 + 2, 15, size // 4, seed),
+        lambda: nx.disjoint_union(
+            nx.disjoint_union_all([nx.path_graph(2)] * size), nx.empty_graph(size // 30)
+        ),
+        lambda: nx.disjoint_union_all([nx.star_graph(k + 1) for k in range(size % 9)]),
+    ]
+    return kinds[rng.integers(len(kinds))]()
+
+
+def test_no_verdict_of_a_random_density_claims_what_is_not_so():
+    told = {"gap": 0, "no gap": 0, "unresolved": 0}
+    held = 0
+    graphs = [(any_graph(np.random.default_rng(seed)), seed) for seed in range(60)]
+    graphs += [(nx.grid_2d_graph(28, 28 + seed), seed) for seed in range(4)]
+    for G, seed in graphs:
+        rng = np.random.default_rng(seed)
+        W = nx.to_scipy_sparse_array(G, dtype=float)
+        if not W.nnz:
+            continue
+        spectrum = np.sort(nx.normalized_laplacian_spectrum(G))
+        is_grid = len(G) >= 784
+        orders = 80 if is_grid else int(rng.choice([9, 29]))
+        settings = {"num_moments": orders, "support": (0.0, 2.0)}
+        if seed % 3:
+            settings["deflate"] = BOTH[: seed % 3]
+        moments = result(
+            Moments, "probe.moments", W, num_probes=12, seed=seed, **settings
+        )
+        given = {"moments": [moments]}
+        density = computed("probe.maxent", of("probe.maxent", **given))
+        least = 0.1 if is_grid else float(rng.choice([LEAST, 0.1]))
+        found = computed(
+            "probe.cluster_count",
+            of(
+                "probe.cluster_count",
+                settings={"method": "maxent", "least_gap": least},
+                density=[Entropic("d", "probe.maxent", {}, density, "")],
+            ),
+        )
+        verdict = str(found["verdict"])
+        told[verdict] += 1
+        below = spectrum[spectrum <= np.median(spectrum)]
+        gaps = np.diff(below)
+        if verdict == "no gap":
+            assert (gaps < np.maximum(least, below[:-1])).all(), seed
+        if verdict == "gap":
+            truth = (spectrum < found["gap_at"]).sum()
+            held += bool(found["count_low"] <= truth <= found["count_high"])
+            assert abs(found["count"] - truth) < 5 * found["count_sem"] + 1, seed
+    assert min(told.values()) >= 3, told
+    assert held >= 0.88 * told["gap"]  # of 95 %
 
 
 def test_nothing_below_a_minimum_is_no_count():
@@ -305,6 +379,34 @@ def test_nothing_below_a_minimum_is_no_count():
     gap, held = density.gap(LEAST)
     assert gap.verdict == "unresolved"
     assert np.isnan([gap.at, held]).all()
+
+
+@pytest.mark.parametrize("taken_out", [(), ("components",), BOTH])
+def test_intervals_of_few_nodes_and_runs_hold_the_count(taken_out):
+    """Few signs may lie along one eigenvector, and state no error of their own."""
+    graphs = [nx.path_graph(2), nx.path_graph(4), nx.cycle_graph(4), nx.star_graph(3)]
+    held = told = 0
+    for seed in range(10):
+        for G in graphs:
+            W = nx.to_scipy_sparse_array(G)
+            given = {"deflate": taken_out, "num_runs": 4, "num_steps": 9, "seed": seed}
+            runs = result(Ritz, "probe.spectrum", W, **given)
+            taken = {
+                "ritz": [runs],
+                "graph": member("probe.spectrum", W).inputs["graph"],
+            }
+            settings = {"method": "slq"}
+            found = computed(
+                "probe.cluster_count",
+                of("probe.cluster_count", settings=settings, **taken),
+            )
+            if found["verdict"] == "gap":
+                told += 1
+                held += (
+                    found["count_low"] <= 1 + 1e-9 and found["count_high"] + 1e-9 >= 1
+                )
+    assert told >= 35
+    assert held >= 0.9 * told
 
 
 def test_a_count_of_none_has_converged(tmp_path):

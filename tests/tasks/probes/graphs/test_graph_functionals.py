@@ -8,9 +8,11 @@ import torch
 import curvflow
 from curvflow.errors import StudyError
 from curvflow.schemas.study.study import load_study
+from curvflow.stores.memory import MemoryStore
 from curvflow.tasks.numerics.graphs import functionals
 from curvflow.tasks.numerics.krylov.lanczos import lanczos
 from curvflow.tasks.numerics.operators.base import Dense
+from tests.flows.toys import run
 
 STUDY = """\
 study: functionals
@@ -109,6 +111,85 @@ def test_spanning_trees_are_those_of_the_matrix_tree_theorem(results, seed):
     truth = sum(np.linalg.slogdet(minor)[1] for minor in minors)
     for stage in ("of_rest", "of_plain_rest"):
         holds(results[stage].sel(seed=seed), "log_trees", truth)
+
+
+KNOWN = """\
+study: known
+stages:
+  graph: {use: data.graph, path: known.csv, columns: [1, 2, 3], self_loops: SELF}
+  rest: {use: probe.spectrum, graph: graph, operator: NAME, num_runs: 3,
+         deflate: [components, twins], num_steps: 4}
+  found: {use: probe.graph_functionals, ritz: rest, operator: NAME,
+          functionals: [WHAT]}
+"""
+CONNECTED = {"laplacian": "kirchhoff_index", "normalized_laplacian": "kemeny_constant"}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_where_all_eigenvalues_are_known_sums_above_zero_are_exact(tmp_path, seed):
+    """Complete graphs and pairs have components and twins alone."""
+    rng = np.random.default_rng(seed)
+    name = sorted(CONNECTED)[seed % 2]
+    sizes = [rng.integers(2, 12)] if seed < 4 else rng.choice([1, 2, 3], 5)
+    weights = [float(rng.choice([1, 0.3, 1e-13])) for _ in sizes]
+    edges, trees = [], 0.0
+    for part, (size, weight) in enumerate(zip(sizes, weights, strict=True)):
+        nodes = [f"n{part}.{number}" for number in range(size)]
+        edges += [(u, v, weight) for u in nodes for v in nodes if u < v]
+        edges += [(nodes[0], nodes[0], 1.0)] * int(size == 1)
+        trees += (size - 2) * np.log(size) + (size - 1) * np.log(weight)
+    lines = [f"{u},{v},{weight!r}\n" for u, v, weight in edges]
+    (tmp_path / "known.csv").write_text("from,to,weight\n" + "".join(lines))
+    names = ["log_trees"] + [CONNECTED[name]] * (seed < 4)
+    text = KNOWN.replace("NAME", name).replace("WHAT", ", ".join(names))
+    (tmp_path / "study.yaml").write_text(text.replace("SELF", "keep"))
+    found = curvflow.run(tmp_path / "study.yaml", workers=1)["found"]
+    degree, count = weights[0] * sizes[0], sizes[0] - 1
+    truths = {
+        "log_trees": trees,
+        "kirchhoff_index": sizes[0] * count / degree,
+        "kemeny_constant": count**2 / sizes[0],
+    }
+    for known in names:
+        assert float(found[known]) == pytest.approx(truths[known], rel=1e-12, abs=1e-9)
+        assert found[f"{known}_sem"] <= 1e-12 * abs(truths[known])
+        assert found[f"{known}_converged"]
+
+
+def test_loops_alone_have_no_entropy(tmp_path):
+    (tmp_path / "known.csv").write_text("from,to,weight\na,a,1\nb,b,2\n")
+    text = KNOWN.replace("NAME", "laplacian").replace("WHAT", "entropy")
+    (tmp_path / "study.yaml").write_text(text.replace("SELF", "keep"))
+    (failed,) = curvflow.run(tmp_path / "study.yaml", workers=1).run.failures
+    assert "expected an edge between two nodes for entropy" in str(failed)
+
+
+FINISHED = """\
+study: finished
+stages:
+  graph: {use: data.random_graph, model: erdos_renyi, n: 60, p: 0.2}
+  ritz: {use: probe.spectrum, graph: graph, num_runs: 4, num_steps: 12}
+  heat: {use: probe.graph_functionals, ritz: ritz, functionals: [heat_trace]}
+  count: {use: probe.cluster_count, ritz: ritz}
+"""
+
+
+def test_another_functional_or_count_of_a_finished_study_executes_no_product():
+    store = MemoryStore()
+
+    def executed(text):
+        counts = run(store, text=text).record.counts["executed"]
+        return {stage: number for stage, number in counts.items() if number}
+
+    assert executed(FINISHED) == dict.fromkeys(("graph", "ritz", "heat", "count"), 1)
+    for old, new, stage in (
+        ("[heat_trace]", "[entropy, heat_trace]", "heat"),
+        ("[heat_trace]", "[heat_trace], times: [2]", "heat"),
+        ("count, ritz: ritz", "count, ritz: ritz, method: smoothed_lanczos", "count"),
+        ("count, ritz: ritz", "count, ritz: ritz, least_gap: 0.2", "count"),
+    ):
+        assert executed(FINISHED.replace(old, new)) == {stage: 1}
+    assert executed(FINISHED) == {}
 
 
 FEW = """\

@@ -99,12 +99,15 @@ def test_the_determinant_is_that_of_the_factors_and_what_is_left(method):
 def test_the_determinant_of_an_exact_block_has_no_error():
     layers = ["layer1.*"]
     factors = as_factors(probed("labels", structure="block", layers=layers))
-    given = {"damping": 0.1, "num_runs": 2, "num_steps": 3, "layers": layers}
-    found = beside("probe.logdet", factors, **given).arrays
+    given = {"damping": 0.1, "num_steps": 3, "layers": layers}
     exact = np.log(factors["values"] + 0.1).sum()
-    assert float(found["logdet"]) == pytest.approx(float(exact), rel=1e-9)
-    assert found["converged"]
-    assert found["num_matvecs"] < 6  # ended early: every eigenvalue is 1
+    for num_runs in (2, 6):
+        given["num_runs"] = num_runs
+        found = beside("probe.logdet", factors, **given).arrays
+        assert float(found["logdet"]) == pytest.approx(float(exact), rel=1e-9)
+        # Two vectors may both lie in the space of one of several eigenvalues.
+        assert found["converged"] == (num_runs > 2)
+        assert found["num_matvecs"] < 3 * num_runs  # ended early: every value is 1
 
 
 def test_a_stage_may_have_the_name_of_no_value():

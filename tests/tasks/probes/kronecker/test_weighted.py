@@ -32,6 +32,8 @@ def drawn(seed, *, has_tokens):
     settings = {"class_weights": rng.uniform(0.1, 5, classes).tolist()}
     if seed % 3 == 0:
         settings["label_smoothing"] = 0.3
+    if seed % 5 == 1:
+        settings["class_weights"][-1] = 0.0
     if seed % 4 == 3:
         del settings["class_weights"]
     if seed % 5 < 3:

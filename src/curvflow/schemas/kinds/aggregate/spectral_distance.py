@@ -111,7 +111,7 @@ def _of_items(name: str, description: str, *dims: str) -> Variable:
 
 KIND = Kind(
     name="aggregate.spectral_distance",
-    version=1,
+    version=2,
     summary="Distances of spectra, with their errors and the floor of the noise.",
     params=SpectralDistanceParams,
     returns=Distances,

@@ -146,6 +146,11 @@ def _inputs(
 
 def _named(file: Mapping[str, Array], role: str, name: str) -> Array:
     if name not in file:
+        if not file:
+            raise InputError(
+                f"{role}: expected the array '{name}' in the file, got no arrays. "
+                "Name the folder or file that does, of a zarr group its own folder."
+            )
         raise InputError(
             f"{role}: expected an array of the file, got '{name}'. "
             f"{nearest(name, file)}"

@@ -18,12 +18,13 @@ from curvflow.schemas.kinds.shared.columns import (
     Column,
     Table,
     as_text,
-    num_numbers,
+    first_slip,
+    first_text,
     table_of,
 )
 from curvflow.schemas.kinds.shared.datasets import OUTPUTS, check_split, latest
 from curvflow.schemas.nodes import Array, Data
-from curvflow.schemas.params import Names, Params, SourceFile
+from curvflow.schemas.params import Names, Neutral, Params, SourceFile
 
 MISSING = ("", "NA", "NaN", "nan")
 
@@ -74,6 +75,9 @@ class TableParams(Params):
     delimiter: str = Field(
         ",", min_length=1, max_length=1, description="between cells of a CSV file"
     )
+    decimal: Annotated[Literal[".", ","], Neutral(".")] = Field(
+        ".", description="before the decimals of numbers in a CSV file"
+    )
     test_fraction: float = Field(0.2, ge=0, lt=1, description="share held out")
     group: str | None = Field(
         None, description="column whose equal rows are all in one part"
@@ -96,6 +100,11 @@ class TableParams(Params):
                 raise ValueError(
                     f"expected distinct columns, got '{name}' twice. Name each once."
                 )
+        if self.decimal == self.delimiter:
+            raise ValueError(
+                f"decimal {self.decimal!r} cannot be combined with the same delimiter. "
+                "Set delimiter to the character between cells."
+            )
         if self.delimiter in '"\n\r':
             raise ValueError(
                 f"expected a delimiter such as ',' or ';', got {self.delimiter!r}. "
@@ -154,7 +163,9 @@ def read(params: TableParams, files: Files) -> Read:
 @lru_cache(maxsize=1)
 def _read(params: TableParams, content: bytes) -> Read:
     raw = np.frombuffer(content, np.uint8)
-    table = table_of(raw, params.delimiter, params.missing_values, "path")
+    table = table_of(
+        raw, params.delimiter, params.decimal, params.missing_values, "path"
+    )
     names = _input_names(params, table)
     by = next((n for n in ("group", "time") if getattr(params, n) is not None), None)
     fields = dict.fromkeys(names, "columns") | {params.target: "target"}
@@ -206,16 +217,23 @@ def _is_category(params: TableParams, table: Table, name: str, column: Column) -
         return True
     if column.numbers is not None:
         return False
-    count, first = num_numbers(column)
-    if first is not None and 2 * count > len(column.missing) - column.missing.sum():
-        # Most likely a slip, which must not turn measurements into categories.
-        assert column.texts is not None
+    first = first_slip(column, params.decimal)
+    if first is not None:
+        cell = column.as_texts()[first]
         raise InputError(
-            f"path: expected numbers in column '{name}', got '{column.texts[first]}' "
-            f"in {table.place(first)}. Mend it, add it to missing_values, or name the "
-            "column in categories."
+            f"path: expected numbers in column '{name}', got '{cell}' "
+            f"in {table.place(first)}. {_mend(params, cell)}, add it to "
+            "missing_values, or name the column in categories."
         )
     return True
+
+
+def _mend(params: TableParams, cell: str) -> str:
+    """Return what to do about a cell that is no number."""
+    # Of 1,500 it is not plain what the comma is.
+    has_comma = re.fullmatch(r"[+-]?\d+,(\d\d?|\d{4,})", cell) is not None
+    is_free = params.decimal != "," != params.delimiter
+    return "Set decimal: ','" if has_comma and is_free else "Mend it"
 
 
 def _kept(
@@ -287,12 +305,22 @@ def _targets(
     """Return labels with the names of their classes, or values."""
     numbers = column.numbers
     if numbers is None and params.targets_as == "values":
-        _, first = num_numbers(column)
-        place = 0 if first is None else first
+        first = first_text(column, params.decimal)
+        cell = column.as_texts()[first]
         raise InputError(
-            f"target: expected numbers as values, got '{column.as_texts()[place]}' in "
-            f"{table.place(rows[place])}. Mend it, or set targets_as: labels."
+            f"target: expected numbers as values, got '{cell}' in "
+            f"{table.place(rows[first])}. {_mend(params, cell)}, or set "
+            "targets_as: labels."
         )
+    if numbers is None and params.targets_as is None:
+        slip = first_slip(column, params.decimal)
+        if slip is not None:
+            cell = column.as_texts()[slip]
+            raise InputError(
+                f"target: expected numbers in column '{params.target}', got '{cell}' "
+                f"in {table.place(rows[slip])}. {_mend(params, cell)}, add it to "
+                "missing_values, or set targets_as: labels."
+            )
     if numbers is not None and not _are_labels(params, numbers):
         return numbers, []
     classes, labels = np.unique(column.sortable(), return_inverse=True)
@@ -343,7 +371,7 @@ def check(params: TableParams, files: Files) -> None:
     if left < 2:
         raise InputError(
             f"test_fraction: expected at least 2 rows left for training, got {left} of "
-            f"{len(data.places)}. Lower it."
+            f"{len(data.places)}. {'Lower it' if count else 'Take more rows'}."
         )
     if params.group is not None and count and data.by is not None:
         groups = len(np.unique(data.by))
@@ -377,7 +405,7 @@ def _widths(data: Read) -> Iterable[int]:
 
 KIND = Kind(
     name="data.table",
-    version=1,
+    version=2,
     summary="Columns of a CSV or Parquet file, scaled by their training part.",
     params=TableParams,
     returns=Data,

@@ -41,7 +41,7 @@ def _truth(
 
 KIND = Kind(
     name="probe.effective_dimension",
-    version=3,
+    version=4,
     summary="Effective dimension, sum of lambda / (lambda + prior precision).",
     params=EffectiveDimensionParams,
     returns=Numbers,

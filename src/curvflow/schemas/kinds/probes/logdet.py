@@ -40,7 +40,8 @@ class LogdetParams(RefinedParams):
         description="slq: quadrature of Lanczos runs; chebyshev: interpolation of log; "
         "meme: density of largest entropy; preconditioned_slq, preconditioned_meme: "
         "the same after division by the leading part; dense: Cholesky of the whole "
-        "matrix; auto: preconditioned_meme for dense and kernel matrices, else slq",
+        "matrix; auto: dense where the runs would take as many products, else "
+        "preconditioned_meme for dense and kernel matrices and slq for others",
     )
     reorthogonalize: Annotated[Literal["full", "none"], Neutral("full")] = Field(
         "full",
@@ -219,7 +220,7 @@ def _truth(
 
 KIND = Kind(
     name="probe.logdet",
-    version=5,
+    version=6,
     summary="Log-determinant of a positive definite operator, by several methods.",
     params=LogdetParams,
     returns=Numbers,

@@ -83,7 +83,7 @@ def _truth(
 
 KIND = Kind(
     name="probe.spectrum",
-    version=3,
+    version=4,
     summary="Spectrum by stochastic Lanczos quadrature, as Ritz values and weights.",
     params=SpectrumParams,
     returns=Ritz,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -18,6 +21,20 @@ from curvflow.schemas.nodes import Array
 # Parquet files begin with it; all others are read as text.
 PARQUET = b"PAR1"
 
+# Whole numbers beyond have no floats of their own.
+EXACT = 1 << 53
+
+# Numbers as people write them: 1,5 or 1,500.25 or 1 500 or 12 % or $3.
+WRITTEN = re.compile(
+    r"[$€£¥]?\s?[+-]?[$€£¥]?(\d{1,3}([,.'\u2019\s]\d{3})+|\d+)([.,]\d+)?\s?[%$€£¥]?"
+)
+
+# Types of texts in Parquet files.
+STRINGS = ("string", "large_string", "string_view")
+
+# What pandas calls the index of a table, if it has no name.
+INDEX = re.compile(r"__index_level_\d+__")
+
 
 @dataclass(frozen=True)
 class Column:
@@ -25,7 +42,7 @@ class Column:
 
     Attributes:
         missing: cells that hold nothing, (N,).
-        texts: cells as texts, (N,); None if the file has numbers.
+        texts: cells as texts, (N,); None if the file has numbers, which floats hold.
         numbers: cells as numbers, NaN where missing, (N,); None if one is no number.
     """
 
@@ -53,8 +70,19 @@ class Column:
         return np.array([as_text(number) for number in self.numbers], dtype=object)
 
     def sortable(self) -> Array:
-        """Return the cells as what they are compared by: numbers, or else texts."""
-        return self.as_texts() if self.numbers is None else self.numbers
+        """Return the cells as what they are compared by: numbers, or else texts.
+
+        Whole numbers that floats do not distinguish, as identifiers may be, are of
+        Python.
+        """
+        if self.numbers is None:
+            return self.as_texts()
+        if self.texts is not None and (np.abs(self.numbers) >= EXACT).any():
+            try:
+                return np.array([int(text) for text in self.texts], dtype=object)
+            except ValueError:
+                return self.numbers
+        return self.numbers
 
 
 @dataclass(frozen=True)
@@ -103,13 +131,18 @@ def as_text(number: float) -> str:
 
 
 def table_of(
-    content: Array, delimiter: str, missing_values: Collection[str], field: str
+    content: Array,
+    delimiter: str,
+    decimal: str,
+    missing_values: Collection[str],
+    field: str,
 ) -> Table:
     """Read a CSV or a Parquet file.
 
     Args:
         content: the bytes of the file.
         delimiter: between the cells of a CSV file.
+        decimal: before the decimals of its numbers.
         missing_values: cells that hold nothing.
         field: for messages.
 
@@ -122,11 +155,12 @@ def table_of(
     """
     if content[:4].tobytes() == PARQUET:
         return _parquet(content, missing_values, field)
-    return _csv(text_of(content, field), delimiter, missing_values, field)
+    read = partial(column_of, missing_values=missing_values, decimal=decimal)
+    return _csv(text_of(content, field), delimiter, read, field)
 
 
 def _csv(
-    text: str, delimiter: str, missing_values: Collection[str], field: str
+    text: str, delimiter: str, column: Callable[[Sequence[str]], Column], field: str
 ) -> Table:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     rows, places = [], []
@@ -152,7 +186,7 @@ def _csv(
 
     def read(name: str) -> Column:
         at = header.index(name)
-        return column_of([row[at].strip() for row in cells], missing_values)
+        return column([row[at].strip() for row in cells])
 
     return Table(header, len(cells), np.array(places[1:], np.int64), "line", read)
 
@@ -176,45 +210,74 @@ def _check_names(header: Sequence[str], delimiter: str, field: str) -> None:
         )
 
 
-def column_of(cells: Sequence[str], missing_values: Collection[str]) -> Column:
+def column_of(
+    cells: Sequence[str], missing_values: Collection[str], decimal: str = "."
+) -> Column:
     """Return a column of texts, with its numbers if all of them are.
 
     Args:
         cells: texts.
         missing_values: texts that stand for nothing.
+        decimal: before the decimals of numbers.
     """
     texts = np.array(cells, dtype=object)
     missing = np.array([cell in missing_values for cell in cells], dtype=bool)
     numbers = np.full(len(cells), np.nan)
     try:
-        numbers[~missing] = [_number(cell) for cell in texts[~missing]]
+        numbers[~missing] = [_number(cell, decimal) for cell in texts[~missing]]
     except ValueError:
         return Column(missing, texts, None)
     return Column(missing, texts, numbers)
 
 
-def _number(cell: str) -> float:
+def _number(cell: str, decimal: str) -> float:
     """Return a cell as a number; ValueError if it is none."""
     if "_" in cell:  # which Python takes between digits
         raise ValueError(cell)
+    if decimal != ".":
+        if "." in cell:
+            raise ValueError(cell)
+        cell = cell.replace(decimal, ".")
     return float(cell)
 
 
-def num_numbers(column: Column) -> tuple[int, int | None]:
-    """Return how many cells are numbers, and the row of the first that is none.
+def first_slip(column: Column, decimal: str) -> int | None:
+    """Return the row of the first cell that is no number where most cells are.
+
+    Most likely measurements are meant, of which a slip, or the way that all are
+    written, must not make names.
 
     Args:
-        column: with texts.
+        column: of texts.
+        decimal: before the decimals of numbers.
+
+    Returns:
+        Its number; None if at most half of the cells are numbers, in any way of
+        writing them.
     """
-    assert column.texts is not None
     count, first = 0, None
-    for row in np.flatnonzero(~column.missing):
-        try:
-            _number(column.texts[row])
-            count += 1
-        except ValueError:
-            first = int(row) if first is None else first
-    return count, first
+    present = np.flatnonzero(~column.missing)
+    for row in present:
+        cell = column.as_texts()[row]
+        count += _is_number(cell, decimal) or WRITTEN.fullmatch(cell) is not None
+        if first is None and not _is_number(cell, decimal):
+            first = int(row)
+    return first if 2 * count > len(present) else None
+
+
+def first_text(column: Column, decimal: str) -> int:
+    """Return the row of the first cell that is no number, 0 if all are missing."""
+    texts = column.as_texts()
+    rows = (row for row in np.flatnonzero(~column.missing))
+    return next((int(r) for r in rows if not _is_number(texts[r], decimal)), 0)
+
+
+def _is_number(cell: str, decimal: str) -> bool:
+    try:
+        _number(cell, decimal)
+    except ValueError:
+        return False
+    return True
 
 
 def _parquet(content: Array, missing_values: Collection[str], field: str) -> Table:
@@ -231,7 +294,8 @@ def _parquet(content: Array, missing_values: Collection[str], field: str) -> Tab
         file = parquet.ParquetFile(pyarrow.BufferReader(content.tobytes()))
     except broken as error:
         raise InputError(_not_read(field, error)) from error
-    names = list(file.schema_arrow.names)
+    # An index without a name numbers the rows, and pandas takes it for none of them.
+    names = [name for name in file.schema_arrow.names if not INDEX.fullmatch(name)]
     _check_names(names, ",", field)
 
     def read(name: str) -> Column:
@@ -260,22 +324,34 @@ def _arrow_column(cells: Any, missing_values: Collection[str], where: str) -> Co
         cells = cells.cast(cells.type.value_type)
     kind = cells.type
     missing = cells.is_null().to_numpy()
-    if types.is_string(kind) or types.is_large_string(kind):
+    if str(kind) in STRINGS:
         texts = np.array([cell or "" for cell in cells.to_pylist()], dtype=object)
         named = np.array([cell in missing_values for cell in texts], dtype=bool)
         return Column(missing | named, texts, None)
     if types.is_date(kind) or types.is_timestamp(kind):
         # Texts of one time zone, whose order is that of time.
-        cells = cells.cast(pyarrow.timestamp("us"), safe=False)
-        texts = np.array([str(cell or "") for cell in cells.to_pylist()], dtype=object)
+        times = cells.cast(pyarrow.timestamp("us"), safe=False).to_pylist()
+        # Of one form, for only these are in order.
+        has_fractions = any(time.microsecond for time in times if time is not None)
+        form = partial(datetime.isoformat, sep=" ")
+        if has_fractions:
+            form = partial(form, timespec="microseconds")
+        texts = np.array(["" if t is None else form(t) for t in times], dtype=object)
         return Column(missing, texts, None)
     if types.is_boolean(kind):
         cells = cells.cast(pyarrow.int8())
-    elif not (types.is_integer(kind) or types.is_floating(kind)):
+    elif not any(
+        is_one(kind)
+        for is_one in (types.is_integer, types.is_floating, types.is_decimal)
+    ):
         raise InputError(
             f"{where}: expected numbers, texts or times, got {kind}. Convert the "
             "column, or leave it out."
         )
     plain = cells.cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False)
     numbers = np.array(plain, dtype=np.float64)
-    return Column(missing | np.isnan(numbers), None, numbers)
+    column = Column(missing | np.isnan(numbers), None, numbers)
+    if not (types.is_integer(kind) and (np.abs(numbers) >= EXACT).any()):
+        return column
+    exact = np.array([str(cell) for cell in cells.to_pylist()], dtype=object)
+    return replace(column, texts=exact)

@@ -128,12 +128,19 @@ def _packed(
 
 
 def _look_like_labels(targets: Array) -> bool:
-    """Return whether floats are 0..C-1 without gaps, each several times on average."""
-    if targets.dtype.kind != "f" or targets.ndim != 1 or len(targets) < 4:
+    """Return whether floats are 0..C-1 without gaps, each several times on average.
+
+    Several a sample may be labels of tokens, but 0 and 1 alone columns of classes; one
+    in another column is a value.
+    """
+    if targets.dtype.kind != "f" or len(targets) < 4:
+        return False
+    if targets.ndim != 1 and (targets.ndim != 2 or targets.shape[1] < 2):
         return False
     values = np.unique(targets)
     is_a_range = np.array_equal(values, np.arange(len(values)))
-    return len(values) > 1 and is_a_range and 2 * len(values) <= len(targets)
+    least = 2 if targets.ndim == 1 else 3
+    return len(values) >= least and is_a_range and 2 * len(values) <= targets.size
 
 
 def _are_whole(targets: Array) -> bool:

@@ -60,7 +60,7 @@ def check_arrays(
             f"{source}: expected a file of named arrays, got a single array. Write it "
             "by np.savez, a name for each tensor."
         )
-    prefix = params.prefix or ""
+    prefix = whole_prefix(params.prefix or "", arrays)
     if prefix and not any(name.startswith(prefix) for name in arrays):
         known = next(iter(arrays), "none")
         raise InputError(
@@ -83,6 +83,18 @@ def check_arrays(
                 f"names.{tensor}: expected an array of the file, got '{name}'. "
                 f"{nearest(name, arrays)}"
             )
+
+
+def whole_prefix(prefix: str, arrays: Mapping[str, Array]) -> str:
+    """Return a prefix with the point behind it, if names have one there.
+
+    Args:
+        prefix: as it was given.
+        arrays: of the file.
+    """
+    whole = f"{prefix}."
+    lacks = bool(prefix) and any(name.startswith(whole) for name in arrays)
+    return whole if lacks else prefix
 
 
 def prefixes(arrays: Mapping[str, Array], names: Sequence[str]) -> list[str]:

@@ -122,7 +122,21 @@ def _undirected(params: GraphParams, entries: Entries) -> tuple[Array, Any]:
     _check_directions(params, entries, matrix)
     matrix = matrix.maximum(matrix.T.tocsr())
     matrix.sort_indices()
+    _check_sums(matrix)
     return entries.names, matrix
+
+
+def _check_sums(matrix: Any) -> None:
+    """Refuse weights whose sums no number holds.
+
+    Raises:
+        InputError: the sum of a node's weights is infinite.
+    """
+    if matrix.data.dtype.kind == "f" and not np.isfinite(matrix.sum(axis=1)).all():
+        raise InputError(
+            "path: expected weights of finite sums, got some beyond the largest "
+            "number. Divide them by a common factor."
+        )
 
 
 def _check_directions(params: GraphParams, entries: Entries, matrix: Any) -> None:
@@ -146,8 +160,7 @@ def _check_directions(params: GraphParams, entries: Entries, matrix: Any) -> Non
     if entries.form == "both":
         raise InputError(
             f"path: expected each edge at both its nodes, got the one between {i} and "
-            f"{j} at one of them, or of another weight there. Set entries to what the "
-            "file lists."
+            f"{j} at one of them, or of another weight there. Mend the file."
         )
     raise InputError(
         f"directed: expected each edge in both directions, got the one between {i} and "
@@ -245,15 +258,18 @@ def _items(content: Array) -> int:
         ) from error
 
 
+MOST_UNPACKED = 1 << 24  # bytes that an estimate unpacks
+
+
 def _unpacked(content: Array) -> float:
     """Return about how many bytes a text has, if all is packed as its beginning."""
     raw = content[: heads.HEAD_BYTES].tobytes()
     if raw[:2] != heads.GZIP:
         return float(len(content))
     try:
-        text = zlib.decompressobj(wbits=31).decompress(raw)
+        text, taken, _ = heads.unpacked(raw, MOST_UNPACKED)
     except zlib.error as error:
         raise ValueError(
             "expected a .gz file, got one that is broken. Compress it again."
         ) from error
-    return len(content) * len(text) / len(raw)
+    return len(content) * len(text) / taken

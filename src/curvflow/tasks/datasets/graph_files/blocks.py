@@ -16,14 +16,14 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from curvflow.errors import InputError
-from curvflow.schemas.graph_heads import GZIP, WRONG_WEIGHT
+from curvflow.schemas.graph_heads import GZIP, LONE_RETURN, WRONG_WEIGHT
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.datasets.graph_files.entries import (
     first_wrong_weight,
 )
 
 BLOCK_BYTES = 1 << 20
-NEWLINE, COMMA, QUOTE, MINUS, POINT, ZERO, UNDERSCORE = b'\n,"-.0_'
+NEWLINE, RETURN, COMMA, QUOTE, MINUS, POINT, ZERO, UNDERSCORE = b'\n\r,"-.0_'
 BLANK = 32  # and all below
 COMMENTS = b"#%"
 BOM = b"\xef\xbb\xbf"
@@ -137,6 +137,11 @@ def _check_text(text: Array, number: int) -> None:
             f"path: expected text, got the byte 0 in line {line}. "
             "Unpack the file, or write it as text."
         )
+    returns = np.flatnonzero(text == RETURN)
+    alone = returns[text[returns + 1] > BLANK]  # a block ends by a line feed
+    if len(alone):
+        line = number + int(np.count_nonzero(text[: alone[0]] == NEWLINE))
+        raise InputError(LONE_RETURN.format(line))
 
 
 @dataclass(frozen=True)

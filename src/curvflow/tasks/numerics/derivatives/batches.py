@@ -95,8 +95,8 @@ def _few(samples: int) -> int:
 class Mixture:
     """Targets of batches of one form, one of each label, and outputs of the first.
 
-    Each label is put together with the first target of all: where classes have
-    weights, or do not count, some label has another weight than that one.
+    Each label is compared with the first target of all: where classes have weights, or
+    do not count, some label has another weight than that one.
     """
 
     def __init__(self) -> None:

@@ -138,9 +138,9 @@ def _sandwich_back(
         return _back(back, cotangent, column, retain_graph=True)
 
     # Not by the same u, by which many functions that are not linear pass.
-    varied = cotangent.detach() + _random_like(values, seed=1)
-    backs = _back(values, leaf, varied, retain_graph=True)
-    _check_adjoint(tangent_of, varied, _parted(backs, sizes), coarsest_eps(values))
+    second = cotangent.detach() + _random_like(values, seed=1)
+    backs = _back(values, leaf, second, retain_graph=True)
+    _check_adjoint(tangent_of, second, _parted(backs, sizes), coarsest_eps(values))
     inner = middle(values.detach())
 
     def along(column: Tensor) -> Tensor:

@@ -110,7 +110,7 @@ def likelihood_of(loss: Any) -> Likelihood | None:
 
 
 def _computes_otherwise(loss: Any) -> bool:
-    """Return whether a loss is derived from torch's, with a forward of its own."""
+    """Return whether a loss is derived from one of torch with another forward."""
     kinds = nn.MSELoss, nn.BCEWithLogitsLoss, nn.PoissonNLLLoss, nn.CrossEntropyLoss
     return any(
         isinstance(loss, kind) and type(loss).forward is not kind.forward

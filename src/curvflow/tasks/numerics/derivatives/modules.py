@@ -247,7 +247,7 @@ def fisher(
         >>> fisher(net, "sse", (x, x), kind="type-2") @ torch.ones(1)
         tensor([5.])
     """
-    if kind not in ("type-2", "mc", "empirical"):
+    if not (isinstance(kind, str) and kind in ("type-2", "mc", "empirical")):
         raise InputError(
             f"kind: expected type-2, mc or empirical, got {kind}. Name the labels."
         )
@@ -318,6 +318,19 @@ def _loss_of(of: Subject) -> Callable[[Batch], Scalar]:
     return lambda batch: lambda w: of.batch_loss(of.outputs(w, batch), batch)
 
 
+def _check_order(order: str, num_products: float) -> None:
+    if not (isinstance(order, str) and order in (*ORDERS, "auto")):
+        raise InputError(
+            f"order: expected one of {', '.join(ORDERS)}, or auto, got {order}. Name "
+            "one, or leave it out."
+        )
+    if not isinstance(num_products, int | float):
+        raise InputError(
+            f"num_products: expected a number, got {type(num_products).__name__}. Pass "
+            "how many vectors will be multiplied, or leave it out."
+        )
+
+
 def _hessian_of(
     of: Subject,
     scalar: Callable[[Batch], Scalar],
@@ -326,11 +339,7 @@ def _hessian_of(
     key: Hashable,
     num_products: float,
 ) -> Prepare:
-    if order not in (*ORDERS, "auto"):
-        raise InputError(
-            f"order: expected one of {', '.join(ORDERS)}, or auto, got {order}. Name "
-            "one, or leave it out."
-        )
+    _check_order(order, num_products)
     chosen: list[Order] = [] if order == "auto" else [order]
     if not chosen and num_products <= FEW_PRODUCTS:
         chosen.append("reverse_over_reverse")
@@ -365,7 +374,7 @@ def _hessian_of(
 
 
 def _check_twice(of: Subject, loss: Scalar, batch: Batch) -> bool:
-    """Refuse wrong second derivatives; return whether some are written by hand."""
+    """Refuse wrong second derivatives; return whether derivatives are by hand."""
     check_derived_twice(loss, of.weights)
     if not has_functions_by_hand(loss, of.weights):
         return False

@@ -18,6 +18,8 @@ from torch.nn.utils.parametrizations import _WeightNorm
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
+from curvflow.tasks.numerics.recomputation import computed_once
+
 
 @contextmanager
 def full_precision() -> Iterator[None]:
@@ -56,12 +58,13 @@ def differentiable() -> Iterator[None]:
     """Take attention's plain routes, and switch TF32 off, within the block.
 
     Fused attention has no second and no forward derivatives, nor has the fast path of
-    transformer layers, which torch takes where it sees no gradient wanted.
+    transformer layers, which torch takes where it sees no gradient wanted. Activations
+    are computed once.
     """
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with full_precision(), sdpa_kernel(SDPBackend.MATH):
+        with full_precision(), sdpa_kernel(SDPBackend.MATH), computed_once():
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)

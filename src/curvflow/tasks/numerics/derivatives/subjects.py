@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import torch
 from torch import Tensor, nn
@@ -364,22 +364,13 @@ def subject(
     Raises:
         InputError: parameters, loss or data cannot be taken; the cause is named.
     """
-    named = _chosen(module, settings.get("params"))
-    batches = [data] if isinstance(data, tuple | Mapping) else data
-    if isinstance(batches, list):
-        batches = [plain(batch) for batch in batches]
-    if isinstance(batches, list) and not batches:
-        raise InputError("data: expected batches, got an empty list. Pass some.")
-    if isinstance(batches, Tensor) or _holds_tensors(batches):
+    if not isinstance(module, nn.Module):
         raise InputError(
-            "data: expected batches (inputs, targets), or dictionaries, got a tensor "
-            "in place of one. Pass a tuple for one batch, or a list of such."
+            f"module: expected a torch.nn.Module, got {type(module).__name__}. Write "
+            "the function as the forward of one."
         )
-    if isinstance(batches, Dataset) and not isinstance(batches, IterableDataset):
-        raise InputError(
-            f"data: expected batches, got {type(batches).__name__} of single samples. "
-            "Pass a DataLoader of it."
-        )
+    _check_settings(settings)
+    named, batches = _chosen(module, settings.get("params")), _batches_of(data)
     check_unchanged(module, named.values())
     check_unscaled(module, named.values())
     called = _Called(module, settings.get("forward") or _forward)
@@ -400,6 +391,59 @@ def subject(
     )
     check(module, batches, taken.at, settings.get("allow", ()))
     return taken
+
+
+def _check_settings(settings: Settings) -> None:
+    """Refuse settings of the wrong sort.
+
+    Raises:
+        InputError: one is no function, or no list of names; it is named.
+    """
+    for name in ("forward", "size_of"):
+        function = settings.get(name)
+        if function is not None and not callable(function):
+            raise InputError(
+                f"{name}: expected a function, got {type(function).__name__}. Pass "
+                "one, or leave it out."
+            )
+    for name in ("params", "allow"):
+        given: Any = settings.get(name, ())
+        is_list = isinstance(given, Collection) and not isinstance(given, str | bytes)
+        are_names = is_list and all(isinstance(each, str) for each in given)
+        if not (are_names or (given is None and name == "params")):
+            raise InputError(
+                f"{name}: expected a list of names, got {type(given).__name__}. Put "
+                "text into a list, or leave it out."
+            )
+
+
+def _batches_of(data: Any) -> Iterable[Batch]:
+    """Return batches as they were given, of one batch a list.
+
+    Raises:
+        InputError: they are none.
+    """
+    batches = [data] if isinstance(data, tuple | Mapping) else data
+    if isinstance(batches, list):
+        batches = [plain(batch) for batch in batches]
+    if isinstance(batches, list) and not batches:
+        raise InputError("data: expected batches, got an empty list. Pass some.")
+    if isinstance(batches, Tensor) or _holds_tensors(batches):
+        raise InputError(
+            "data: expected batches (inputs, targets), or dictionaries, got a tensor "
+            "in place of one. Pass a tuple for one batch, or a list of such."
+        )
+    if isinstance(batches, Dataset) and not isinstance(batches, IterableDataset):
+        raise InputError(
+            f"data: expected batches, got {type(batches).__name__} of single samples. "
+            "Pass a DataLoader of it."
+        )
+    if not hasattr(batches, "__iter__"):
+        raise InputError(
+            f"data: expected batches, got {type(batches).__name__}. Pass a batch "
+            "(inputs, targets), a list of such, or a loader."
+        )
+    return cast("Iterable[Batch]", batches)
 
 
 def check_ignored(of: Subject, batch: Batch, *, all_count: bool = False) -> None:
@@ -498,7 +542,7 @@ def _chosen(
     module: nn.Module, patterns: Sequence[str] | None
 ) -> dict[str, nn.Parameter]:
     every = {n: p for n, p in module.named_parameters() if p.requires_grad}
-    for pattern in patterns or ():
+    for pattern in () if patterns is None else patterns:
         if not any(fnmatchcase(name, pattern) for name in every):
             raise InputError(
                 f"params: expected names of parameters that require a gradient, got "

@@ -20,6 +20,7 @@ from curvflow.tasks.numerics.graphs.gaps import (
     Gap,
     atoms_below,
     is_clear,
+    is_filled,
     scan_points,
 )
 from curvflow.tasks.numerics.graphs.gaps import count_below as counted_below
@@ -30,6 +31,9 @@ from curvflow.tasks.numerics.operators.deflation import NO_ATOMS, Atoms
 
 # Eigenvalues that an interval may hold and count as a gap.
 FEW = 0.5
+
+# Widths of a gap up to where one is sought, however many eigenvalues are zero.
+BEYOND = 1.1
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class EntropicDensity:
         basis: polynomials of the multipliers.
         basis_support: interval that these are taken over.
         atoms: further eigenvalues, known exactly.
+        bounds: least number of all eigenvalues below the points, and largest up to
+            them, by the moments; None if they are not known.
     """
 
     points: Tensor
@@ -53,6 +59,7 @@ class EntropicDensity:
     basis: str
     basis_support: Support
     atoms: Atoms = NO_ATOMS
+    bounds: tuple[Tensor, Tensor] | None = None
 
     def gap(self, least: float) -> tuple[Gap, float]:
         """Find the deepest minimum below the median.
@@ -62,9 +69,10 @@ class EntropicDensity:
 
         Returns:
             The gap, with the widest interval about the minimum that holds half an
-            eigenvalue at most, and what this holds. `unresolved` by polynomials that
-            do not vary within half the width of a gap, and where nothing lies below
-            the minimum: zero is an eigenvalue of every graph.
+            eigenvalue at most, and what this holds; where that is too narrow, the
+            widest of all such intervals. `no gap` where the bounds leave no interval
+            without an eigenvalue; else `unresolved`, as where nothing lies below the
+            minimum: zero is an eigenvalue of every graph.
 
         Reference:
             Granziol (2020), Algorithm 5, where the first minimum is taken.
@@ -72,17 +80,54 @@ class EntropicDensity:
         of_atoms_G = atoms_below(self.atoms, self.points, right=True)
         upto_G = self.size * self.masses.cumsum(0) + of_atoms_G
         half = int((upto_G <= (self.size + self.atoms.total) / 2).sum().clamp_min(1))
+        # Where half of the eigenvalues are zero, a gap may begin there all the same.
+        half = max(half, int((self.points <= BEYOND * least).sum()))
         density_G = self.masses / torch.gradient(self.points)[0]
         deepest = int(density_G[:half].argmin())
-        low, high = self._around(upto_G, deepest)
-        start, end = float(self.points[low]), float(self.points[high])
         if float(upto_G[deepest]) < FEW:
             return Gap("unresolved"), math.nan
-        if end - start >= max(least, start):
-            held = float(upto_G[high] - upto_G[low])
-            return Gap("gap", start, end, float(self.points[deepest])), held
-        finely = finest(least, self.basis_support, len(self.covariance))
-        return Gap("no gap" if finely <= least / 2 else "unresolved"), math.nan
+        low, high = self._around(upto_G, deepest)
+        if not self._fits(low, high, least):
+            low, high = self._widest(upto_G, half, least)
+            deepest = low + int(density_G[low : high + 1].argmin())
+        if self._fits(low, high, least):
+            ends = (float(self.points[number]) for number in (low, high, deepest))
+            return Gap("gap", *ends), float(upto_G[high] - upto_G[low])
+        return Gap("no gap" if self._is_filled(least) else "unresolved"), math.nan
+
+    def _fits(self, low: int, high: int, least: float) -> bool:
+        """Return whether an interval is as wide as a gap."""
+        start, end = float(self.points[low]), float(self.points[high])
+        return end - start >= max(least, start)
+
+    def _widest(self, upto_G: Tensor, half: int, least: float) -> tuple[int, int]:
+        """Return the widest interval above some eigenvalue that is like a gap."""
+        ends_G = torch.searchsorted(upto_G, upto_G + FEW, right=True) - 1
+        across_G = self.points[ends_G] - self.points
+        fits_G = (across_G >= self.points.clamp_min(least)) & (upto_G >= FEW)
+        fits_G[half:] = False
+        low = int(across_G.masked_fill(~fits_G, 0.0).argmax())
+        return (low, int(ends_G[low])) if fits_G[low] else (low, low)
+
+    def _is_filled(self, least: float) -> bool:
+        """Return whether the bounds leave an eigenvalue in each interval like a gap."""
+        if self.bounds is None:
+            return False
+        below_G, upto_G = self.bounds
+        beyond = (below_G > (self.size + self.atoms.total) / 2).nonzero()
+        if not len(beyond):
+            return False
+        last = int(beyond[0]) + 1
+        # A gap may begin at zero, where no point needs to be.
+        points_G, below_G, upto_G = (
+            torch.cat([first_1, values_G[:last]])
+            for first_1, values_G in (
+                (self.points.new_zeros(1), self.points),
+                (below_G.new_zeros(1), below_G),
+                (upto_G[:1], upto_G),
+            )
+        )
+        return is_filled(points_G, below_G, upto_G, least)
 
     def _around(self, upto_G: Tensor, middle: int) -> tuple[int, int]:
         """Return the ends of the widest interval about a point with few eigenvalues."""

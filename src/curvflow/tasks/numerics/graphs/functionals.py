@@ -27,9 +27,6 @@ from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.krylov.quadrature import nodes, over_forms
 from curvflow.tasks.numerics.operators.deflation import NO_ATOMS, Atoms
 
-# Part of the largest atom up to which one counts as zero.
-ZERO = 1e-12
-
 # Pole of a function that is smooth everywhere.
 NOWHERE = -sys.float_info.max
 
@@ -142,13 +139,16 @@ def triangles(ritz: RitzData, *, atoms: Atoms = NO_ATOMS) -> Bounded:
     return _exact(ritz, lambda x: x**3 / 6, atoms)
 
 
-def log_trees(ritz: RitzData, known: float, *, atoms: Atoms = NO_ATOMS) -> Bounded:
+def log_trees(
+    ritz: RitzData, known: float, *, atoms: Atoms = NO_ATOMS, is_zero: bool = False
+) -> Bounded:
     """Estimate the logarithm of the number of spanning trees.
 
     Args:
         ritz: runs on a Laplacian from random vectors, of positive eigenvalues alone.
         known: added to the sum of the logarithms of these.
         atoms: further eigenvalues, known exactly; those of zero do not count.
+        is_zero: the runs are of an eigenvalue of zero instead, as all others are known.
 
     Returns:
         The estimate with its bounds; without a lower one where the runs do not show
@@ -159,11 +159,11 @@ def log_trees(ritz: RitzData, known: float, *, atoms: Atoms = NO_ATOMS) -> Bound
         normalized Laplacian.
     """
     positive = float(_positive(atoms).trace(np.log))
-    return _rising(ritz, torch.log).plus(known + positive)
+    return _rising(ritz, torch.log, is_zero).plus(known + positive)
 
 
 def sum_of_inverses(
-    ritz: RitzData, factor: float, *, atoms: Atoms = NO_ATOMS
+    ritz: RitzData, factor: float, *, atoms: Atoms = NO_ATOMS, is_zero: bool = False
 ) -> Bounded:
     """Estimate a factor times the sum of the inverses of the positive eigenvalues.
 
@@ -171,6 +171,7 @@ def sum_of_inverses(
         ritz: runs on a Laplacian from random vectors, of positive eigenvalues alone.
         factor: D for the Kirchhoff index, 1 for Kemeny's constant.
         atoms: further eigenvalues, known exactly; those of zero do not count.
+        is_zero: the runs are of an eigenvalue of zero instead, as all others are known.
 
     Returns:
         The estimate with its bounds; without an upper one where the runs do not show
@@ -179,17 +180,21 @@ def sum_of_inverses(
     Reference:
         Klein and Randic (1993), doi:10.1007/BF01164627, for the Kirchhoff index.
     """
-    bounds = _less(_rising(ritz, lambda x: -factor / x), 0.0)
+    bounds = _less(_rising(ritz, lambda x: -factor / x, is_zero), 0.0)
     return bounds.plus(float(_positive(atoms).trace(lambda x: factor / x)))
 
 
 def _positive(atoms: Atoms) -> Atoms:
-    is_zero = atoms.values <= ZERO * atoms.values.max(initial=0.0)
-    return Atoms(atoms.values[~is_zero], atoms.counts[~is_zero])
+    is_positive = atoms.values > 0  # that of a component is zero exactly
+    return Atoms(atoms.values[is_positive], atoms.counts[is_positive])
 
 
-def _rising(ritz: RitzData, f: Callable[[torch.Tensor], torch.Tensor]) -> Bounded:
+def _rising(
+    ritz: RitzData, f: Callable[[torch.Tensor], torch.Tensor], is_zero: bool
+) -> Bounded:
     """Return the trace of an increasing function with a pole at zero."""
+    if is_zero:
+        return _exact(ritz, lambda x: 0.0 * x, NO_ATOMS)
     floor = floor_by_test(ritz)
     bounds = bounded(ritz, Bernstein(f, pole=0.0, is_clamped=False), floor=floor)
     if floor is None:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from curvflow.tasks.numerics.estimators.forms import spread_tells
 from curvflow.tasks.numerics.estimators.intervals import NORMAL
 from curvflow.tasks.numerics.krylov.functionals import Bounded
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
@@ -101,8 +102,8 @@ def spectral_gap(ritz: RitzData, *, least: float, atoms: Atoms = NO_ATOMS) -> Ga
         ends = (float(points_G[number]) for number in (low, high, deepest))
         return Gap("gap", *ends)
     rounding = ROUNDING * (ritz.size + atoms.total)
-    is_filled = _is_filled(points_G, below_G, upto_G + rounding, least)
-    return Gap("no gap" if is_filled else "unresolved")
+    has_none = is_filled(points_G, below_G, upto_G + rounding, least)
+    return Gap("no gap" if has_none else "unresolved")
 
 
 def count_below(ritz: RitzData, x: float, *, atoms: Atoms = NO_ATOMS) -> Bounded:
@@ -152,9 +153,11 @@ def count_interval(
         Wilson (1927), doi:10.1080/01621459.1927.10502953, of shares.
     """
     spread = 2 * NORMAL**2 * size / (size + 2) / count.estimate.count
-    # Any eigenvalue has some weight in a random vector: without any there is none.
     is_known_M = count.upper.mean(-1) - known <= ROUNDING * size
     is_known_M |= count.lower.mean(-1) - known >= (1 - ROUNDING) * size
+    # Any eigenvalue has some weight in a random vector, so that without any there is
+    # none; but few signs may have none along an eigenvector.
+    is_known_M &= spread_tells(size, count.estimate.count)
     is_known_M |= is_exact
     ends = []
     for sign, bounds in ((-1, count.lower), (1, count.upper)):
@@ -271,11 +274,17 @@ def _widest(
     return best
 
 
-def _is_filled(points_G: Tensor, below_G: Tensor, upto_G: Tensor, least: float) -> bool:
+def is_filled(points_G: Tensor, below_G: Tensor, upto_G: Tensor, least: float) -> bool:
     """Return whether every interval that would be a gap holds weight.
 
     One that begins between two points holds all from the second up to where one that
     begins at the first would end. Those that end beyond the last point hold the median.
+
+    Args:
+        points_G: ascending, from zero to the median at least.
+        below_G: least number of eigenvalues below each.
+        upto_G: largest up to each.
+        least: width of a gap.
     """
     ends_G = (points_G + points_G.clamp_min(least)) * (1 + 1e-9)
     last_G = torch.searchsorted(points_G, ends_G, right=True) - 1

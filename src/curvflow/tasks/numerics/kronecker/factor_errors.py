@@ -97,15 +97,7 @@ def block_draws(
             rows = several[number].columns
             whole_MD, k_MP = image_MDC[..., place], stand_MDC[:, rows, place]
             g_MP, z_MP = whole_MD[:, rows], z_MDC[:, rows, place]
-            norm_M = g_MP.square().sum(1)
-            values = [
-                norm_M,
-                (whole_MD.square().sum(1) - norm_M).clamp(min=0),
-                (g_MP - k_MP).square().sum(1),
-                (g_MP * k_MP).sum(1),
-                k_MP.square().sum(1),
-                ((g_MP - k_MP) * z_MP).sum(1),
-            ]
+            values = _values(whole_MD, g_MP, k_MP, z_MP)
             if exact_MDC is not None:
                 e_MP = exact_MDC[:, rows, place]
                 left_MP = g_MP - e_MP
@@ -116,6 +108,19 @@ def block_draws(
     shape = (num_probes, len(several))
     stacked = [torch.unflatten(torch.stack(v, dim=1), 1, shape).cpu() for v in draws]
     return BlockDraws(*stacked)
+
+
+def _values(whole_MD: Tensor, g_MP: Tensor, k_MP: Tensor, z_MP: Tensor) -> list[Tensor]:
+    """Return the draws of a block from G z, and from G z and K z within the block."""
+    norm_M, off_MP = g_MP.square().sum(1), g_MP - k_MP
+    return [
+        norm_M,
+        (whole_MD.square().sum(1) - norm_M).clamp(min=0),
+        off_MP.square().sum(1),
+        (g_MP * k_MP).sum(1),
+        k_MP.square().sum(1),
+        (off_MP * z_MP).sum(1),
+    ]
 
 
 def squared_distances(blocks: BlockOperator, others: BlockOperator) -> Tensor:

@@ -399,10 +399,12 @@ def _add_each(
 
 
 def _squares(matrices: Tensor) -> Tensor:
-    """Return the sum of all squares of each model, (M,), without a tensor of them."""
-    dims = tuple(range(1, matrices.ndim))
-    lengths: Tensor = torch.linalg.vector_norm(matrices, dim=dims)
-    return lengths.square()
+    """Return the sum of all squares of each model, (M,), without a tensor of them.
+
+    Rows are added up in double precision: all at once single precision loses digits.
+    """
+    lengths: Tensor = torch.linalg.vector_norm(matrices, dim=-1)
+    return lengths.double().square().flatten(1).sum(1).to(matrices.dtype)
 
 
 def num_stripes(num_rows: int, size: int) -> int:

@@ -9,7 +9,6 @@ Further letters: S runs, K nodes, P powers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
@@ -19,7 +18,6 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.estimators.forms import (
-    EQUAL,
     MANY,
     Error,
     shrunk,
@@ -32,6 +30,9 @@ from curvflow.tasks.numerics.krylov.lanczos import RitzData
 # How close, relative to the spectrum, a node inside it may come to a Ritz value: any
 # closer, the matrix of the rule would be too large to be diagonalised accurately.
 CLOSE = 1e-8
+
+# Weights that are no rounding.
+SEEN = 1e-12
 
 
 def radau_rule(ritz: RitzData, node_MS: Tensor) -> tuple[Tensor, Tensor]:
@@ -137,8 +138,8 @@ def over_forms(ritz: RitzData, values_MSK: Tensor) -> Estimate:
     Returns:
         The estimate, (M,). Its standard error is that of random directions, which the
         weights and values of all runs together tell, and is known of a single run too;
-        of all eigenvalues there is none. Of few runs that see one value alone it is
-        that of a value along one eigenvector.
+        of all eigenvalues there is none. NaN of a single run with one node, and where
+        few runs see one eigenvalue alone.
     """
     runs = estimate(ritz.size * (ritz.weights * values_MSK).sum(2))
     if is_all_eigenvalues(ritz):
@@ -154,13 +155,24 @@ def over_forms(ritz: RitzData, values_MSK: Tensor) -> Estimate:
     is_one_M = ((ritz.steps == 1) & (ritz.steps == ritz.values.shape[2])).any(1)
     is_one_M &= ritz.size > 1
     known = law._replace(sem=law.sem.masked_fill(is_one_M, torch.nan))
-    error = shrunk(Error(runs.sem, runs.freedom), known, size=ritz.size)
-    sem_M = error.sem
-    if ritz.size > 1 and not spread_tells(ritz.size, runs.count):
-        # Few signs may all lie along one eigenvector, and see no other value.
-        most_M = runs.mean.abs() * math.sqrt(2 / (ritz.size * runs.count))
-        sem_M = torch.where(sem_M <= EQUAL * most_M, most_M, sem_M)
-    return replace(runs, sem=sem_M, freedom=error.freedom)
+    sem_M, freedom_M = shrunk(Error(runs.sem, runs.freedom), known, size=ritz.size)
+    if not spread_tells(ritz.size, runs.count):
+        sem_M = sem_M.masked_fill(_sees_one(ritz), torch.nan)
+    return replace(runs, sem=sem_M, freedom=freedom_M)
+
+
+def _sees_one(ritz: RitzData) -> Tensor:
+    """Return whether all runs together see one eigenvalue alone, (M,).
+
+    Few random signs may all lie along one eigenvector; of the others they know nothing.
+    """
+    is_seen_MN = (ritz.weights > SEEN).flatten(1)
+    nodes_MN = nodes(ritz).flatten(1)
+    low_M, high_M = (
+        nodes_MN.masked_fill(~is_seen_MN, fill).aminmax(dim=1)[end]
+        for end, fill in enumerate((torch.inf, -torch.inf))
+    )
+    return high_M - low_M <= CLOSE * torch.maximum(high_M.abs(), low_M.abs())
 
 
 def is_all_eigenvalues(ritz: RitzData) -> bool:

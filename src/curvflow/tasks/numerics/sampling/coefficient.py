@@ -154,17 +154,7 @@ def _sampled(
     earlier: Sequence[EarlierChains] | None,
 ) -> list[CoefficientEstimate]:
     """Sample about some targets in one program."""
-    groups = [
-        ChainGroup(
-            number,
-            each.nbeta,
-            each.localization,
-            each.lr,
-            eigenvectors=each.eigenvectors,
-            metric=each.localization if each.in_metric else None,
-        )
-        for number, each in ((number, settings[number]) for number in numbers)
-    ]
+    groups = [_group(number, settings[number]) for number in numbers]
     before = None if earlier is None else [earlier[number] for number in numbers]
     steps = _steps(
         options[0],
@@ -189,6 +179,17 @@ def _sampled(
         )
         for row, number in enumerate(numbers)
     ]
+
+
+def _group(number: int, settings: ChainSettings) -> ChainGroup:
+    return ChainGroup(
+        number,
+        settings.nbeta,
+        settings.localization,
+        settings.lr,
+        eigenvectors=settings.eigenvectors,
+        metric=settings.localization if settings.in_metric else None,
+    )
 
 
 def _joined(earlier: Sequence[EarlierChains]) -> dict[str, Tensor]:
@@ -232,8 +233,6 @@ def _estimate(
         settings, results, summary.llc_mean, damping=options.damping, num_free=num_free
     )
     errors, hold = errors_of(settings, results, steps, init_loss, num_free)
-    # Of a localization that was given, what it takes is reported alone.
-    max_hold = options.max_hold if options.localization is None else math.inf
     chains = Chains(
         summary,
         losses_CK,
@@ -247,7 +246,8 @@ def _estimate(
         bias=float(np.nansum(bias)),
         slow_error=errors.slow,
         hold_share=hold.share,
-        max_hold=max_hold,
+        # Of a localization that was given, what it takes is reported alone.
+        max_hold=options.max_hold if options.localization is None else math.inf,
         off_plateau=settings.off_plateau,
     )
     return CoefficientEstimate(

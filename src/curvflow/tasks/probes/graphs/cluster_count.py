@@ -16,6 +16,7 @@ from curvflow.tasks.curvature.ritz_data import functional_arrays, without_atoms
 from curvflow.tasks.networks.problems import Apart, grouped
 from curvflow.tasks.numerics.estimators.intervals import student_interval
 from curvflow.tasks.numerics.graphs.density_gaps import (
+    FEW,
     EntropicDensity,
     SmoothedSpectrum,
     smoothing_bytes,
@@ -109,8 +110,8 @@ def _of_member(member: Member) -> Outcome:
     known = float(atoms_below(atoms, torch.tensor([_point(gap)]).double()))
     ends = count_interval(counted, ritz.size, known, is_exact=is_all_eigenvalues(ritz))
     least, most = (end.numpy() for end in ends)
-    count["count_low"] = np.minimum(count["count_low"], least)
-    count["count_high"] = np.maximum(count["count_high"], most)
+    count["count_low"] = np.fmin(count["count_low"], least)
+    count["count_high"] = np.fmax(count["count_high"], most)
     if params.method != "bethe_hessian":  # each of these is an eigenvalue of zero
         for end in ("count_low", "count_high"):
             count[end] = np.maximum(count[end], num_components)
@@ -188,20 +189,32 @@ def _by_density(member: Member, params: ClusterCountParams) -> Outcome:
         basis=str(node["basis"].item()),
         basis_support=_support(node),
         atoms=atoms,
+        bounds=_bounds(node),
     )
     gap, held = density.gap(params.least_gap)
     count, sem = density.count_below(gap.at)
     freedom = torch.as_tensor(node.arrays.get("num_draws", np.array(np.inf))) - 1
     low, high = student_interval(count, sem, freedom)
+    # What a gap may hold belongs to either side of it.
     arrays = {
         "count": count.numpy(),
         "count_sem": sem.numpy(),
         "count_vectors": sem.numpy(),
-        "count_low": low.clamp_min(0).numpy(),
-        "count_high": high.numpy(),
+        "count_low": (low - FEW).clamp_min(0).numpy(),
+        "count_high": (high + FEW).numpy(),
         "converged": node["converged"],
     }
     return Outcome(_arrays(gap, arrays, held, int(node["size"])))
+
+
+def _bounds(node: NodeData) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Return bounds of the counts below the points of a density, and up to them."""
+    names = ("cumulative_low", "cumulative_high")
+    if not all(name in node for name in names):
+        return None  # stored before they were kept
+    size = int(node["size"])
+    below_G, upto_G = (size * torch.as_tensor(node[name]) for name in names)
+    return below_G, upto_G
 
 
 def _support(node: NodeData) -> tuple[float, float]:

@@ -48,8 +48,9 @@ def graph_functionals(members: Sequence[Member], machine: Machine) -> list[Outco
         quadratures have converged.
 
     Raises:
-        InputError: triangles of a graph with loops are requested, an index that is
-            infinite of several components, or one beyond the largest number.
+        InputError: triangles of a graph with loops are requested, the entropy of loops
+            alone, an index that is infinite of several components, or one beyond the
+            largest number.
 
     Reference:
         see `curvflow.tasks.numerics.graphs.functionals`.
@@ -142,6 +143,17 @@ class _Spectrum:
         of_nodes = np.log(degrees[linked]).sum()
         return float(of_nodes - np.log(volumes[volumes > 0]).sum())
 
+    @property
+    def num_components(self) -> int:
+        """Components, without nodes that were left out."""
+        return int(self.labels.max()) + 1 - (len(self.labels) - self.size)
+
+    @property
+    def is_zero_left(self) -> bool:
+        """True if the runs are of the zero of one component, as all else is known."""
+        zeros = int(self.atoms.counts[self.atoms.values == 0].sum())
+        return zeros < self.num_components
+
     def check_connected(self, name: str) -> None:
         """Refuse a graph of several components.
 
@@ -151,13 +163,23 @@ class _Spectrum:
         Raises:
             InputError: it has several.
         """
-        alone = len(self.labels) - self.size  # nodes that were left out
-        count = int(self.labels.max()) + 1 - alone
-        if count > 1:
+        if self.num_components > 1:
             raise InputError(
                 f"functionals: expected a connected graph for {name}, which is "
-                f"infinite otherwise, got {count} components. Take another graph, a "
-                "file's with component: largest, or leave it out."
+                f"infinite otherwise, got {self.num_components} components. Take "
+                "another graph, a file's with component: largest, or leave it out."
+            )
+
+    def check_linked(self) -> None:
+        """Refuse a graph whose Laplacian is zero.
+
+        Raises:
+            InputError: all edges are loops.
+        """
+        if self.num_components == self.size:
+            raise InputError(
+                "functionals: expected an edge between two nodes for entropy, got "
+                "loops alone. Set self_loops to drop, or leave it out."
             )
 
 
@@ -170,21 +192,28 @@ def _heat_trace(of: _Spectrum, params: Params) -> Iterator[Bounded]:
 
 
 def _entropy(of: _Spectrum, _: Params) -> Iterator[Bounded]:
+    of.check_linked()
     yield functionals.entropy(of.ritz, of.trace, largest=of.largest, atoms=of.atoms)
 
 
 def _log_trees(of: _Spectrum, _: Params) -> Iterator[Bounded]:
-    yield functionals.log_trees(of.ritz, of.tree_term, atoms=of.atoms)
+    yield functionals.log_trees(
+        of.ritz, of.tree_term, atoms=of.atoms, is_zero=of.is_zero_left
+    )
 
 
 def _kirchhoff_index(of: _Spectrum, _: Params) -> Iterator[Bounded]:
     of.check_connected("kirchhoff_index")
-    yield functionals.sum_of_inverses(of.ritz, of.size, atoms=of.atoms)
+    yield functionals.sum_of_inverses(
+        of.ritz, of.size, atoms=of.atoms, is_zero=of.is_zero_left
+    )
 
 
 def _kemeny_constant(of: _Spectrum, _: Params) -> Iterator[Bounded]:
     of.check_connected("kemeny_constant")
-    yield functionals.sum_of_inverses(of.ritz, 1.0, atoms=of.atoms)
+    yield functionals.sum_of_inverses(
+        of.ritz, 1.0, atoms=of.atoms, is_zero=of.is_zero_left
+    )
 
 
 def _estrada_index(of: _Spectrum, params: Params) -> Iterator[Bounded]:

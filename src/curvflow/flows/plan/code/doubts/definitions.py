@@ -10,7 +10,7 @@ from curvflow.flows.plan.code.doubts.expressions import (
     MADE,
     OPERATING,
     DoubtError,
-    Expressions,
+    ExpressionJudge,
 )
 from curvflow.flows.plan.code.modules import FUNCTIONS, Module, bindings
 from curvflow.flows.plan.code.normal import Meaning, dotted
@@ -35,7 +35,7 @@ _SUBCLASSING = frozenset({"__init_subclass__", "__class_getitem__", "__mro_entri
 _CREATING = frozenset({"__init__", "__new__", "__prepare__", "mro", *_SUBCLASSING})
 
 
-class Definitions(Expressions):
+class DefinitionJudge(ExpressionJudge):
     """Judge of functions and classes, as they are defined."""
 
     def _function(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from curvflow.flows.plan.code.libraries import changes_state, may_be_filled
 from curvflow.flows.plan.code.modules import FUNCTIONS, Module, bindings
@@ -92,20 +93,24 @@ def _last(node: ast.Name | ast.Attribute) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr
 
 
-class Expressions:
+# Whether a variable of the second module may hold what no text shows, asked by the
+# first.
+Fills = Callable[[Module, Module], bool]
+
+
+class ExpressionJudge:
     """Judge of expressions that run on import: they may change no other name."""
 
     def __init__(
         self,
         names: Names,
         module: Module,
+        fills: Fills,
         within: Collection[str] = (),
         depth: int = 5,
-        *,
-        alone: bool = False,
     ) -> None:
-        self._names, self._module, self._alone = names, module, alone
-        self._objects = Objects(names, self._is_filled)
+        self._names, self._module, self._fills = names, module, fills
+        self._objects = Objects(names, partial(fills, module))
         # Of a function that is called: its own names may stand for anything.
         self._unknown, self._depth = frozenset(within), depth
         # Names of classes and comprehensions around, which hide those of the module.
@@ -223,9 +228,7 @@ class Expressions:
         ):
             return False
         within = {*inner.assigned, *given}
-        judge = type(self)(
-            self._names, home, within, self._depth - 1, alone=self._alone
-        )
+        judge = type(self)(self._names, home, self._fills, within, self._depth - 1)
         try:
             judge._body(function.body)
         except DoubtError:
@@ -333,10 +336,6 @@ class Expressions:
         if isinstance(root, ast.Name) and root.id in self._hidden:
             return LOCAL
         return self._names.spelt(self._module, node)
-
-    def _is_filled(self, home: Module) -> bool:
-        """Return whether another module's variable may hold what no text shows."""
-        raise NotImplementedError
 
     def _is_variable(self, node: ast.AST) -> bool:
         if not isinstance(node, ast.Name):

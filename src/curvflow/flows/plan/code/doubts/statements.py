@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from curvflow.flows.plan.code.doubts.definitions import Definitions
+from curvflow.flows.plan.code.doubts.definitions import DefinitionJudge
 from curvflow.flows.plan.code.doubts.expressions import DoubtError
 from curvflow.flows.plan.code.modules import (
     ON_IMPORT,
@@ -33,14 +33,20 @@ def doubt_of(names: Names, module: Module, *, alone: bool = False) -> str:
 
     Of a module `alone` those of others, whose variables it uses, are no reason.
     """
+
+    def fills(asking: Module, home: Module) -> bool:
+        if alone or home.name == asking.name:
+            return False
+        return bool(names.answer(home.name, lambda: doubt_of(names, home, alone=True)))
+
     try:
-        _Judge(names, module, alone=alone).judge()
+        _Judge(names, module, fills).judge()
     except DoubtError as doubt:
         return str(doubt)
     return ""
 
 
-class _Judge(Definitions):
+class _Judge(DefinitionJudge):
     def judge(self) -> None:
         for statement in self._module.body:
             self._statement(statement)
@@ -196,17 +202,6 @@ class _Judge(Definitions):
     def _is_overload(self, statement: ast.stmt) -> bool:
         decorators = getattr(statement, "decorator_list", [])
         return any(self._meaning(d).text == "typing.overload" for d in decorators)
-
-    def _is_filled(self, home: Module) -> bool:
-        """Return whether another module's variable may hold what no text shows."""
-        return (
-            not self._alone
-            and home.name != self._module.name
-            and self._names.answer(
-                home.name, lambda: doubt_of(self._names, home, alone=True)
-            )
-            != ""
-        )
 
 
 _STATEMENTS: dict[type[ast.stmt], Callable[[_Judge, Any], None]] = {

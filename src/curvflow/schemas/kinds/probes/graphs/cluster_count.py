@@ -147,28 +147,31 @@ OF_RULES = ("count_quadrature",)
 _COUNT = judged(
     "count",
     "clusters; NaN without a gap; of a density all errors are those of the vectors, "
-    "and of eigenvalues there is none",
+    "beside half an eigenvalue in the interval, and of eigenvalues there is none",
 )
 
 KIND = Kind(
     name="probe.cluster_count",
-    version=2,
+    version=3,
     summary="Clusters of a graph, counted below the gap of its spectrum, if any.",
     params=ClusterCountParams,
     returns=Numbers,
     outputs=(
         Variable(
             "verdict",
-            "gap; no gap, as there are eigenvalues in every interval so wide, by a "
-            "density as it has them; unresolved by so many steps, moments or "
-            "eigenvalues",
+            "gap; no gap, as there are eigenvalues in every interval so wide; "
+            "unresolved by so many steps, moments or eigenvalues",
             dtype="str",
         ),
         *(
             replace(variable, optional=variable.name in OF_RULES)
             for variable in _COUNT[:-1]
         ),
-        Variable("gap_low", "lower end of an interval without an eigenvalue"),
+        Variable(
+            "gap_low",
+            "lower end of an interval without an eigenvalue; of a density, and of "
+            "smoothed Ritz values, with half an eigenvalue at most as they have it",
+        ),
         Variable("gap_high", "upper end of it"),
         Variable("gap_at", "point below which is counted; NaN without a gap"),
         Variable(

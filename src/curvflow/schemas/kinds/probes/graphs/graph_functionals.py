@@ -155,7 +155,7 @@ def _truth(
 
 KIND = Kind(
     name="probe.graph_functionals",
-    version=1,
+    version=2,
     summary="Functionals of a graph's spectrum, from stored Ritz data.",
     params=GraphFunctionalsParams,
     returns=Numbers,

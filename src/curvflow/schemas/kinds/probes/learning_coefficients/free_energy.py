@@ -47,7 +47,7 @@ def _truth(
 
 KIND = Kind(
     name="probe.free_energy",
-    version=4,
+    version=5,
     summary="Free energies of a model: WBIC, Laplace, BIC and Watanabe's form.",
     params=FreeEnergyParams,
     returns=Numbers,

@@ -36,7 +36,7 @@ def _truth(
 
 KIND = Kind(
     name="probe.llc_regular",
-    version=4,
+    version=5,
     summary="What the Hessian explains of a learning coefficient, and what not.",
     params=LlcRegularParams,
     returns=Numbers,
