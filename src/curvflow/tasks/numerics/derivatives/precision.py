@@ -149,7 +149,7 @@ def reroute(module: nn.Module) -> list[RemovableHandle]:
     Returns:
         Hooks of the layers, but for those that have theirs; each may be removed.
     """
-    handles = []
+    handles: list[RemovableHandle] = []
     for layer in module.modules():
         handles += _rerouted_weights(layer)
         if isinstance(layer, _WeightNorm) and not any(
@@ -187,8 +187,10 @@ class _WeightWrittenOut:
         vars(norm)["compute_weight"] = self._weight
 
     def _weight(self, layer: nn.Module) -> Tensor:
-        parts = (getattr(layer, f"{self._norm.name}_{part}") for part in ("g", "v"))
-        return _scaled(*parts, dim=self._norm.dim)
+        length, direction = (
+            getattr(layer, f"{self._norm.name}_{part}") for part in ("g", "v")
+        )
+        return _scaled(length, direction, self._norm.dim)
 
     def remove(self) -> None:
         vars(self._norm).pop("compute_weight", None)
