@@ -161,6 +161,16 @@ def test_numbers_that_xarray_has_for_missing_ones_are_none_of_the_data(tmp_path,
         assert np.array_equal(lazy[:], expected, equal_nan=True)
 
 
+@pytest.mark.parametrize("marker", [-1, 300, float("nan")])
+def test_a_marker_that_an_array_cannot_hold_marks_nothing(tmp_path, marker):
+    array = zarr.open_group(tmp_path / "x.zarr", mode="w").create_array(
+        "x", data=np.array([0, 44, 255], np.uint8)
+    )
+    array.attrs["missing_value"] = marker
+    read = stored_arrays.stored_arrays("path", tmp_path / "x.zarr", None)["x"]
+    assert (read.tolist(), read.dtype) == ([0, 44, 255], np.uint8)
+
+
 @pytest.mark.parametrize("form", ["zarr 3", "netCDF 4"])
 def test_rows_of_files_that_change_are_refused(tmp_path, form):
     name, write = FORMS[form]

@@ -6,6 +6,7 @@ import base64
 import os
 import struct
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -219,9 +220,12 @@ def _missing_values(array: Any) -> Array:
         else value
         for value in stated
     ]
-    return np.concatenate([np.zeros(0, array.dtype), *map(np.ravel, plain)]).astype(
-        array.dtype
-    )
+    held = []
+    for number in (n for value in plain for n in np.ravel(value).tolist()):
+        # An unsigned array has no -1, nor one of whole numbers NaN.
+        with suppress(OverflowError, ValueError):
+            held.append(array.dtype.type(number))
+    return np.array(held, array.dtype)
 
 
 def _zarr_rows(array: Any, missing: Array, rows: slice) -> Array:

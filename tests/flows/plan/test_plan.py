@@ -151,30 +151,6 @@ stages:
         plan(store, text=text, folder=tmp_path)
 
 
-@pytest.mark.parametrize("num_tokens", [None, 2, 5])
-def test_labels_of_tokens_to_a_model_of_numbers_are_refused(
-    store, tmp_path, num_tokens
-):
-    shape = (9,) if num_tokens is None else (9, num_tokens)
-    labels = np.arange(np.prod(shape)).reshape(shape) % 3
-    np.savez(tmp_path / "rows.npz", inputs=np.eye(9)[:, :4], targets=labels)
-    text = """\
-study: tokens
-stages:
-  data: {use: data.array, path: rows.npz}
-  fit: {use: train, data: data, model: {kind: mlp, hidden: [2]},
-        rule: {rule: sgd, lr: 0.1}, epochs: 1}
-"""
-    if num_tokens is None:
-        plan(store, text=text, folder=tmp_path)
-        return
-    message = (
-        rf"fit\.model: .* labels of {num_tokens} tokens a sample of 'data', got mlp"
-    )
-    with pytest.raises(StudyError, match=message):
-        plan(store, text=text, folder=tmp_path)
-
-
 @pytest.mark.parametrize("inputs", ["{ids: tokens, mask: shown}", "[tokens, shown]"])
 def test_data_of_several_inputs_are_planned_with_what_takes_them(
     store, tmp_path, inputs

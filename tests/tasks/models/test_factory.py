@@ -1,6 +1,7 @@
 """Modules of the user's own."""
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+import curvflow
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
@@ -385,3 +387,83 @@ def test_masks_that_hide_all_of_a_trial_hide_no_module():
     data["inputs"][:, 0] = 1
     (fit,) = train_all([train_member(data, model=here("make_attending"))])
     assert np.isfinite(fit.arrays["weights"]).all()
+
+
+class WrittenOut(torch.nn.Linear):
+    """A linear layer whose rows are directions at lengths, by products alone."""
+
+    def __init__(self, dim):
+        super().__init__(3, 3)
+        self.dim = dim
+        weight = self.weight.detach()
+        del self.weight
+        rest = [0, 1] if dim is None else [1 - dim]
+        self.weight_g = torch.nn.Parameter(weight.square().sum(rest, True).sqrt())
+        if dim is None:
+            self.weight_g = torch.nn.Parameter(weight.norm())
+        self.weight_v = torch.nn.Parameter(weight)
+
+    def forward(self, x):
+        rest = [0, 1] if self.dim is None else [1 - self.dim]
+        lengths = self.weight_v.square().sum(rest, keepdim=True).sqrt()
+        weight = self.weight_v * (self.weight_g / lengths)
+        return torch.nn.functional.linear(x, weight, self.bias).tanh()
+
+
+def make_hooked(dim=0):
+    torch.manual_seed(4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        layer = torch.nn.utils.weight_norm(Linear(), dim=dim)
+    return torch.nn.Sequential(layer, torch.nn.Tanh())
+
+
+def make_written_out(dim=0):
+    torch.manual_seed(4)
+    return WrittenOut(dim)
+
+
+@pytest.mark.parametrize("order", ["forward_over_reverse", "reverse_over_reverse"])
+@pytest.mark.parametrize("dim", [0, 1, None])
+def test_a_weight_norm_of_the_old_form_has_the_products_of_one_written_out(dim, order):
+    data = torch.randn(7, 3).double(), torch.arange(7) % 3
+    spectra, loss = [], torch.nn.CrossEntropyLoss()
+    for make in (make_hooked, make_written_out):
+        module = make(dim).double()
+        operator = curvflow.hessian(module, loss, data, order=order)
+        matrix = operator @ torch.eye(operator.shape[0]).double()
+        torch.testing.assert_close(matrix, matrix.T)
+        spectra.append(torch.linalg.eigvalsh(matrix))
+        hooks = [h for m in module.modules() for h in m._forward_pre_hooks.values()]
+        assert not any("compute_weight" in vars(hook) for hook in hooks)
+    torch.testing.assert_close(*spectra)
+
+
+def test_a_study_takes_a_weight_norm_of_the_old_form():
+    fits = [
+        train_all([train_member(blobs(), model=here(name))] * 2)[0]
+        for name in ("make_hooked", "make_written_out")
+    ]
+    top = [
+        compute(
+            "probe.eigenvalues",
+            [member("probe.eigenvalues", {"k": 2}, weights=weights_of(f), data=blobs())]
+            * 2,
+        )[0].arrays["eigenvalues"]
+        for f in fits
+    ]
+    np.testing.assert_allclose(*top, rtol=1e-6)
+
+
+@pytest.mark.parametrize("order", ["forward_over_reverse", "reverse_over_reverse"])
+def test_products_take_all_rows_of_an_embedding_with_sparse_gradients(order):
+    ids, targets = torch.randint(0, 5, (9, 2)), torch.arange(9) % 3
+    products, columns = [], torch.randn(36, 2).double()
+    for sparse in (False, True):
+        torch.manual_seed(3)
+        module = make_tokens(sparse=sparse).double()
+        loss = torch.nn.CrossEntropyLoss()
+        operator = curvflow.hessian(module, loss, (ids, targets), order=order)
+        products.append(operator @ columns)
+        assert module[0].sparse == sparse
+    torch.testing.assert_close(*products)

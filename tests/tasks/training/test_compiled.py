@@ -44,6 +44,22 @@ def test_compiled_training_ends_where_the_other_does(mode, monkeypatch):
         )
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+@needs_compiler
+@pytest.mark.processes  # the compiler
+def test_a_module_of_ones_own_is_compiled_too(monkeypatch):
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
+    model = {"factory": "tests.tasks.toys:make_scaled_norm", "kwargs": {}}
+    compiled, plain = (
+        find("train").compute(tile(model=model), machine)
+        for machine in (COMPILED, Machine())
+    )
+    for first, other in zip(compiled, plain, strict=True):
+        np.testing.assert_allclose(
+            first.arrays["weights"], other.arrays["weights"], rtol=1e-9, atol=1e-12
+        )
+
+
 def test_networks_that_draw_are_refused():
     net = {"kind": "mlp", "hidden": [4], "dropout": 0.5}
     with pytest.raises(InputError, match=r"^--compile: .* Run without --compile\.$"):

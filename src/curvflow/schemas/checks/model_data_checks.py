@@ -225,7 +225,7 @@ def _model_problems(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
         return
     yield from _augment_problems(getattr(params, "augment", None), data)
     takes_any = input_form(model) not in ("image", "sequence")
-    if loss == "auto" and model.fits_values and takes_any and model.takes_tokens:
+    if loss == "auto" and model.fits_values and takes_any:
         return  # any data are allowed, or else refused when the stage runs
     targets = data.samples.targets
     yield from _shape_problems(model, data)

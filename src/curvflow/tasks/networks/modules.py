@@ -362,7 +362,9 @@ class StackedModule:
     ) -> Tensor:
         """Return the outputs, and leave in `tensors` what buffers have become."""
         args, named = self._arguments(inputs)
-        with computed_once(), nullcontext() if draw is None else Drawn(draw):
+        # What is traced takes no lock.
+        once = nullcontext() if torch.compiler.is_compiling() else computed_once()
+        with once, nullcontext() if draw is None else Drawn(draw):
             if (homes := self._homes) is None:
                 tensors |= {
                     name: tensors[first] for name, first in self.aliases.items()

@@ -222,17 +222,17 @@ def _is_category(params: TableParams, table: Table, name: str, column: Column) -
         cell = column.as_texts()[first]
         raise InputError(
             f"path: expected numbers in column '{name}', got '{cell}' "
-            f"in {table.place(first)}. {_mend(params, cell)}, add it to "
+            f"in {table.place(first)}. {_mend(params, table, cell)}, add it to "
             "missing_values, or name the column in categories."
         )
     return True
 
 
-def _mend(params: TableParams, cell: str) -> str:
+def _mend(params: TableParams, table: Table, cell: str) -> str:
     """Return what to do about a cell that is no number."""
     # Of 1,500 it is not plain what the comma is.
     has_comma = re.fullmatch(r"[+-]?\d+,(\d\d?|\d{4,})", cell) is not None
-    is_free = params.decimal != "," != params.delimiter
+    is_free = table.unit == "line" and params.decimal != "," != params.delimiter
     return "Set decimal: ','" if has_comma and is_free else "Mend it"
 
 
@@ -309,7 +309,7 @@ def _targets(
         cell = column.as_texts()[first]
         raise InputError(
             f"target: expected numbers as values, got '{cell}' in "
-            f"{table.place(rows[first])}. {_mend(params, cell)}, or set "
+            f"{table.place(rows[first])}. {_mend(params, table, cell)}, or set "
             "targets_as: labels."
         )
     if numbers is None and params.targets_as is None:
@@ -318,8 +318,8 @@ def _targets(
             cell = column.as_texts()[slip]
             raise InputError(
                 f"target: expected numbers in column '{params.target}', got '{cell}' "
-                f"in {table.place(rows[slip])}. {_mend(params, cell)}, add it to "
-                "missing_values, or set targets_as: labels."
+                f"in {table.place(rows[slip])}. {_mend(params, table, cell)}, add it "
+                "to missing_values, or set targets_as: labels."
             )
     if numbers is not None and not _are_labels(params, numbers):
         return numbers, []

@@ -256,11 +256,11 @@ def first_slip(column: Column, decimal: str) -> int | None:
         writing them.
     """
     count, first = 0, None
-    present = np.flatnonzero(~column.missing)
+    cells, present = column.as_texts(), np.flatnonzero(~column.missing)
     for row in present:
-        cell = column.as_texts()[row]
-        count += _is_number(cell, decimal) or WRITTEN.fullmatch(cell) is not None
-        if first is None and not _is_number(cell, decimal):
+        is_number = _is_number(cells[row], decimal)
+        count += is_number or WRITTEN.fullmatch(cells[row]) is not None
+        if first is None and not is_number:
             first = int(row)
     return first if 2 * count > len(present) else None
 

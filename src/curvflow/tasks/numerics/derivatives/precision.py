@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch._decomp.decompositions import gru_impl, lstm_impl
 from torch.func import jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import linear
+from torch.nn.functional import embedding, linear
 from torch.nn.utils.parametrizations import _WeightNorm
+from torch.nn.utils.weight_norm import WeightNorm
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
@@ -203,6 +204,7 @@ def reroute(module: nn.Module) -> list[RemovableHandle]:
       gradient has no forward derivatives. They are copied.
     - A weight norm: it has no forward derivatives, and second ones by reverse mode lack
       a term. It is written out.
+    - An embedding whose gradient is that of some rows alone: products take all of it.
 
     Args:
         module: whose layers these are.
@@ -210,8 +212,9 @@ def reroute(module: nn.Module) -> list[RemovableHandle]:
     Returns:
         Hooks of the layers, but for those that have theirs; each may be removed.
     """
-    handles = []
+    handles: list[RemovableHandle] = []
     for layer in module.modules():
+        handles += _rerouted_weights(layer)
         if isinstance(layer, _WeightNorm) and not any(
             isinstance(hook, _WrittenOut) for hook in layer._forward_hooks.values()
         ):
@@ -227,6 +230,40 @@ def reroute(module: nn.Module) -> list[RemovableHandle]:
             hook = layer.register_forward_pre_hook(_contiguous, with_kwargs=True)
             handles.append(hook)
     return handles
+
+
+def _rerouted_weights(layer: nn.Module) -> Iterator[RemovableHandle]:
+    """Yield hooks for weights that a hook sets, and for gradients of rows alone."""
+    for hook in layer._forward_pre_hooks.values():
+        if isinstance(hook, WeightNorm) and "compute_weight" not in vars(hook):
+            yield cast("RemovableHandle", _WeightWrittenOut(hook))
+    is_sparse = isinstance(layer, nn.Embedding) and layer.sparse
+    if is_sparse and _of_all_rows not in layer._forward_hooks.values():
+        yield layer.register_forward_hook(_of_all_rows, with_kwargs=True)
+
+
+class _WeightWrittenOut:
+    """Handle of a `torch.nn.utils.weight_norm` that writes the weight out."""
+
+    def __init__(self, norm: WeightNorm) -> None:
+        self._norm = norm
+        vars(norm)["compute_weight"] = self._weight
+
+    def _weight(self, layer: nn.Module) -> Tensor:
+        length, direction = (
+            getattr(layer, f"{self._norm.name}_{part}") for part in ("g", "v")
+        )
+        return _scaled(length, direction, self._norm.dim)
+
+    def remove(self) -> None:
+        vars(self._norm).pop("compute_weight", None)
+
+
+def _of_all_rows(
+    layer: nn.Embedding, args: tuple[Any, ...], kwargs: dict[str, Any], _: Tensor
+) -> Tensor:
+    (ids,) = (*args, *kwargs.values())
+    return embedding(ids, layer.weight, layer.padding_idx)
 
 
 def _without_padding(
@@ -247,10 +284,14 @@ class _WrittenOut:
     def __call__(self, layer: nn.Module, _: object, __: Tensor) -> Tensor:
         length, direction = self._length, self._direction
         del self._length, self._direction
-        dim = cast("int", layer.dim)
-        kept = None if dim == -1 else dim % direction.ndim
-        rest = [d for d in range(direction.ndim) if d != kept]
-        return direction * (length / direction.square().sum(rest, keepdim=True).sqrt())
+        return _scaled(length, direction, cast("int", layer.dim))
+
+
+def _scaled(length: Tensor, direction: Tensor, dim: int) -> Tensor:
+    """Return directions at lengths, by all dimensions but one, or by all for -1."""
+    kept = None if dim == -1 else dim % direction.ndim
+    rest = [d for d in range(direction.ndim) if d != kept]
+    return direction * (length / direction.square().sum(rest, keepdim=True).sqrt())
 
 
 def _contiguous(
