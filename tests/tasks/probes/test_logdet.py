@@ -171,8 +171,21 @@ def test_by_itself_it_takes_the_whole_matrix_if_that_is_no_dearer(rows):
         assert arrays["num_matvecs"] == refined["num_matvecs"] == rows
         assert arrays["logdet"] == pytest.approx(np.log(values).sum(), rel=1e-10)
         assert arrays["converged"]
-    (none,) = run(node, **few, reorthogonalize="none")
-    assert str(none["definite"]) != "cholesky"
+    for other in ({"reorthogonalize": "none"}, {"floor": 1e-3}, {"dtype": "float32"}):
+        (runs,) = run(node, **few, **other)
+        assert str(runs["definite"]) != "cholesky", other
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_matrix_of_single_precision_states_its_rounding(seed):
+    values = np.logspace(-9, 0, 60)
+    node = as_matrix(with_spectrum(values, seed=seed).numpy())
+    for damping in (1e-7, 1e-6, 1e-4, 1e-1):
+        (whole,) = run(node, method="dense", damping=damping, dtype="float32")
+        exact = np.log(values + damping).sum()
+        assert whole["logdet_low"] <= exact <= whole["logdet_high"]
+        assert whole["logdet_sem"] > 0
+        assert whole["converged"] == (damping > 1e-7)
 
 
 def ritz_of(node, **params) -> Ritz:

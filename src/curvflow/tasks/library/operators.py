@@ -550,8 +550,9 @@ class SymmetricOperator(Curvature):
         Args:
             method: slq, quadrature; chebyshev, interpolation; meme, density of largest
                 entropy; preconditioned_slq, preconditioned_meme; dense, Cholesky; auto,
-                dense where the runs would take as many products, else
-                preconditioned_meme of matrices with entries and slq of others.
+                dense of up to 1,024 rows in float64 where the runs would take as many
+                products, else preconditioned_meme of matrices with entries and slq of
+                others.
             damping: added to every eigenvalue first.
             num_runs: Lanczos runs.
             num_steps: products per run.

@@ -52,6 +52,10 @@ from curvflow.tasks.registry import Machine, computes
 
 # Largest number of moments for the density of a preconditioned spectrum.
 MAX_ORDERS = 40
+# Rows of a matrix that `auto` takes as a whole.
+MOST_ROWS = 1024
+# Rounding of a whole matrix, relative to the value, that is enough where none is asked.
+ENOUGH = 0.01
 # Damping advised, in parts of the largest eigenvalue.
 ABOVE_ROUNDING = 1e-6
 
@@ -79,11 +83,18 @@ def method(member: Member) -> str:
 
 
 def _is_small(member: Member) -> bool:
-    """Return whether the whole matrix takes no more products than the runs would."""
-    if ritz_data.has_stored(member):
+    """Return whether the whole matrix takes no more products than the runs would.
+
+    It has to fit as well, and log to be more accurate than the runs are: eigenvalues
+    near zero are lost in single precision. What tells how to take the runs asks for
+    them.
+    """
+    params = _params(member)
+    asks_for_runs = params.floor is not None or params.num_moments is not None
+    if ritz_data.has_stored(member) or params.dtype != "float64" or asks_for_runs:
         return False
-    params, size = _params(member), size_of(member)
-    return size <= params.num_runs * min(params.num_steps, size)
+    size = size_of(member)
+    return size <= min(MOST_ROWS, params.num_runs * min(params.num_steps, size))
 
 
 def member_bytes(member: Member) -> int:
@@ -137,12 +148,14 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         )
     ends = _ends(members, machine)
     wants_dense = method_name == "dense" or params.compare
-    exact = _dense(members, machine) if wants_dense else [None] * len(members)
+    exact: Sequence[LogDet | None] = [None] * len(members)
+    if wants_dense:
+        exact = _dense(members, machine)
     if method_name == "dense":
-        estimates = [exactly(cast("float", value)) for value in exact]
         ends = [replace(known, certified="cholesky") for known in ends]
         size = size_of(members[0])
         work = [{"num_matvecs": size, "rank": 0, "smallest": math.nan}] * len(members)
+        estimates = cast("list[LogDet]", exact)
         return [*map(_outcome, members, estimates, work, ends, exact)]
     if method_name.startswith("preconditioned"):
         runs = preconditioned_runs(members, machine)
@@ -310,7 +323,7 @@ def _remainder(
     )
 
 
-def _dense(members: Sequence[Member], machine: Machine) -> list[float | None]:
+def _dense(members: Sequence[Member], machine: Machine) -> list[LogDet]:
     """Return the log-determinants by Cholesky of the matrices.
 
     Raises:
@@ -321,7 +334,26 @@ def _dense(members: Sequence[Member], machine: Machine) -> list[float | None]:
     eye = torch.eye(size, dtype=torch.float64, device=operator.device)
     matrices_MDD = dense_matrices(operator) + _params(members[0]).damping * eye
     symmetric_MDD = (matrices_MDD + matrices_MDD.mT) / 2
-    return [_cholesky_logdet(_params(members[0]), A_DD) for A_DD in symmetric_MDD]
+    params = _params(members[0])
+    return [
+        exactly(
+            _cholesky_logdet(params, A_DD),
+            _rounding(A_DD, operator.dtype),
+            relative=params.rel_error or ENOUGH,
+        )
+        for A_DD in symmetric_MDD
+    ]
+
+
+def _rounding(A_DD: Tensor, dtype: torch.dtype) -> float:
+    """Return how far log det may be off by the rounding of single precision products.
+
+    That of double precision counts as none.
+    """
+    if dtype == torch.float64:
+        return 0.0
+    values_D = torch.linalg.eigvalsh(A_DD)
+    return float((torch.finfo(dtype).eps * values_D[-1] / values_D).sum())
 
 
 def _cholesky_logdet(params: LogdetParams, A_DD: Tensor) -> float:
@@ -341,7 +373,7 @@ def _outcome(
     estimate: LogDet,
     work: Work,
     ends: _Ends,
-    exact: float | None,
+    exact: LogDet | None,
 ) -> Outcome:
     size, scale = _size(member), ends.scale or 1.0
     shift = size * math.log(scale)
@@ -366,10 +398,10 @@ def _outcome(
     if method(member) != "dense":
         arrays["logdet_draws"] = estimate.draws.numpy()
     if exact is not None:
-        gap = abs(estimate.value - exact)
-        arrays["exact"] = np.array(exact)
-        arrays["error"] = np.array(_relative(gap, exact))
-        arrays["error_scaled"] = np.array(_relative(gap, exact - shift))
+        gap = abs(estimate.value - exact.value)
+        arrays["exact"] = np.array(exact.value)
+        arrays["error"] = np.array(_relative(gap, exact.value))
+        arrays["error_scaled"] = np.array(_relative(gap, exact.value - shift))
     return Outcome(arrays)
 
 

@@ -40,8 +40,9 @@ class LogdetParams(RefinedParams):
         description="slq: quadrature of Lanczos runs; chebyshev: interpolation of log; "
         "meme: density of largest entropy; preconditioned_slq, preconditioned_meme: "
         "the same after division by the leading part; dense: Cholesky of the whole "
-        "matrix; auto: dense where the runs would take as many products, else "
-        "preconditioned_meme for dense and kernel matrices and slq for others",
+        "matrix; auto: dense of up to 1,024 rows in float64 where the runs "
+        "would take as many products, else preconditioned_meme for dense and kernel "
+        "matrices and slq for others",
     )
     reorthogonalize: Annotated[Literal["full", "none"], Neutral("full")] = Field(
         "full",
@@ -228,7 +229,8 @@ KIND = Kind(
         _judged("logdet", "log det(A + damping I), in natural logarithms"),
         _judged(
             "logdet_sem",
-            "standard error, of the vectors and of the quadrature; 0 for dense",
+            "standard error, of the vectors and of the quadrature; for dense 0, or in "
+            "float32 of rounding",
             "logdet",
         ),
         _error("logdet_vectors", "standard error of the random vectors alone"),

@@ -83,10 +83,18 @@ class LogDet:
         return math.hypot(self.vectors, self.quadrature / 2)
 
 
-def exactly(value: float) -> LogDet:
-    """Return a value without error."""
+def exactly(value: float, rounding: float, *, relative: float) -> LogDet:
+    """Return a value that nothing but rounding moves.
+
+    Args:
+        value: log det A.
+        rounding: the most that it may be off.
+        relative: rounding that is enough, relative to the value.
+    """
     draws = torch.tensor([value], dtype=torch.float64)
-    return LogDet(draws, 0.0, 0.0, value, value, 0.0, math.nan, True, 0.0)
+    low, high = value - rounding, value + rounding
+    is_enough = rounding <= relative * abs(value)
+    return LogDet(draws, 0.0, rounding, low, high, 0.0, math.nan, is_enough, 0.0)
 
 
 LOG = Bernstein(torch.log, pole=0.0, is_clamped=False)
