@@ -307,6 +307,8 @@ def test_the_density_is_the_smoothed_spectrum(small):
     assert np.all(np.abs(got.value - exact.numpy()) <= 6 * got.sem + 1e-6)
     assert np.trapezoid(got.value, got.grid) == pytest.approx(1, abs=1e-3)
     assert got.num_matvecs == 80 * 20
+    points = [1e-50, 0.1, 0.7, 1e39]
+    assert H.density(points, sigma=0.3, num_steps=5).grid.tolist() == points
 
 
 def test_a_block_is_measured_by_itself(small):
@@ -437,6 +439,8 @@ def test_all_kinds_of_matrices_are_taken():
     )
     half = curvflow.from_matrix(torch.eye(3, dtype=torch.bfloat16, requires_grad=True))
     assert (half.dtype, half.trace(4).value) == (torch.float64, 3.0)
+    pairs = (np.ones(4), (np.array([0, 1, 1, 2]), np.array([1, 0, 2, 1])))
+    assert curvflow.from_graph(pairs).shape == (3, 3)
     slq = curvflow.from_matrix(kernel).logdet(method="slq", num_runs=40)
     exact = torch.logdet(A).item()
     assert abs(slq.value - exact) < 5 * slq.sem

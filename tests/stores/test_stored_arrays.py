@@ -161,7 +161,9 @@ def test_numbers_that_xarray_has_for_missing_ones_are_none_of_the_data(tmp_path,
         assert np.array_equal(lazy[:], expected, equal_nan=True)
 
 
-@pytest.mark.parametrize("marker", [-1, 300, float("nan")])
+@pytest.mark.parametrize(
+    "marker", [-1, 300, -9999, 44.5, float("nan"), "NaN", "-999", "none", None, "="]
+)
 def test_a_marker_that_an_array_cannot_hold_marks_nothing(tmp_path, marker):
     array = zarr.open_group(tmp_path / "x.zarr", mode="w").create_array(
         "x", data=np.array([0, 44, 255], np.uint8)

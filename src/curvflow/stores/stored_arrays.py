@@ -214,18 +214,28 @@ def _missing_values(array: Any) -> Array:
     # In format 2 it is what zarr fills chunks with, where xarray names dimensions.
     if "_ARRAY_DIMENSIONS" in array.attrs and array.fill_value is not None:
         stated.append(array.fill_value)
-    plain = [
-        struct.unpack("<d", base64.standard_b64decode(value))[0]
-        if isinstance(value, str)  # of reals in format 3
-        else value
-        for value in stated
-    ]
     held = []
-    for number in (n for value in plain for n in np.ravel(value).tolist()):
-        # An unsigned array has no -1, nor one of whole numbers NaN.
+    for number in (n for value in stated for n in _stated_numbers(value)):
+        # An unsigned array has no -1, nor one of whole numbers NaN or -1.5.
         with suppress(OverflowError, ValueError):
-            held.append(array.dtype.type(number))
+            like = array.dtype.type(number)
+            if array.dtype.kind == "f" or like == number:
+                held.append(like)
     return np.array(held, array.dtype)
+
+
+def _stated_numbers(value: Any) -> list[Any]:
+    """Return the numbers that an attribute states, if it states some."""
+    if not isinstance(value, str):
+        return [n for n in np.ravel(value).tolist() if isinstance(n, int | float)]
+    # Reals of format 3 are eight bytes in base 64; others may write a number.
+    with suppress(ValueError):
+        decoded = base64.b64decode(value, validate=True)
+        if len(decoded) == struct.calcsize("<d"):
+            return list(struct.unpack("<d", decoded))
+    with suppress(ValueError):
+        return [float(value)]
+    return []
 
 
 def _zarr_rows(array: Any, missing: Array, rows: slice) -> Array:

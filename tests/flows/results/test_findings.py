@@ -259,6 +259,15 @@ def test_few_runs_that_are_all_equal_support_no_claim(count):
     assert found(ranks | {"count": count}, printed_ranks).p_cautious > 0.05
 
 
+@pytest.mark.parametrize("counts", [(8, 2), (2, 8), (3, 3)])
+def test_a_difference_from_few_runs_that_are_all_equal_supports_no_claim(counts):
+    row = row_of(np.full(8, 1.0))
+    row |= {"count": counts[0], "baseline_count": counts[1]}
+    assert found(row, expecting(at_least=0.5)).verdict == "undecided"
+    row |= {"count": 8, "baseline_count": 5}
+    assert found(row, expecting(at_least=0.5)).verdict == "agrees"
+
+
 def test_shares_of_few_runs_are_seldom_called_above_theirs():
     draw = np.random.default_rng(8)
     for count in (2, 3, 4):

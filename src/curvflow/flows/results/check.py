@@ -195,8 +195,9 @@ def _cells(
                 facts = (_of_statistic if is_statistic else _of_column)(
                     row, column, confidence
                 )
-                if row.get("count", FEW) < FEW:
-                    facts |= _of_few(facts, row["count"], is_resampled=is_resampled)
+                count = min(row.get("count", FEW), row.get("baseline_count", FEW))
+                if count < FEW:
+                    facts |= _of_few(facts, count, is_resampled=is_resampled)
                 cells.append((facts, row))
     return cells
 

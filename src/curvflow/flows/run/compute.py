@@ -444,12 +444,19 @@ def remedies(kind: Kind, member: Member, room: int = 0) -> str:
         top, least = getattr(member.params, name), _least(member.params, name)
         with suppress(Exception):
             fitting = _largest(partial(bytes_with, name), top, room)
-            if fitting >= least:
-                best[number] = f"{words} to {fitting:,}"
+            if fitting >= least and _is_taken(member.params, name, fitting):
+                best[number] = f"{words} to {fitting}"
     sentence = ", ".join(
         [*(best or ["take a smaller model"]), "or take another machine."]
     )
     return sentence[0].upper() + sentence[1:]
+
+
+def _is_taken(params: Params, name: str, value: object) -> bool:
+    """Return whether parameters may have another value."""
+    with suppress(ValueError):
+        return bool(type(params)(**{**dict(params), name: value}))
+    return False
 
 
 def _largest(bytes_with: Callable[[int], float], top: int, room: int) -> int:

@@ -121,13 +121,13 @@ def number(name: str, given: Any) -> float:
     """
     if not isinstance(given, str | bytes):
         # Of arrays and tensors of several numbers, and of what is no number.
-        with suppress(TypeError, ValueError, RuntimeError):
+        with suppress(TypeError, ValueError, RuntimeError, OverflowError):
             return float(given)
     raise InputError(f"{name}: expected a number, got {short(given)}. Pass one.")
 
 
 def numbers(name: str, given: Any) -> Tensor:
-    """Return an argument that is an array of numbers.
+    """Return an argument that is an array of numbers; those of lists in float64.
 
     Args:
         name: of the argument.
@@ -137,8 +137,11 @@ def numbers(name: str, given: Any) -> Tensor:
         InputError: it is none.
     """
     try:
-        return torch.as_tensor(given).detach()
-    except (TypeError, ValueError, RuntimeError):
+        is_array = isinstance(given, Tensor | np.ndarray)
+        return torch.as_tensor(
+            given, dtype=None if is_array else torch.float64
+        ).detach()
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         raise InputError(
             f"{name}: expected numbers, got {short(given)}. Pass a tensor."
         ) from None
@@ -146,7 +149,7 @@ def numbers(name: str, given: Any) -> Tensor:
 
 def short(given: Any) -> str:
     """Return what an argument is, for a message."""
-    return reprlib.repr(given).splitlines()[0]
+    return (reprlib.repr(given).splitlines() or [type(given).__name__])[0]
 
 
 def precisions(given: float | Iterable[float]) -> tuple[float, ...]:

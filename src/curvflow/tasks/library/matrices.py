@@ -229,18 +229,18 @@ def sparse_rows(matrix: Any) -> Any:
     from scipy import sparse
 
     try:
-        shape = np.shape(matrix)
-        matrix = sparse.csr_array(matrix) if len(shape) == 2 else None
+        rows = sparse.csr_array(matrix)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"matrix: expected rows of numbers, got {type(matrix).__name__} of others "
-            f"({error}). Pass an array of floats."
+            f"matrix: expected rows and columns of numbers, got "
+            f"{type(matrix).__name__} of others ({error}). Pass an array of floats."
         ) from error
-    if matrix is None or not shape[0]:
+    if rows.ndim != 2 or not rows.shape[0]:
         raise InputError(
-            f"matrix: expected rows and columns, got the shape {shape}. Pass a square "
-            "array of numbers."
+            f"matrix: expected rows and columns, got the shape {rows.shape}. Pass a "
+            "square array of numbers."
         )
+    matrix = rows
     _check_square(*matrix.shape)
     if np.issubdtype(matrix.dtype, np.complexfloating):
         raise InputError(

@@ -273,7 +273,7 @@ def samples_of(
 
 KIND = Kind(
     name="data.array",
-    version=1,
+    version=2,
     summary="The user's own arrays, from one file or zarr folder, or two .npy files.",
     params=ArrayParams,
     returns=Data,

@@ -10,6 +10,7 @@ import math
 import weakref
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
+from numbers import Real
 from typing import Any, Literal, Unpack
 
 import torch
@@ -324,7 +325,7 @@ def _check_order(order: str, num_products: float) -> None:
             f"order: expected one of {', '.join(ORDERS)}, or auto, got {order}. Name "
             "one, or leave it out."
         )
-    if not isinstance(num_products, int | float):
+    if not isinstance(num_products, Real):
         raise InputError(
             f"num_products: expected a number, got {type(num_products).__name__}. Pass "
             "how many vectors will be multiplied, or leave it out."
