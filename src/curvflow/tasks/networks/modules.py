@@ -29,10 +29,10 @@ from curvflow.tasks.numerics.derivatives.guards import (
     has_second_derivatives,
 )
 from curvflow.tasks.numerics.derivatives.precision import (
-    GradientStops,
     StepByStep,
     fuses_steps,
     reroute,
+    stops_respected,
 )
 from curvflow.tasks.numerics.recomputation import computed_once
 
@@ -95,7 +95,6 @@ class StackedModule:
             if isinstance(layer, _BatchNorm) and layer.running_mean is not None
         }
         self._observed: dict[object, Observed] = {}
-        self._stops = GradientStops()
 
     @cached_property
     def parameters(self) -> dict[str, Tensor]:
@@ -452,7 +451,7 @@ class StackedModule:
         try:
             with (
                 StepByStep() if is_fused else nullcontext(),
-                nullcontext() if once else self._stops.respected(),
+                nullcontext() if once else stops_respected(),
             ):
                 yield
         except (ValueError, RuntimeError) as error:

@@ -43,11 +43,11 @@ from curvflow.tasks.numerics.derivatives.likelihoods import (
 )
 from curvflow.tasks.numerics.derivatives.output_laws import sample_losses
 from curvflow.tasks.numerics.derivatives.precision import (
-    GradientStops,
     StepByStep,
     differentiable,
     fuses_steps,
     reroute,
+    stops_respected,
 )
 
 
@@ -128,10 +128,9 @@ class _Called(nn.Module):
     ) -> None:
         super().__init__()
         self.module, self.call = module, call
-        self.stops = GradientStops()
 
     def forward(self, batch: Batch) -> Tensor:
-        with self.stops.respected():
+        with stops_respected():
             return self.call(self.module, batch)
 
 
