@@ -269,6 +269,25 @@ def has_reverse_mode(loss: Scalar, weights: Tensor) -> bool:
     )
 
 
+def is_coarse(loss: Scalar, weights: Tensor) -> bool:
+    """Return whether a gradient is rounded too much for differences to tell anything.
+
+    A function written by hand may compute in half precision whatever it is given. The
+    gradient of twice a function is then twice as long, and of other multiples is not.
+
+    Args:
+        loss: the function, of weights of shape W.
+        weights: in double precision.
+    """
+    once, twice, other = (
+        _graph(lambda w, by=by: by * loss(w), weights, None).slopes[0].detach() / by
+        for by in (1, 2, 4 / 3)
+    )
+    # Not to the bit: the least numbers of half precision have fewer digits.
+    off, room = torch.dist(other, once), max(STEPS) * ROOM * once.norm()
+    return bool(off > room and 10 * torch.dist(twice, once) <= off)
+
+
 def check_derived_twice(loss: Scalar, weights: Tensor) -> None:
     """Refuse a function of which a part may be derived but once.
 

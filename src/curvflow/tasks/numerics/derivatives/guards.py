@@ -25,6 +25,7 @@ from torch.utils.data import (
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.differentiation_modes import (
     has_reverse_mode,
+    is_coarse,
     parted,
 )
 from curvflow.tasks.numerics.derivatives.precision import differentiable
@@ -360,7 +361,10 @@ def _is_derived_rightly(
 ) -> bool:
     """Return whether a layer's gradient is derived rightly, or cannot be compared."""
     try:
-        return _is_its_difference(layer, args, kwargs)
+        if _is_its_difference(layer, args, kwargs):
+            return True
+        with differentiable():
+            return is_coarse(*_of_all(layer, args, kwargs))
     # Functions written by hand may take no double precision.
     except Exception:
         return True
@@ -370,6 +374,14 @@ def _is_its_difference(
     layer: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> bool:
     """Return whether the derivative of a layer's gradient is how that changes."""
+    with differentiable():
+        return has_reverse_mode(*_of_all(layer, args, kwargs))
+
+
+def _of_all(
+    layer: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+    """Return a layer's size as a function of one vector in double, and that."""
     size, parameters, given = _size_of(layer, args, kwargs)
     buffers = {n: b.double() for n, b in layer.named_buffers() if _is_real(b)}
     leaves, form = tree_flatten((parameters, given))
@@ -380,8 +392,7 @@ def _is_its_difference(
         parameters, inputs = tree_unflatten(parted(at, shapes), form)
         return size(parameters | buffers, inputs)
 
-    with differentiable():
-        return has_reverse_mode(of_all, at)
+    return of_all, at
 
 
 def _size_of(
