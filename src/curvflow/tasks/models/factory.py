@@ -81,7 +81,7 @@ def build(
     _check_layers(module)
     _check_parameters(module)
     trained = (p for p in module.parameters() if p.requires_grad)
-    check_unchanged(module, trained, "model")
+    check_unchanged(module, trained, "model", on_any=True)
     called = StackedModule(module, parts)
     network = _together(spec, called)
     first_W = torch.cat([_flat(called.parameters), network.first_statistics()])

@@ -33,6 +33,7 @@ from curvflow.tasks.numerics.derivatives.guards import (
     check_unchanged,
     check_unscaled,
     is_of_derivatives,
+    rows_kept,
     without_derivatives,
 )
 from curvflow.tasks.numerics.derivatives.likelihoods import (
@@ -234,7 +235,8 @@ class Subject:
         buffers = {name: b.clone() for name, b in self.called.named_buffers()}
         settings = self.settings
         drawing = {"dropout", "nondeterminism"} & set(settings.get("allow", ()))
-        with calm(self.called, settings.get("seed", 0) if drawing else None):
+        seed = settings.get("seed", 0) if drawing else None
+        with calm(self.called, seed), rows_kept(self.called.module):
             # Tied by hand: tying breaks a module that is used under two names (2.13).
             outputs: Tensor = functional_call(
                 self.called, (named, buffers), (batch,), tie_weights=False
