@@ -17,7 +17,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.several_inputs import InputPart
-from curvflow.tasks.networks.checks import first_line, place_of
 from curvflow.tasks.networks.draws import Drawn, Uniform
 from curvflow.tasks.networks.network import ForwardPass
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
@@ -35,6 +34,7 @@ from curvflow.tasks.numerics.derivatives.precision import (
     stops_respected,
 )
 from curvflow.tasks.numerics.recomputation import computed_once
+from curvflow.tasks.numerics.user_errors import first_line, place_of
 
 # A batch norm's count of batches, on which it depends where all batches weigh alike.
 COUNT = "num_batches_tracked"

@@ -37,6 +37,7 @@ from torch.func import grad, jvp, vmap
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.recorded_graphs import Tape, record
+from curvflow.tasks.numerics.user_errors import summary
 
 Order = Literal[
     "forward_over_reverse", "reverse_over_reverse", "retained", "linearised"
@@ -454,7 +455,7 @@ def fastest(
         # A module lacks a derivative or a rule, and says so in many ways.
         except Exception as error:
             cause = cause or error
-            failed[order] = f"{type(error).__name__}: {error}".splitlines()[0]
+            failed[order] = summary(error)
     if not seconds:
         raise InputError(
             f"module: expected second derivatives, got {next(iter(failed.values()))}. "

@@ -30,6 +30,7 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import (
     parted,
 )
 from curvflow.tasks.numerics.derivatives.precision import differentiable
+from curvflow.tasks.numerics.user_errors import summary
 
 Cause = Literal[
     "generator", "shuffle", "changing_data", "dropout", "batch_norm", "nondeterminism"
@@ -506,7 +507,7 @@ def without_derivatives(
         name: of the loss.
         error: what torch has said.
     """
-    said = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
+    said = summary(error).rstrip(".")
     for order, has in _ORDERS.items():
         if layer := first_layer_without(module, call, has, whole=True):
             return InputError(

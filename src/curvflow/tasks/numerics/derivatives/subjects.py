@@ -50,6 +50,7 @@ from curvflow.tasks.numerics.derivatives.precision import (
     reroute,
     stops_respected,
 )
+from curvflow.tasks.numerics.user_errors import summary
 
 
 @contextmanager
@@ -527,8 +528,7 @@ def _one_line(expected: str, remedy: str) -> Iterator[None]:
         raise
     # It may raise anything.
     except Exception as error:
-        message = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise InputError(f"{expected}, got {message}. {remedy}.") from error
+        raise InputError(f"{expected}, got {summary(error)}. {remedy}.") from error
 
 
 def _name(loss: Loss) -> str:
