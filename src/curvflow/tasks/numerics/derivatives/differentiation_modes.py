@@ -280,10 +280,12 @@ def is_coarse(loss: Scalar, weights: Tensor) -> bool:
         loss: the function, of weights of shape W.
         weights: in double precision.
     """
-    once, twice, other = (
-        _graph(lambda w, by=by: by * loss(w), weights, None).slopes[0].detach() / by
-        for by in (1, 2, 4 / 3)
-    )
+
+    def slope(by: float) -> Tensor:
+        (slope,) = _graph(lambda w: by * loss(w), weights, None).slopes
+        return slope.detach() / by
+
+    once, twice, other = map(slope, (1, 2, 4 / 3))
     # Not to the bit: the least numbers of half precision have fewer digits.
     off, room = torch.dist(other, once), max(STEPS) * ROOM * once.norm()
     return bool(off > room and 10 * torch.dist(twice, once) <= off)
