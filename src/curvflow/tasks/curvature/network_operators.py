@@ -290,9 +290,8 @@ def _derivable(source: _OperatorSource) -> _OperatorSource:
             )
         return replace(source, problem=problem)
     raise InputError(
-        "model: expected second derivatives in training, got "
-        f"{summary(lacks)}. Take mode eval, or replace the "
-        "layer that lacks them."
+        f"model: expected second derivatives in training, got {summary(lacks)}. Take "
+        "mode eval, or replace the layer that lacks them."
     ) from lacks
 
 

@@ -167,8 +167,7 @@ def _refused(name: str, does: str, layer: Callable[[], str] = str) -> Iterator[N
             remedy = f"It is in {named}: replace that layer."
         raise InputError(
             f"model: {where}expected a module that {does}, got {name} with "
-            f"{summary(error)}. "
-            f"{remedy}"
+            f"{summary(error)}. {remedy}"
         ) from error
 
 

@@ -538,6 +538,6 @@ def _refused(name: str, does: str) -> Iterator[None]:
     except Exception as error:
         where = f"{place}: " if (place := place_of(error)) else ""
         raise InputError(
-            f"loss: {where}expected {name} to {does}, got "
-            f"{summary(error)}. Correct the function."
+            f"loss: {where}expected {name} to {does}, got {summary(error)}. Correct "
+            "the function."
         ) from error

@@ -1,4 +1,4 @@
-"""What an error of a user's own code says, and where it arose."""
+"""Messages of errors of a user's own code, and where they arose."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ def has_reverse_mode(loss: Scalar, weights: Tensor) -> bool:
 
 
 def is_coarse(loss: Scalar, weights: Tensor) -> bool:
-    """Return whether a gradient is rounded too much for differences to tell anything.
+    """Return whether a gradient is rounded too much to be compared with differences.
 
     A function written by hand may compute in half precision whatever it is given. The
     gradient of twice a function is then twice as long, and of other multiples is not.
@@ -285,9 +285,9 @@ def is_coarse(loss: Scalar, weights: Tensor) -> bool:
         (slope,) = _graph(lambda w: by * loss(w), weights, None).slopes
         return slope.detach() / by
 
-    once, twice, other = map(slope, (1, 2, 4 / 3))
+    once, twice, scaled = map(slope, (1, 2, 4 / 3))
     # Not to the bit: the least numbers of half precision have fewer digits.
-    off, room = torch.dist(other, once), max(STEPS) * ROOM * once.norm()
+    off, room = torch.dist(scaled, once), max(STEPS) * ROOM * once.norm()
     return bool(off > room and 10 * torch.dist(twice, once) <= off)
 
 

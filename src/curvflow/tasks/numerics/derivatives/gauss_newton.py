@@ -216,7 +216,7 @@ def _rounding(tangent_of: Product, column: Tensor, tangent: Tensor) -> float:
     """Return by what share of its length a derivative is rounded within.
 
     A function written by hand may compute in fewer digits than what it takes and
-    returns, where no graph tells. Twice a vector then has twice the derivative, and
+    returns, and no graph shows it. Twice a vector then has twice the derivative, and
     other multiples do not.
 
     Args:
@@ -227,8 +227,8 @@ def _rounding(tangent_of: Product, column: Tensor, tangent: Tensor) -> float:
     Returns:
         At most the rounding of bfloat16; 0 where the derivative is not linear.
     """
-    twice, other = (tangent_of(by * column).double() / by for by in (2, 4 / 3))
-    off = torch.dist(other, tangent)
+    twice, scaled = (tangent_of(by * column).double() / by for by in (2, 4 / 3))
+    off = torch.dist(scaled, tangent)
     # Not to the bit: the least numbers of half precision have fewer digits.
     if 10 * torch.dist(twice, tangent) > off:
         return 0.0
