@@ -617,23 +617,34 @@ def make_strided() -> nn.Module:
 class Stopped(nn.Module):
     """Layers of which some are called with gradients switched off."""
 
-    def __init__(self, stopped: list[int], how: str) -> None:
+    def __init__(self, stopped: list[int], how: str, when: str = "always") -> None:
         super().__init__()
         self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(3))
-        self.stopped, self.how = stopped, how
+        self.stopped, self.how, self.when = stopped, how, when
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        stops = {
+            "always": True,
+            "in training": self.training,
+            "in evaluation": not self.training,
+            "in odd batches": len(x) % 2 == 1,
+        }
+        stopped = self.stopped if stops[self.when] else []
         for number, layer in enumerate(self.layers):
-            x = self._called(layer, x, is_stopped=number in self.stopped)
+            x = self._called(layer, x, is_stopped=number in stopped)
         return x
 
     def _called(
         self, layer: nn.Module, x: torch.Tensor, *, is_stopped: bool
     ) -> torch.Tensor:
+        if self.how == "flag":
+            with torch.set_grad_enabled(not is_stopped):
+                more: torch.Tensor = layer(x)
+            return x + more.tanh()
         if not is_stopped:
             return x + layer(x).tanh()
         if self.how == "decorated":
-            more: torch.Tensor = torch.no_grad()(layer)(x)
+            more = torch.no_grad()(layer)(x)
         elif self.how == "set":
             torch.set_grad_enabled(False)
             more = layer(x)
@@ -651,8 +662,8 @@ class Stopped(nn.Module):
         return x + more.tanh()
 
 
-def make_stopped(stopped: list[int], how: str) -> nn.Module:
-    return Stopped(stopped, how)
+def make_stopped(stopped: list[int], how: str, when: str = "always") -> nn.Module:
+    return Stopped(stopped, how, when)
 
 
 class Variational(nn.Linear):

@@ -1,6 +1,7 @@
 """Modules with activation checkpoints, in products and in training."""
 
 import threading
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -115,3 +116,33 @@ def test_blocks_of_several_threads_may_overlap():
     hold(second, first)
     thread.join()
     assert vars(checkpoint) == before
+
+
+@pytest.mark.parametrize("is_within", [True, False])
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_thread_of_ones_own_computes_again_meanwhile(reentrant, is_within):
+    module, x = Checkpointed([0, 1], reentrant), torch.randn(5, 3, requires_grad=True)
+    calls, before = [], vars(checkpoint).copy()
+    module.blocks[1].register_forward_hook(lambda *_: calls.append(1))
+
+    def train():
+        with computed_once() if is_within else nullcontext():
+            cross_entropy(module(x), torch.arange(5) % 3).backward()
+
+    with computed_once():
+        thread = threading.Thread(target=train)
+        thread.start()
+        thread.join()
+        assert len(calls) == (1 if is_within else 2)
+        train()
+        assert len(calls) == (2 if is_within else 3)
+    assert vars(checkpoint) == before
+
+
+def test_what_a_function_raises_is_raised_from_within():
+    def fails(_):
+        raise ValueError("own")
+
+    for reentrant in (True, False):
+        with computed_once(), pytest.raises(ValueError, match="own"):
+            checkpoint.checkpoint(fails, torch.ones(2), use_reentrant=reentrant)

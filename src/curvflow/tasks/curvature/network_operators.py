@@ -19,7 +19,6 @@ from curvflow.schemas.kinds.shared.operators import (
     OrderName,
 )
 from curvflow.schemas.nodes import Member
-from curvflow.tasks.networks.checks import first_line
 from curvflow.tasks.networks.problems import (
     OperatorInputs,
     Problem,
@@ -42,6 +41,7 @@ from curvflow.tasks.numerics.derivatives.guards import is_of_derivatives
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 from curvflow.tasks.numerics.derivatives.passes import Averaged
 from curvflow.tasks.numerics.operators.base import BatchedOperator
+from curvflow.tasks.numerics.user_errors import summary
 from curvflow.tasks.registry import Machine
 from curvflow.tasks.training.batch_draws import BatchDraws
 
@@ -290,9 +290,8 @@ def _derivable(source: _OperatorSource) -> _OperatorSource:
             )
         return replace(source, problem=problem)
     raise InputError(
-        "model: expected second derivatives in training, got "
-        f"{type(lacks).__name__}: {first_line(lacks)}. Take mode eval, or replace the "
-        "layer that lacks them."
+        f"model: expected second derivatives in training, got {summary(lacks)}. Take "
+        "mode eval, or replace the layer that lacks them."
     ) from lacks
 
 

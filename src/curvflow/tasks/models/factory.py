@@ -17,9 +17,7 @@ from curvflow.schemas.kinds.shared.several_inputs import InputPart
 from curvflow.schemas.models.factory import FactoryModel
 from curvflow.tasks.networks.checks import (
     check_network,
-    first_line,
     output_shape,
-    place_of,
     trial_inputs,
     trial_parts,
 )
@@ -27,6 +25,7 @@ from curvflow.tasks.networks.modules import StackedModule
 from curvflow.tasks.networks.network import Layout, Network
 from curvflow.tasks.numerics.derivatives.differentiation_modes import Derivatives
 from curvflow.tasks.numerics.derivatives.guards import check_unchanged
+from curvflow.tasks.numerics.user_errors import place_of, summary
 
 # Bytes that activations of one model may take in one pass of products. Each call of a
 # module costs Python's time: passes of a few rows of a transformer take twice as long.
@@ -80,8 +79,9 @@ def build(
     module = _make(spec, torch.Generator().manual_seed(0))
     _check_layers(module)
     _check_parameters(module)
+    _take_dense_gradients(module)
     trained = (p for p in module.parameters() if p.requires_grad)
-    check_unchanged(module, trained, "model")
+    check_unchanged(module, trained, "model", on_any=True)
     called = StackedModule(module, parts)
     network = _together(spec, called)
     first_W = torch.cat([_flat(called.parameters), network.first_statistics()])
@@ -95,7 +95,7 @@ def build(
     except InputError as error:
         if (cause := error.__cause__) is None:
             raise
-        note = f"{spec.factory}: {APART} ({type(cause).__name__}: {first_line(cause)})"
+        note = f"{spec.factory}: {APART} ({summary(cause)})"
         network = replace(network, forward=called.apart, note=note)
         network = _apart(network, partial(check, first_W=first_W, x=x), called, x[0])
     hooked = partial(network.outputs, first_W[None].float())
@@ -177,7 +177,7 @@ def _make(spec: FactoryModel, generator: torch.Generator) -> nn.Module:
             where = f"{place}: " if (place := place_of(error)) else ""
             raise InputError(
                 f"model: {where}expected {spec.factory} to return a torch.nn.Module, "
-                f"got {type(error).__name__}: {first_line(error)}. Correct it."
+                f"got {summary(error)}. Correct it."
             ) from error
     if isinstance(module, nn.Module) and (name := _uninitialised(module)):
         raise InputError(
@@ -246,14 +246,19 @@ def _check_parameters(module: nn.Module) -> None:
     for name, layer in module.named_modules():
         if not isinstance(layer, nn.Embedding | nn.EmbeddingBag):
             continue
-        # Rows of a gradient alone are for optimisers that take them.
-        layer.sparse = False
         if layer.scale_grad_by_freq:
             raise InputError(
                 f"model: expected gradients of the loss, got {type(layer).__name__} at "
                 f"'{name}' with scale_grad_by_freq, which divides them by how often a "
                 "token occurs. Set it to False."
             )
+
+
+def _take_dense_gradients(module: nn.Module) -> None:
+    """Let embeddings have whole gradients; rows alone are for optimisers of those."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+            layer.sparse = False
 
 
 def _count_activations(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sysconfig
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from math import prod
 
 import torch
@@ -20,6 +17,7 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import has_revers
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 from curvflow.tasks.numerics.derivatives.precision import differentiable
 from curvflow.tasks.numerics.derivatives.slices import mean_gradient
+from curvflow.tasks.numerics.user_errors import place_of, summary
 
 MODELS, SAMPLES = 2, 4
 
@@ -163,48 +161,14 @@ def _refused(name: str, does: str, layer: Callable[[], str] = str) -> Iterator[N
         raise
     # User code raises whatever it likes.
     except Exception as error:
-        said = f"{type(error).__name__}: {first_line(error)}"
         where = f"{place}: " if (place := place_of(error)) else ""
         remedy = "Correct the module."
         if named := layer():
             remedy = f"It is in {named}: replace that layer."
         raise InputError(
-            f"model: {where}expected a module that {does}, got {name} with {said}. "
-            f"{remedy}"
+            f"model: {where}expected a module that {does}, got {name} with "
+            f"{summary(error)}. {remedy}"
         ) from error
-
-
-def place_of(error: BaseException) -> str:
-    """Return the user's file and line where an error arose, or "".
-
-    Args:
-        error: raised by code of the user's own, or by a library that it called.
-
-    Returns:
-        `nets.py:12`, the innermost line that is neither of this package nor of a
-        library.
-    """
-    place = ""
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        file = frame.f_code.co_filename.replace("\\", "/")
-        # Code that is in no file has a name such as <string>.
-        if not file.startswith(("<", *_libraries())):
-            place = f"{file.rpartition('/')[2]}:{line}"
-    return place
-
-
-@cache
-def _libraries() -> tuple[str, ...]:
-    """Return the folders of this package, of torch and of other libraries."""
-    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
-    folders = [__file__.rpartition("tasks")[0].rstrip("/\\"), torch.__path__[0]]
-    folders += [sysconfig.get_path(kind) for kind in kinds]
-    return tuple(f"{folder}/".replace("\\", "/") for folder in folders)
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of what an error says."""
-    return (str(error).strip() or "no message").splitlines()[0]
 
 
 def _check_tensor(name: str, outputs: object) -> None:

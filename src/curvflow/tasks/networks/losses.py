@@ -40,7 +40,6 @@ from curvflow.schemas.losses import (
     with_settings,
 )
 from curvflow.schemas.nodes import Array
-from curvflow.tasks.networks.checks import first_line, place_of
 from curvflow.tasks.numerics.derivatives.batches import SampleLoss
 from curvflow.tasks.numerics.derivatives.output_laws import (
     LAWS,
@@ -52,6 +51,7 @@ from curvflow.tasks.numerics.derivatives.output_laws import (
     mixture_means,
     poisson,
 )
+from curvflow.tasks.numerics.user_errors import place_of, summary
 
 
 class Rows(NamedTuple):
@@ -536,8 +536,8 @@ def _refused(name: str, does: str) -> Iterator[None]:
         raise
     # User code raises whatever it likes.
     except Exception as error:
-        said = f"{type(error).__name__}: {first_line(error)}"
         where = f"{place}: " if (place := place_of(error)) else ""
         raise InputError(
-            f"loss: {where}expected {name} to {does}, got {said}. Correct the function."
+            f"loss: {where}expected {name} to {does}, got {summary(error)}. Correct "
+            "the function."
         ) from error

@@ -17,7 +17,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.several_inputs import InputPart
-from curvflow.tasks.networks.checks import first_line, place_of
 from curvflow.tasks.networks.draws import Drawn, Uniform
 from curvflow.tasks.networks.network import ForwardPass
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
@@ -29,12 +28,13 @@ from curvflow.tasks.numerics.derivatives.guards import (
     has_second_derivatives,
 )
 from curvflow.tasks.numerics.derivatives.precision import (
-    GradientStops,
     StepByStep,
     fuses_steps,
     reroute,
+    stops_respected,
 )
 from curvflow.tasks.numerics.recomputation import computed_once
+from curvflow.tasks.numerics.user_errors import first_line, place_of
 
 # A batch norm's count of batches, on which it depends where all batches weigh alike.
 COUNT = "num_batches_tracked"
@@ -95,7 +95,6 @@ class StackedModule:
             if isinstance(layer, _BatchNorm) and layer.running_mean is not None
         }
         self._observed: dict[object, Observed] = {}
-        self._stops = GradientStops()
 
     @cached_property
     def parameters(self) -> dict[str, Tensor]:
@@ -452,7 +451,7 @@ class StackedModule:
         try:
             with (
                 StepByStep() if is_fused else nullcontext(),
-                nullcontext() if once else self._stops.respected(),
+                nullcontext() if once else stops_respected(),
             ):
                 yield
         except (ValueError, RuntimeError) as error:

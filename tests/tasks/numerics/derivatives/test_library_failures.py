@@ -388,6 +388,28 @@ def test_an_embedding_that_is_not_derived_by_keeps_its_rows(layer, matrix, is_fr
         torch.testing.assert_close(net[0].weight, before, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("matrix", OPERATORS)
+@pytest.mark.parametrize("layer", [nn.Embedding, nn.EmbeddingBag])
+def test_rows_that_no_call_looks_up_may_be_longer(layer, matrix, seed):
+    net, loss, (x, y) = clipped(layer, scale=0.49)
+    torch.manual_seed(seed)
+    x = torch.randint(TOKENS - 1, x.shape)
+    net[0].weight.requires_grad_(False)[TOKENS - 1] *= 3
+    before = net[0].weight.clone()
+    found = dense(OPERATORS[matrix](net, loss, (x, y)))
+    torch.testing.assert_close(net[0].weight, before, rtol=0, atol=0)
+    # Of any batch, one that looks it up is refused.
+    others = x.clone()
+    others[seed, 0] = TOKENS - 1
+    with pytest.raises(InputError, match=f"{layer.__name__} at '0' with max_n"):
+        dense(OPERATORS[matrix](net, loss, [(x, y), (others, y)]))
+    torch.testing.assert_close(net[0].weight, before, rtol=0, atol=0)
+    net[0].max_norm = None
+    expected = dense(OPERATORS[matrix](net, loss, (x, y)))
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("matrix", OPERATORS)
 @pytest.mark.parametrize("layer", [nn.Embedding, nn.EmbeddingBag])
 def test_gradients_divided_by_counts_are_refused_where_they_are_taken(layer, matrix):

@@ -343,6 +343,44 @@ def test_an_order_that_torch_lacks_for_a_module_is_named():
         torch.testing.assert_close(matrix, found["auto"])
 
 
+class Failing(nn.Module):
+    """Fails of itself on batches of some size."""
+
+    def __init__(self, fails):
+        super().__init__()
+        self.inner, self.fails = nn.Linear(4, 3), fails
+
+    def forward(self, x):
+        if len(x) == 2:
+            self.fails(x)
+        return self.inner(x).tanh()
+
+
+def _raising(text):
+    def fails(_):
+        raise RuntimeError(text)
+
+    return fails
+
+
+FAILURES = {
+    "own": (_raising("trouble with two samples"), "^trouble with two samples"),
+    "shape": (lambda x: x @ x, "shapes cannot be multiplied"),
+    "memory": (_raising("DefaultCPUAllocator: can't allocate"), "^DefaultCPUAlloc"),
+}
+
+
+@pytest.mark.parametrize("order", [*ORDERS, "auto"])
+@pytest.mark.parametrize("name", FAILURES)
+def test_what_a_module_raises_is_put_down_to_no_order(name, order):
+    fails, words = FAILURES[name]
+    net, x, y = Failing(fails).double(), torch.randn(7, 4).double(), torch.ones(7, 3)
+    data = [(x[:5], y[:5]), (x[5:], y[5:])]
+    operator = hessian(net, "mse", data, order=order)
+    with pytest.raises(RuntimeError, match=words):
+        operator @ torch.ones(15, dtype=torch.float64)
+
+
 WITHIN = {
     "mse": F.mse_loss,
     "mse of each": partial(F.mse_loss, reduction="none"),

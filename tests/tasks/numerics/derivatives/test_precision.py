@@ -1,9 +1,11 @@
 """Full precision within a block, and layers called in another way."""
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
-from torch.func import functional_call
+from torch.func import functional_call, vjp
 from torch.nn import functional as F
 
 from curvflow.errors import InputError
@@ -14,7 +16,11 @@ from curvflow.tasks.numerics import full_precision, ggn, hessian, residual
 from curvflow.tasks.numerics.derivatives.differentiation_modes import ORDERS
 from curvflow.tasks.numerics.derivatives.gauss_newton import BatchedGaussNewton
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
-from curvflow.tasks.numerics.derivatives.precision import StepByStep, fuses_steps
+from curvflow.tasks.numerics.derivatives.precision import (
+    StepByStep,
+    derivative_along,
+    fuses_steps,
+)
 from curvflow.tasks.training.fit import Fit
 from curvflow.testing import assert_operator_is, dense_ggn, dense_hessian
 from tests.tasks.toys import (
@@ -123,7 +129,7 @@ def test_a_tied_head_is_derived_by_where_the_padding_is_not():
     assert_operator_is(hessian(module, "cross_entropy", (x, y), order=order), twin)
 
 
-STOPS = ["no_grad", "decorated", "set", "within", "detach"]
+STOPS = ["no_grad", "decorated", "set", "flag", "within", "detach"]
 
 
 @pytest.mark.parametrize("stopped", [[0], [1], [2], [0, 2], [0, 1]])
@@ -147,7 +153,65 @@ def test_what_is_called_without_gradients_has_no_derivatives_forward_either(
         assert torch._C._is_fwd_grad_enabled()
 
 
-@pytest.mark.parametrize("how", STOPS[:3])
+@pytest.mark.parametrize("mode", ["in training", "in evaluation"])
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("when", ["in odd batches", "in training", "in evaluation"])
+@pytest.mark.parametrize("how", ["no_grad", "flag"])
+def test_each_call_of_a_module_tells_for_itself_what_it_stops(
+    how, when, is_first, mode
+):
+    torch.manual_seed(0)
+    module = make_stopped([0, 2], how, when).double().train(mode == "in training")
+    x, y = torch.randn(8, 3).double(), torch.arange(8) % 3
+    odd, even = (x[:3], y[:3]), (x[3:7], y[3:7])
+    batches = [odd, even, odd] if is_first else [even, odd]
+    count = sum(len(few) for few, _ in batches)
+
+    def mean_of(dense):
+        each = [dense(module, F.cross_entropy, *few) * len(few[0]) for few in batches]
+        return sum(each) / count
+
+    H, G = mean_of(dense_hessian), mean_of(dense_ggn)
+    gauss_newton = ggn(module, "cross_entropy", batches)
+    # Again, and in the other mode between: no call is to change another.
+    for _ in range(2):
+        assert_operator_is(gauss_newton, G)
+        module.train(not module.training)
+        ggn(module, "cross_entropy", batches) @ torch.ones(len(G)).double()
+        module.train(not module.training)
+    for order in ORDERS:
+        of = module, "cross_entropy", batches
+        assert_operator_is(hessian(*of, order=order), H)
+        assert_operator_is(residual(*of, order=order), H - G)
+
+
+@pytest.mark.parametrize("when", ["in odd batches", "in training", "in evaluation"])
+@pytest.mark.parametrize("how", ["no_grad", "flag"])
+def test_each_call_of_a_study_tells_for_itself_what_is_stopped(how, when):
+    x = torch.randn(6, 3, generator=torch.Generator().manual_seed(0)).double()
+    kwargs = {"stopped": [0, 2], "how": how, "when": when}
+    factory = {"factory": "tests.tasks.toys:make_stopped", "kwargs": kwargs}
+    data = as_data(dataset(x.numpy(), (torch.arange(6) % 3).numpy()))
+    network = pose(parse_model(factory), "auto", data).network
+    assert network.derivatives == "all"
+    weights_MD = torch.randn(2, network.num_parameters).double()
+    none_MS = weights_MD.new_zeros(2, 0)
+    for _, count, is_trained in itertools.product(range(2), (6, 5), (True, False)):
+        few = x[None, :count]
+
+        def outputs(w_MD, few=few, is_trained=is_trained):
+            if not is_trained:
+                return network.outputs(w_MD, few)
+            return network.training_outputs(w_MD, none_MS, few, torch.rand)[0]
+
+        values, pull = vjp(outputs, weights_MD)
+        cotangent, column = torch.randn_like(values), torch.randn_like(weights_MD)
+        tangent = derivative_along(outputs, weights_MD, column)[1]
+        back = pull(cotangent)[0]
+        torch.testing.assert_close((cotangent * tangent).sum(), (back * column).sum())
+
+
+@pytest.mark.parametrize("how", STOPS[:4])
 def test_networks_of_studies_have_none_forward_either(how):
     x, y = torch.randn(6, 3).double(), torch.arange(6) % 3
     data = as_data(dataset(x.numpy(), y.numpy()))

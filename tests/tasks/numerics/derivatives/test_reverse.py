@@ -346,3 +346,37 @@ def test_derivatives_by_hand_are_those_of_the_gradient_or_refused(name, several)
             assert_operator_is(hessian(net, loss, data, num_products=products), H)
         assert_operator_is(hessian(net, loss, data, order="retained"), H)
     assert_operator_is(ggn(net, loss, data), dense_ggn(net, loss, x, y))
+
+
+def rounded(kind, factor=1.0):
+    """Return `along` as a function that computes in fewer digits, and is off."""
+    return lambda x, v: (factor * v.to(kind) * x.to(kind).cos()).to(v)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("seed", range(4))
+def test_derivatives_by_hand_may_be_computed_in_fewer_digits(seed, kind, dtype):
+    torch.manual_seed(seed)
+    layers = nn.Linear(4, 5), nn.Linear(5, 3)
+    layer = with_jvp(rounded(kind), rounded(kind))
+    net = nn.Sequential(layers[0], layer, layers[1]).to(dtype)
+    plain = nn.Sequential(layers[0], with_jvp(along, along), layers[1])
+    x, y = labelled(12, seed)
+    (x, loss), eye = (x.to(dtype), nn.CrossEntropyLoss()), torch.eye(43, dtype=dtype)
+    found = [ggn(net, loss, (x, y)) @ eye, hessian(net, loss, (x, y)) @ eye]
+    plain = plain.double()
+    twins = [dense(plain, loss, x.double(), y) for dense in (dense_ggn, dense_hessian)]
+    for one, twin in zip(found, twins, strict=True):
+        assert torch.dist(one.double(), twin) <= torch.finfo(kind).eps * twin.norm()
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("factor", [0.5, 1.25])
+@pytest.mark.parametrize("seed", range(4))
+def test_fewer_digits_are_no_pretext_for_derivatives_that_differ(seed, kind, factor):
+    torch.manual_seed(seed)
+    layer = with_jvp(rounded(kind), rounded(kind, factor))
+    net = nn.Sequential(nn.Linear(4, 5), layer, nn.Linear(5, 3)).double()
+    with pytest.raises(InputError, match="adjoint"):
+        back(net, labelled(12, seed)[0], derivatives="all", is_by_hand=True)

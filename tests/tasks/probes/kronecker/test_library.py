@@ -439,18 +439,49 @@ class Meeting(nn.Module):
         elif self.how == "others":
             h = h + self.share * h.roll(1, 0)
         elif self.how == "place":
-            h = h * (1 + self.share * torch.arange(len(h))[:, None])
+            h = h * (1 + self.share * torch.arange(len(h))[:, None]).to(h)
+        elif self.how == "last":
+            h = torch.cat([h[:-1], h[-1:] + self.share * h[:1]])
         return self.last(h.tanh())
 
 
-@pytest.mark.parametrize("how", ["mean", "others", "place"])
-@pytest.mark.parametrize("share", [1.0, 0.3, 1e-3])
-def test_modules_in_which_samples_meet_are_refused(how, share):
+class Cast(nn.Module):
+    """Computes in one precision alone, of which no copy can be made."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.dtype, self.last = dtype, nn.Linear(3, 3, dtype=dtype)
+
+    def __deepcopy__(self, _):
+        raise TypeError("no copies")
+
+    def forward(self, x):
+        return self.last(x.to(self.dtype))
+
+
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("how", ["mean", "others", "place", "last"])
+@pytest.mark.parametrize("share", [1.0, 0.08, 1e-3])
+def test_modules_in_which_samples_meet_are_refused(how, share, dtype):
     torch.manual_seed(0)
-    of = nn.CrossEntropyLoss(), (torch.randn(8, 4).double(), torch.arange(8) % 3)
+    x, y, loss = torch.randn(8, 4).to(dtype), torch.arange(8) % 3, nn.CrossEntropyLoss()
     with pytest.raises(InputError, match="samples that do not meet"):
-        curvflow.kronecker(Meeting(how, share).double(), *of)
-    net = Meeting("none", share).double()
-    for samples in range(1, 8):
-        x, y = of[1]
-        curvflow.kronecker(net, of[0], (x[:samples], y[:samples]))
+        curvflow.kronecker(Meeting(how, share).to(dtype), loss, (x, y))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("seed", range(3))
+def test_modules_in_which_they_do_not_are_taken_in_every_precision(seed, dtype):
+    torch.manual_seed(seed)
+    net, loss = Meeting("none", 0.0).to(dtype), nn.CrossEntropyLoss()
+    x, y = torch.randn(20, 4).to(dtype), torch.arange(20) % 3
+    before = [p.clone() for p in net.parameters()]
+    for samples in (*range(1, 8), 20):
+        curvflow.kronecker(net, loss, (x[:samples], y[:samples]))
+    assert all(map(torch.equal, before, net.parameters()))
+    if dtype.itemsize == 2:
+        net = nn.Sequential(net, Cast(dtype))
+        curvflow.kronecker(net, loss, (x, y))

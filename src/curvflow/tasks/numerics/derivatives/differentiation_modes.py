@@ -37,6 +37,7 @@ from torch.func import grad, jvp, vmap
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.recorded_graphs import Tape, record
+from curvflow.tasks.numerics.user_errors import summary
 
 Order = Literal[
     "forward_over_reverse", "reverse_over_reverse", "retained", "linearised"
@@ -269,6 +270,27 @@ def has_reverse_mode(loss: Scalar, weights: Tensor) -> bool:
     )
 
 
+def is_coarse(loss: Scalar, weights: Tensor) -> bool:
+    """Return whether a gradient is rounded too much to be compared with differences.
+
+    A function written by hand may compute in half precision whatever it is given. The
+    gradient of twice a function is then twice as long, and of other multiples is not.
+
+    Args:
+        loss: the function, of weights of shape W.
+        weights: in double precision.
+    """
+
+    def slope(by: float) -> Tensor:
+        (slope,) = _graph(lambda w: by * loss(w), weights, None).slopes
+        return slope.detach() / by
+
+    once, twice, scaled = map(slope, (1, 2, 4 / 3))
+    # Not to the bit: the least numbers of half precision have fewer digits.
+    off, room = torch.dist(scaled, once), max(STEPS) * ROOM * once.norm()
+    return bool(off > room and 10 * torch.dist(twice, once) <= off)
+
+
 def check_derived_twice(loss: Scalar, weights: Tensor) -> None:
     """Refuse a function of which a part may be derived but once.
 
@@ -435,7 +457,7 @@ def fastest(
         # A module lacks a derivative or a rule, and says so in many ways.
         except Exception as error:
             cause = cause or error
-            failed[order] = f"{type(error).__name__}: {error}".splitlines()[0]
+            failed[order] = summary(error)
     if not seconds:
         raise InputError(
             f"module: expected second derivatives, got {next(iter(failed.values()))}. "

@@ -6,6 +6,7 @@ So are layers and losses that torch cannot derive as often, or in the mode, as i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, cast, get_args
 
@@ -25,9 +26,11 @@ from torch.utils.data import (
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.differentiation_modes import (
     has_reverse_mode,
+    is_coarse,
     parted,
 )
 from curvflow.tasks.numerics.derivatives.precision import differentiable
+from curvflow.tasks.numerics.user_errors import summary
 
 Cause = Literal[
     "generator", "shuffle", "changing_data", "dropout", "batch_norm", "nondeterminism"
@@ -202,7 +205,11 @@ def _shown(name: str, layer: nn.Module) -> str:
 
 
 def check_unchanged(
-    module: nn.Module, weights: Iterable[Tensor], field: str = "module"
+    module: nn.Module,
+    weights: Iterable[Tensor],
+    field: str = "module",
+    *,
+    on_any: bool = False,
 ) -> None:
     """Refuse layers that overwrite weights.
 
@@ -210,24 +217,74 @@ def check_unchanged(
         module: as it will be called.
         weights: that are derived by, and may move.
         field: what the module is called in messages.
+        on_any: whether it will be called on any tokens, so that no other rows may be
+            longer either.
 
     Raises:
         InputError: an embedding has a `max_norm`, and rows that are longer or may
             become so; it is named.
     """
     derived = {id(weight) for weight in weights}
+    for name, layer in _limited(module):
+        if id(layer.weight) in derived or (on_any and _shortens(layer, layer.weight)):
+            raise InputError(_rescaled(field, name, layer))
+
+
+@contextmanager
+def rows_kept(module: nn.Module) -> Iterator[None]:
+    """Refuse calls of a module within the block that would shorten rows.
+
+    Args:
+        module: within which an embedding may have a `max_norm`.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        InputError: a row that is looked up is longer; its layer is named.
+    """
+
+    def look(name: str, layer: Any, args: Any, kwargs: Any) -> None:
+        ids = args[0] if args else kwargs["input"]
+        if _shortens(layer, layer.weight.detach()[ids.unique()]):
+            raise InputError(_rescaled("module", name, layer))
+
+    hooks = [
+        layer.register_forward_pre_hook(partial(look, name), with_kwargs=True)
+        for name, layer in _limited(module)
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _limited(
+    module: nn.Module,
+) -> Iterator[tuple[str, nn.Embedding | nn.EmbeddingBag]]:
+    """Yield the embeddings of a module that limit the lengths of rows."""
     for name, layer in module.named_modules():
-        if not isinstance(layer, nn.Embedding | nn.EmbeddingBag):
-            continue
-        if layer.max_norm is None:
-            continue
-        if id(layer.weight) in derived or _rescales(layer, layer.max_norm):
-            raise InputError(
-                f"{field}: expected weights that a call leaves as they are, got "
-                f"{_shown(name, layer)} with max_norm {layer.max_norm:g}, which "
-                "rescales its rows in place. Call it once on all tokens, and set its "
-                "max_norm to None."
-            )
+        is_embedding = isinstance(layer, nn.Embedding | nn.EmbeddingBag)
+        if is_embedding and layer.max_norm is not None:
+            yield name, layer
+
+
+def _rescaled(field: str, name: str, layer: nn.Embedding | nn.EmbeddingBag) -> str:
+    return (
+        f"{field}: expected weights that a call leaves as they are, got "
+        f"{_shown(name, layer)} with max_norm {layer.max_norm:g}, which rescales its "
+        "rows in place. Call it once on all tokens, and set its max_norm to None."
+    )
+
+
+def _shortens(layer: nn.Embedding | nn.EmbeddingBag, rows: Tensor) -> bool:
+    """Return whether an embedding shortens rows, (R, C), as it looks them up."""
+    assert layer.max_norm is not None
+    with torch.no_grad():
+        copy, numbers = rows.clone(), torch.arange(len(rows), device=rows.device)
+        torch.embedding_renorm_(copy, numbers, layer.max_norm, layer.norm_type)
+        return not torch.equal(copy, rows)
 
 
 def check_unscaled(module: nn.Module, weights: Iterable[Tensor]) -> None:
@@ -251,15 +308,6 @@ def check_unscaled(module: nn.Module, weights: Iterable[Tensor]) -> None:
                 "counts of a batch. Set its scale_grad_by_freq to False: the loss and "
                 "its curvature are the same."
             )
-
-
-def _rescales(layer: nn.Embedding | nn.EmbeddingBag, max_norm: float) -> bool:
-    """Return whether a call on all tokens changes the rows of an embedding."""
-    rows = torch.arange(len(layer.weight), device=layer.weight.device)
-    with torch.no_grad():
-        copy = layer.weight.clone()
-        torch.embedding_renorm_(copy, rows, max_norm, layer.norm_type)
-        return not torch.equal(copy, layer.weight)
 
 
 def first_layer_without(
@@ -360,7 +408,10 @@ def _is_derived_rightly(
 ) -> bool:
     """Return whether a layer's gradient is derived rightly, or cannot be compared."""
     try:
-        return _is_its_difference(layer, args, kwargs)
+        if _is_its_difference(layer, args, kwargs):
+            return True
+        with differentiable():
+            return is_coarse(*_of_all(layer, args, kwargs))
     # Functions written by hand may take no double precision.
     except Exception:
         return True
@@ -370,6 +421,14 @@ def _is_its_difference(
     layer: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> bool:
     """Return whether the derivative of a layer's gradient is how that changes."""
+    with differentiable():
+        return has_reverse_mode(*_of_all(layer, args, kwargs))
+
+
+def _of_all(
+    layer: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+    """Return a layer's size as a function of one vector in double, and that."""
     size, parameters, given = _size_of(layer, args, kwargs)
     buffers = {n: b.double() for n, b in layer.named_buffers() if _is_real(b)}
     leaves, form = tree_flatten((parameters, given))
@@ -380,8 +439,7 @@ def _is_its_difference(
         parameters, inputs = tree_unflatten(parted(at, shapes), form)
         return size(parameters | buffers, inputs)
 
-    with differentiable():
-        return has_reverse_mode(of_all, at)
+    return of_all, at
 
 
 def _size_of(
@@ -449,7 +507,7 @@ def without_derivatives(
         name: of the loss.
         error: what torch has said.
     """
-    said = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
+    said = summary(error).rstrip(".")
     for order, has in _ORDERS.items():
         if layer := first_layer_without(module, call, has, whole=True):
             return InputError(

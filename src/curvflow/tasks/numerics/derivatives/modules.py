@@ -72,6 +72,7 @@ from curvflow.tasks.numerics.derivatives.subjects import (
 from curvflow.tasks.numerics.operators.algebra import BatchedSum, OuterProduct
 from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.numerics.streams import stream
+from curvflow.tasks.numerics.user_errors import summary
 
 # Columns of a trial of the orders, which must cost less than it saves.
 TRIAL_COLUMNS = 2
@@ -368,8 +369,9 @@ def _hessian_of(
             chosen.extend(o for o in orders if o == trial.order)
             if tell:
                 tell(trial)
-        made = partial(_ordered, of, chosen[0], scalar(batch))
-        return made() if order == "auto" else _asked_for(order, made)
+        if order == "auto":
+            return _ordered(of, chosen[0], scalar(batch))
+        return _asked_for(of, order, scalar(batch))
 
     return prepare
 
@@ -387,25 +389,40 @@ def _check_twice(of: Subject, loss: Scalar, batch: Batch) -> bool:
     return True
 
 
-def _asked_for(order: Order, prepare: Callable[[], Written]) -> Written:
+def _asked_for(of: Subject, order: Order, loss: Scalar) -> Written:
     """Return products by an order that a user has named, which may fail in torch."""
     kept: list[Written] = []
 
     def product(columns: Tensor, into: Tensor | None = None) -> Tensor:
         try:
             if not kept:
-                kept.append(prepare())
+                kept.append(_ordered(of, order, loss))
             return kept[0](columns, into)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
-            said = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
+            kept.clear()
+            if "allocate" in str(error) or not _is_of_order(of, order, loss, columns):
+                raise
+            said = summary(error).rstrip(".")
             raise InputError(
                 f"order: expected one that torch has for this module, got {order} "
                 f"({said}). Name another, or take auto."
             ) from error
 
     return product
+
+
+def _is_of_order(of: Subject, order: Order, loss: Scalar, columns: Tensor) -> bool:
+    """Return whether a failure is none of the order that asks least of a module."""
+    if order == "reverse_over_reverse":
+        return False
+    try:
+        _ordered(of, "reverse_over_reverse", loss)(columns[:, :1])
+    # The first failure is told, whatever this one is.
+    except Exception:
+        return False
+    return True
 
 
 def _ordered(of: Subject, order: Order, loss: Scalar) -> Written:

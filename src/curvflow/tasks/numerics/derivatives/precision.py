@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self, cast
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 # No public name has these sums of products and activations.
 from torch._decomp.decompositions import gru_impl, lstm_impl
+from torch.autograd import forward_ad
 from torch.func import jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import embedding, linear
@@ -101,10 +102,6 @@ class StepByStep(TorchFunctionMode):
 class _StopsForward(TorchFunctionMode):
     """Forward derivatives stop where gradients are switched off, within the block."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.has_stopped = False
-
     def __enter__(self) -> Self:
         self._before = torch._C._is_fwd_grad_enabled()
         super().__enter__()  # type: ignore[no-untyped-call] # torch has no types
@@ -123,31 +120,21 @@ class _StopsForward(TorchFunctionMode):
     ) -> Any:
         """Call a function, and switch both kinds of derivatives where it does one."""
         if func is torch._C._set_grad_enabled:
-            self.has_stopped |= not args[0]
-            torch._C._set_fwd_grad_enabled(args[0])
+            torch._C._set_fwd_grad_enabled(args[0] and self._before)
         return func(*args, **(kwargs or {}))
 
 
-class GradientStops:
-    """Calls of a module that may switch gradients off, as by `torch.no_grad()`.
+def stops_respected() -> AbstractContextManager[object]:
+    """Stop forward derivatives where a module stops those back, within the block.
 
-    Within, torch stops derivatives back, and goes on with forward ones (2.13). So a
-    first call is watched, and if need be all others: that takes its time.
+    As by `torch.no_grad()`, within which torch goes on with forward ones (2.13). Any
+    call may do so, and any other not: all in which they are taken are watched.
+
+    Returns:
+        The block; it does nothing where no forward derivatives are taken.
     """
-
-    def __init__(self) -> None:
-        """Begin with a call to be watched."""
-        self._is_watched = True
-
-    @contextmanager
-    def respected(self) -> Iterator[None]:
-        """Stop forward derivatives as those back, within the block."""
-        if not self._is_watched:
-            yield
-            return
-        with _StopsForward() as mode:
-            yield
-        self._is_watched = mode.has_stopped
+    # Of which no public name tells.
+    return nullcontext() if forward_ad._current_level < 0 else _StopsForward()
 
 
 def derivative_along(

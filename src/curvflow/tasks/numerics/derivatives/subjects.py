@@ -33,6 +33,7 @@ from curvflow.tasks.numerics.derivatives.guards import (
     check_unchanged,
     check_unscaled,
     is_of_derivatives,
+    rows_kept,
     without_derivatives,
 )
 from curvflow.tasks.numerics.derivatives.likelihoods import (
@@ -43,12 +44,13 @@ from curvflow.tasks.numerics.derivatives.likelihoods import (
 )
 from curvflow.tasks.numerics.derivatives.output_laws import sample_losses
 from curvflow.tasks.numerics.derivatives.precision import (
-    GradientStops,
     StepByStep,
     differentiable,
     fuses_steps,
     reroute,
+    stops_respected,
 )
+from curvflow.tasks.numerics.user_errors import summary
 
 
 @contextmanager
@@ -128,10 +130,9 @@ class _Called(nn.Module):
     ) -> None:
         super().__init__()
         self.module, self.call = module, call
-        self.stops = GradientStops()
 
     def forward(self, batch: Batch) -> Tensor:
-        with self.stops.respected():
+        with stops_respected():
             return self.call(self.module, batch)
 
 
@@ -235,7 +236,8 @@ class Subject:
         buffers = {name: b.clone() for name, b in self.called.named_buffers()}
         settings = self.settings
         drawing = {"dropout", "nondeterminism"} & set(settings.get("allow", ()))
-        with calm(self.called, settings.get("seed", 0) if drawing else None):
+        seed = settings.get("seed", 0) if drawing else None
+        with calm(self.called, seed), rows_kept(self.called.module):
             # Tied by hand: tying breaks a module that is used under two names (2.13).
             outputs: Tensor = functional_call(
                 self.called, (named, buffers), (batch,), tie_weights=False
@@ -526,8 +528,7 @@ def _one_line(expected: str, remedy: str) -> Iterator[None]:
         raise
     # It may raise anything.
     except Exception as error:
-        message = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise InputError(f"{expected}, got {message}. {remedy}.") from error
+        raise InputError(f"{expected}, got {summary(error)}. {remedy}.") from error
 
 
 def _name(loss: Loss) -> str:
