@@ -186,6 +186,7 @@ def test_a_matrix_of_single_precision_states_its_rounding(seed):
         assert whole["logdet_low"] <= exact <= whole["logdet_high"]
         assert whole["logdet_sem"] > 0
         assert whole["converged"] == (damping > 1e-7)
+        assert np.isinf(whole["logdet_sem"]) == (damping == 1e-7)
 
 
 def ritz_of(node, **params) -> Ritz:

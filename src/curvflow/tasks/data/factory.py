@@ -13,7 +13,7 @@ from curvflow.errors import InputError, nearest
 from curvflow.schemas.kinds.data.factory import FactoryDataParams
 from curvflow.schemas.kinds.shared.datasets import dataset_as
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks.numerics.user_errors import first_line, place_of, summary
+from curvflow.tasks.numerics.user_errors import first_line, not_returned
 from curvflow.tasks.registry import Machine, computes_each
 
 NAMES = ("inputs", "targets", "test_inputs", "test_targets")
@@ -41,11 +41,8 @@ def factory(member: Member, machine: Machine) -> Outcome:
         raise
     # User code raises whatever it likes.
     except Exception as error:
-        where = f"{place}: " if (place := place_of(error)) else ""
-        raise InputError(
-            f"factory: {where}expected {params.factory} to return arrays, got "
-            f"{summary(error)}. Correct it."
-        ) from error
+        message = not_returned("factory", params.factory, "arrays", error)
+        raise InputError(message) from error
     return Outcome(dataset_as(params, _named(params.factory, made)))
 
 

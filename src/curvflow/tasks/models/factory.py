@@ -25,7 +25,7 @@ from curvflow.tasks.networks.modules import StackedModule
 from curvflow.tasks.networks.network import Layout, Network
 from curvflow.tasks.numerics.derivatives.differentiation_modes import Derivatives
 from curvflow.tasks.numerics.derivatives.guards import check_unchanged
-from curvflow.tasks.numerics.user_errors import place_of, summary
+from curvflow.tasks.numerics.user_errors import not_returned, summary
 
 # Bytes that activations of one model may take in one pass of products. Each call of a
 # module costs Python's time: passes of a few rows of a transformer take twice as long.
@@ -174,11 +174,9 @@ def _make(spec: FactoryModel, generator: torch.Generator) -> nn.Module:
             raise
         # User code raises whatever it likes.
         except Exception as error:
-            where = f"{place}: " if (place := place_of(error)) else ""
-            raise InputError(
-                f"model: {where}expected {spec.factory} to return a torch.nn.Module, "
-                f"got {summary(error)}. Correct it."
-            ) from error
+            wanted = "a torch.nn.Module"
+            message = not_returned("model", spec.factory, wanted, error)
+            raise InputError(message) from error
     if isinstance(module, nn.Module) and (name := _uninitialised(module)):
         raise InputError(
             f"model: expected parameters whose shapes are known, got '{name}' of "

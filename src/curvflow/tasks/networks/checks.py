@@ -17,7 +17,7 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import has_revers
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 from curvflow.tasks.numerics.derivatives.precision import differentiable
 from curvflow.tasks.numerics.derivatives.slices import mean_gradient
-from curvflow.tasks.numerics.user_errors import place_of, summary
+from curvflow.tasks.numerics.user_errors import before, summary
 
 MODELS, SAMPLES = 2, 4
 
@@ -161,12 +161,11 @@ def _refused(name: str, does: str, layer: Callable[[], str] = str) -> Iterator[N
         raise
     # User code raises whatever it likes.
     except Exception as error:
-        where = f"{place}: " if (place := place_of(error)) else ""
         remedy = "Correct the module."
         if named := layer():
             remedy = f"It is in {named}: replace that layer."
         raise InputError(
-            f"model: {where}expected a module that {does}, got {name} with "
+            f"model: {before(error)}expected a module that {does}, got {name} with "
             f"{summary(error)}. {remedy}"
         ) from error
 

@@ -51,7 +51,7 @@ from curvflow.tasks.numerics.derivatives.output_laws import (
     mixture_means,
     poisson,
 )
-from curvflow.tasks.numerics.user_errors import place_of, summary
+from curvflow.tasks.numerics.user_errors import before, summary
 
 
 class Rows(NamedTuple):
@@ -499,22 +499,7 @@ def check_own_loss(text: str, outputs_shape: tuple[int, ...], targets: Rows) -> 
             f"loss: expected {spec.factory} to leave its outputs as they are, got "
             "others behind a call. Leave out operations in place."
         )
-    room = SAME_MEAN * float(whole.abs().nan_to_num().max())
-    if whole.ndim and not torch.allclose(
-        whole, alone, rtol=SAME_MEAN, atol=room, equal_nan=True
-    ):
-        raise InputError(
-            f"loss: expected {spec.factory} to return numbers that depend on their own "
-            "sample alone, got others for a batch of one. Leave out what mixes the "
-            "samples of a batch."
-        )
-    if not torch.allclose(whole.mean(), alone.mean(), rtol=SAME_MEAN, equal_nan=True):
-        raise InputError(
-            f"loss: expected {spec.factory} to be a mean over samples, got "
-            f"{whole.mean():.6g} for {len(outputs)} samples and {alone.mean():.6g} for "
-            "the mean of each alone. Return one number a sample, or take "
-            "cross_entropy with ignore_index or class_weights."
-        )
+    _check_alone(spec.factory, whole, alone)
 
     def total(outputs: Tensor) -> Tensor:
         return loss(outputs[None], targets_N[None]).sum()
@@ -528,6 +513,30 @@ def check_own_loss(text: str, outputs_shape: tuple[int, ...], targets: Rows) -> 
         jvp(grad(total), (outputs,), (torch.ones_like(outputs),))
 
 
+def _check_alone(name: str, whole: Tensor, alone: Tensor) -> None:
+    """Compare losses of a batch, or their mean, with those of each sample alone, (N,).
+
+    Raises:
+        InputError: they differ.
+    """
+    room = SAME_MEAN * float(whole.abs().nan_to_num().max())
+    if whole.ndim and not torch.allclose(
+        whole, alone, rtol=SAME_MEAN, atol=room, equal_nan=True
+    ):
+        raise InputError(
+            f"loss: expected {name} to return numbers that depend on their own "
+            "sample alone, got others for a batch of one. Leave out what mixes the "
+            "samples of a batch."
+        )
+    if not torch.allclose(whole.mean(), alone.mean(), rtol=SAME_MEAN, equal_nan=True):
+        raise InputError(
+            f"loss: expected {name} to be a mean over samples, got "
+            f"{whole.mean():.6g} for {len(alone)} samples and {alone.mean():.6g} for "
+            "the mean of each alone. Return one number a sample, or take "
+            "cross_entropy with ignore_index or class_weights."
+        )
+
+
 @contextmanager
 def _refused(name: str, does: str) -> Iterator[None]:
     try:
@@ -536,8 +545,7 @@ def _refused(name: str, does: str) -> Iterator[None]:
         raise
     # User code raises whatever it likes.
     except Exception as error:
-        where = f"{place}: " if (place := place_of(error)) else ""
         raise InputError(
-            f"loss: {where}expected {name} to {does}, got {summary(error)}. Correct "
-            "the function."
+            f"loss: {before(error)}expected {name} to {does}, got {summary(error)}. "
+            "Correct the function."
         ) from error

@@ -34,7 +34,7 @@ from curvflow.tasks.numerics.derivatives.precision import (
     stops_respected,
 )
 from curvflow.tasks.numerics.recomputation import computed_once
-from curvflow.tasks.numerics.user_errors import first_line, place_of
+from curvflow.tasks.numerics.user_errors import before, first_line
 
 # A batch norm's count of batches, on which it depends where all batches weigh alike.
 COUNT = "num_batches_tracked"
@@ -497,9 +497,8 @@ def _refusal_of(error: Exception) -> InputError | None:
             "train_batch_size, if it has that."
         )
     if isinstance(error, RuntimeError) and re.search("dtype|scalar type", said):
-        where = f"{place}: " if (place := place_of(error)) else ""
         return InputError(
-            f"model: {where}expected a module that computes in the type of its "
+            f"model: {before(error)}expected a module that computes in the type of its "
             f"weights, got RuntimeError: {said}. Cast to that of a weight, as by "
             "x.to(self.layer.weight), or set dtype: float32 of the stage."
         )

@@ -28,6 +28,12 @@ def place_of(error: BaseException) -> str:
     return place
 
 
+def before(error: BaseException) -> str:
+    """Return the place of an error as it stands in a message, or ""."""
+    place = place_of(error)
+    return f"{place}: " if place else ""
+
+
 @cache
 def _libraries() -> tuple[str, ...]:
     """Return the folders of this package, of torch and of other libraries."""
@@ -35,6 +41,21 @@ def _libraries() -> tuple[str, ...]:
     folders = [__file__.rpartition("tasks")[0].rstrip("/\\"), torch.__path__[0]]
     folders += [sysconfig.get_path(kind) for kind in kinds]
     return tuple(f"{folder}/".replace("\\", "/") for folder in folders)
+
+
+def not_returned(field: str, name: str, wanted: str, error: Exception) -> str:
+    """Return the message that refuses a user's function that failed.
+
+    Args:
+        field: the parameter that names it.
+        name: of the function.
+        wanted: what it should return.
+        error: what it raised.
+    """
+    return (
+        f"{field}: {before(error)}expected {name} to return {wanted}, got "
+        f"{summary(error)}. Correct it."
+    )
 
 
 def first_line(error: BaseException) -> str:

@@ -348,12 +348,13 @@ def _dense(members: Sequence[Member], machine: Machine) -> list[LogDet]:
 def _rounding(A_DD: Tensor, dtype: torch.dtype) -> float:
     """Return how far log det may be off by the rounding of single precision products.
 
-    That of double precision counts as none.
+    Infinite where an eigenvalue is below it; that of double precision counts as none.
     """
     if dtype == torch.float64:
         return 0.0
     values_D = torch.linalg.eigvalsh(A_DD)
-    return float((torch.finfo(dtype).eps * values_D[-1] / values_D).sum())
+    parts_D = torch.finfo(dtype).eps * values_D[-1] / values_D
+    return float(-torch.log1p(-parts_D.clamp(max=1)).sum())
 
 
 def _cholesky_logdet(params: LogdetParams, A_DD: Tensor) -> float:
