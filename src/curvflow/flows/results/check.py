@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from curvflow.errors import nearest
@@ -79,46 +80,81 @@ def _findings(results: Results, expected: Expectation, read: Rows) -> Iterator[F
     if not view.points:
         yield Finding(expected, expected.where, lacks="no node has all these labels")
         return
-    is_table = issubclass(view.kind.returns, Table)
-    name = expected.quantity
-    # Not every quantity has a standard error or an interval beside it.
-    error = error_of(view.kind, name)
-    judge, basis = _judge(view.kind, name), _basis(view.kind, name)
-    wanted = (name, error, f"{name}_low", f"{name}_high", judge, basis)
-    names = [variable for variable in wanted if view.kind.output(variable)]
-    labels = tuple(sorted(where.items()))
-    key = expected.stage, labels, None if is_table else tuple(names)
+    wanted = _Wanted.of(view.kind, expected.quantity)
+    key = expected.stage, tuple(sorted(where.items())), wanted.names
     if key not in read:
-        read[key] = _rows(results, expected.stage, where, None if is_table else names)
-    by_point = read[key]
+        read[key] = _rows(results, expected.stage, where, wanted.names)
     for number, point in enumerate(view.points):
-        if is_table:
-            values = _cells(
-                by_point.get(point, ()),
-                expected,
-                _confidence(view, number),
-                is_resampled=_is_resampled(view, number),
-            )
-        else:
-            values = [
-                (_of_node(row, name, error if error in names else ""), row)
-                for row in by_point.get(point, ())
-                if name in row
-            ]
-        nothing: Cell = {}, {}
-        facts, beside = values[0] if len(values) == 1 else nothing
-        yield Finding(
-            expected,
-            view.coords(number),
-            **facts,
-            unconverged=_unconverged(beside, judge),
-            paired=beside.get("above", -1) >= 0,
-            settings=str(beside.get(DIFFERING, "")),
-            assumed=basis if beside.get(basis) == ASSUMED else "",
-            failed=int(beside.get(FAILED, 0)) if is_table else 0,
-            left_out={n: int(beside[n]) for n in LEFT_OUT if n in beside},
-            lacks=_lacks(view, number, len(values), by_point.get(point, ()), expected),
+        yield _finding(view, number, expected, wanted, read[key].get(point, ()))
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What an expectation reads of the nodes of a stage.
+
+    Attributes:
+        names: of variables; None is the whole of a table.
+        error: of these, the standard error; empty if there is none.
+        judge: the one that judges convergence; empty if none does.
+        basis: the one that says how a condition is known; empty if none does.
+    """
+
+    names: tuple[str, ...] | None
+    error: str
+    judge: str
+    basis: str
+
+    @classmethod
+    def of(cls, kind: Kind, name: str) -> _Wanted:
+        """Return what there is of a quantity."""
+        error, judge, basis = (
+            error_of(kind, name),
+            _judge(kind, name),
+            _basis(kind, name),
         )
+        if issubclass(kind.returns, Table):
+            return cls(None, "", judge, basis)
+        # Not every quantity has a standard error or an interval beside it.
+        several = (name, error, f"{name}_low", f"{name}_high", judge, basis)
+        names = tuple(variable for variable in several if kind.output(variable))
+        return cls(names, error if error in names else "", judge, basis)
+
+
+def _finding(
+    view: View,
+    number: int,
+    expected: Expectation,
+    wanted: _Wanted,
+    rows: Sequence[Mapping[str, Any]],
+) -> Finding:
+    """Return what was measured at one point of a stage."""
+    is_table = wanted.names is None
+    if is_table:
+        values = _cells(
+            rows,
+            expected,
+            _confidence(view, number),
+            is_resampled=_is_resampled(view, number),
+        )
+    else:
+        name = expected.quantity
+        values = [
+            (_of_node(row, name, wanted.error), row) for row in rows if name in row
+        ]
+    nothing: Cell = {}, {}
+    facts, row = values[0] if len(values) == 1 else nothing
+    return Finding(
+        expected,
+        view.coords(number),
+        **facts,
+        unconverged=_unconverged(row, wanted.judge),
+        paired=row.get("above", -1) >= 0,
+        settings=str(row.get(DIFFERING, "")),
+        assumed=wanted.basis if row.get(wanted.basis) == ASSUMED else "",
+        failed=int(row.get(FAILED, 0)) if is_table else 0,
+        left_out={n: int(row[n]) for n in LEFT_OUT if n in row},
+        lacks=_lacks(view, number, len(values), rows, expected),
+    )
 
 
 def _rows(
