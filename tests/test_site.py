@@ -1,5 +1,6 @@
 """The pages made for the site: nothing left out, and no cell empty."""
 
+import ast
 import re
 
 import pytest
@@ -95,6 +96,15 @@ def test_every_public_name_has_a_section_and_a_sentence(module):
             assert f"[`{name}`](#{name}) | " in page
     assert "Args:" not in page
     assert "Returns:**" in page
+
+
+@pytest.mark.parametrize("module", [curvflow, numerics], ids=["studies", "numerics"])
+def test_signatures_are_as_their_definitions_have_them(module):
+    shown = r"^#+ `[\w.]+` {[^}]*}\n\n```python\n(\w+\(.*?)\n```"
+    signatures = re.findall(shown, python.page(module, "Title"), re.DOTALL | re.M)
+    assert len(signatures) > 20
+    for signature in signatures:
+        ast.parse(f"def {signature}: ...")
 
 
 def test_signs_of_markdown_in_prose_stay_signs():
