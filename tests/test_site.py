@@ -86,6 +86,20 @@ def test_every_command_and_option_is_reported():
             assert one.help, f"{name} {one.name}"
 
 
+def test_arguments_that_may_be_left_out_are_in_brackets():
+    page = commands.page()
+    for usage in ("init [FOLDER]", "kinds [NAME] [PARAMETER]", "export STUDY STAGE"):
+        assert f"\ncurvflow {usage} [options]\n" in page
+    assert "\ncurvflow doctor [STUDY] [options]\n" in page
+
+
+@for_each("name", NAMES)
+def test_no_row_of_a_page_stands_twice(name):
+    table = kinds.page(all_kinds()[name]).partition("## Parameters")[2]
+    found = re.findall(r"^\| `.*", table.partition("## Outputs")[0], re.MULTILINE)
+    assert len(found) == len(set(found))
+
+
 @pytest.mark.parametrize("module", [curvflow, numerics], ids=["studies", "numerics"])
 def test_every_public_name_has_a_section_and_a_sentence(module):
     page = python.page(module, "Title")
