@@ -22,6 +22,7 @@ SECTIONS = (
     "Reference",
 )
 _HEADING = re.compile(rf"^({'|'.join(SECTIONS)}):$")
+_PAGE = re.compile(r"\bdocs/([\w-]+)\.md")  # as it is in the repository
 _NAMED = re.compile(r"^(\*{0,2}[\w.]+)(?: \([^)]*\))?: (.*)$", re.DOTALL)
 
 
@@ -137,7 +138,9 @@ def _section(name: str, text: str) -> Iterator[str]:
         for entry in entries:
             match = _NAMED.match(" ".join(entry.split()))
             if match:
-                rows.append((code(match[1]), prose(match[2])))
+                rows.append(
+                    (code(match[1]), _PAGE.sub(r"[\1](../\1.md)", prose(match[2])))
+                )
         yield table((name if name != "Args" else "Argument", "Meaning"), rows)
     elif name:
         render = papers if name == "Reference" else prose
