@@ -1,5 +1,6 @@
 """The pages made for the site: nothing left out, and no cell empty."""
 
+import ast
 import re
 
 import pytest
@@ -85,6 +86,20 @@ def test_every_command_and_option_is_reported():
             assert one.help, f"{name} {one.name}"
 
 
+def test_arguments_that_may_be_left_out_are_in_brackets():
+    page = commands.page()
+    for usage in ("init [FOLDER]", "kinds [NAME] [PARAMETER]", "export STUDY STAGE"):
+        assert f"\ncurvflow {usage} [options]\n" in page
+    assert "\ncurvflow doctor [STUDY] [options]\n" in page
+
+
+@for_each("name", NAMES)
+def test_no_row_of_a_page_stands_twice(name):
+    table = kinds.page(all_kinds()[name]).partition("## Parameters")[2]
+    found = re.findall(r"^\| `.*", table.partition("## Outputs")[0], re.MULTILINE)
+    assert len(found) == len(set(found))
+
+
 @pytest.mark.parametrize("module", [curvflow, numerics], ids=["studies", "numerics"])
 def test_every_public_name_has_a_section_and_a_sentence(module):
     page = python.page(module, "Title")
@@ -95,6 +110,15 @@ def test_every_public_name_has_a_section_and_a_sentence(module):
             assert f"[`{name}`](#{name}) | " in page
     assert "Args:" not in page
     assert "Returns:**" in page
+
+
+@pytest.mark.parametrize("module", [curvflow, numerics], ids=["studies", "numerics"])
+def test_signatures_are_as_their_definitions_have_them(module):
+    shown = r"^#+ `[\w.]+` {[^}]*}\n\n```python\n(\w+\(.*?)\n```"
+    signatures = re.findall(shown, python.page(module, "Title"), re.DOTALL | re.M)
+    assert len(signatures) > 20
+    for signature in signatures:
+        ast.parse(f"def {signature}: ...")
 
 
 def test_signs_of_markdown_in_prose_stay_signs():

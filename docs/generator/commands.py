@@ -17,6 +17,8 @@ CODES = {
     3: "an expectation is contradicted",
     4: "a mean differs from the one expected, within the scatter of one run",
     5: "an expectation is undecided",
+    130: "a run was interrupted by Ctrl-C; finished tiles are kept",
+    143: "the same by a request to terminate",
 }
 
 
@@ -52,14 +54,10 @@ def _rows(command: Any) -> Iterator[str]:
         for parameter in command.params
         if not parameter.opts[0].startswith("-")
     ]
-    usage = " ".join(
-        [parameter.metavar or parameter.name.upper() for parameter in given]
-    )
+    usage = " ".join(map(_argument, given))
     yield f"```text\ncurvflow {command.name} {usage} [options]\n```".replace("  ", " ")
     if given:
-        arguments = [
-            (code(o.metavar or o.name.upper()), prose(o.help or "")) for o in given
-        ]
+        arguments = [(code(_argument(o)), prose(o.help or "")) for o in given]
         yield table(("Argument", "Meaning"), arguments)
     context = typer.Context(command)
     rows = [
@@ -69,6 +67,12 @@ def _rows(command: Any) -> Iterator[str]:
     ]
     if rows:
         yield table(("Option", "Value", "Default", "Meaning"), rows)
+
+
+def _argument(argument: Any) -> str:
+    """Return the name of an argument, in brackets if it may be left out."""
+    name = str(argument.metavar or argument.name.upper())
+    return name if argument.required or name.startswith("[") else f"[{name}]"
 
 
 def _row(option: Any, context: typer.Context) -> tuple[str, ...]:

@@ -154,7 +154,8 @@ def _parameters(kind: Kind, text: Explanation | None) -> list[str]:
     schema = kind.params.model_json_schema()
     known = text.units_of(("at", *kind.params.model_fields)) if text else {}
     writer = _Rows(schema.get("$defs", {}), known)
-    rows = list(writer.of(schema))
+    # Forms of a parameter may have a field in common.
+    rows = list(dict.fromkeys(writer.of(schema)))
     if takes_weights(kind):
         rows.insert(0, writer.row("at", AT, required=False))
     if not rows:

@@ -22,6 +22,7 @@ SECTIONS = (
     "Reference",
 )
 _HEADING = re.compile(rf"^({'|'.join(SECTIONS)}):$")
+_PAGE = re.compile(r"\bdocs/([\w-]+)\.md")  # as it is in the repository
 _NAMED = re.compile(r"^(\*{0,2}[\w.]+)(?: \([^)]*\))?: (.*)$", re.DOTALL)
 
 
@@ -86,7 +87,7 @@ def _signature(name: str, item: Any) -> str:
         if parameter.kind is parameter.KEYWORD_ONLY and parameter.kind not in kinds:
             parts += [] if parameter.VAR_POSITIONAL in kinds else ["*"]
         kinds.add(parameter.kind)
-        parts.append(str(parameter).replace("'", "").replace('"', ""))
+        parts.append(_parameter(parameter))
     back = ""
     if signature.return_annotation is not signature.empty and not inspect.isclass(item):
         back = f" -> {_plain(signature.return_annotation)}"
@@ -96,9 +97,22 @@ def _signature(name: str, item: Any) -> str:
     return f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){back}"
 
 
+def _parameter(parameter: inspect.Parameter) -> str:
+    """Return a parameter as its definition has it."""
+    stars = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
+    text, equals = stars.get(parameter.kind.name, "") + parameter.name, "="
+    if parameter.annotation is not parameter.empty:
+        text, equals = f"{text}: {_plain(parameter.annotation)}", " = "
+    if parameter.default is not parameter.empty:
+        default = getattr(parameter.default, "__name__", repr(parameter.default))
+        text = f"{text}{equals}{default}"
+    return text
+
+
 def _plain(annotation: Any) -> str:
-    text = annotation if isinstance(annotation, str) else annotation.__name__
-    return str(text).strip("'\"")
+    is_text = isinstance(annotation, str)
+    text = annotation if is_text else inspect.formatannotation(annotation)
+    return text.strip("'\"")
 
 
 def _docstring(text: str) -> Iterator[str]:
@@ -124,7 +138,9 @@ def _section(name: str, text: str) -> Iterator[str]:
         for entry in entries:
             match = _NAMED.match(" ".join(entry.split()))
             if match:
-                rows.append((code(match[1]), prose(match[2])))
+                rows.append(
+                    (code(match[1]), _PAGE.sub(r"[\1](../\1.md)", prose(match[2])))
+                )
         yield table((name if name != "Args" else "Argument", "Meaning"), rows)
     elif name:
         render = papers if name == "Reference" else prose

@@ -41,7 +41,7 @@ WIDTH = 15  # of a verdict
 Holm = Annotated[
     bool,
     typer.Option(
-        "--holm", help="Correct the tests of means for the number of them, by Holm."
+        "--holm", help="correct the tests of means for the number of them, by Holm"
     ),
 ]
 
