@@ -31,6 +31,8 @@ REANALYSE = typer.Option(
 )
 # Changes of a new deployment that are always there and not worth a line.
 PLAIN = ("entry point", "form of parameters")
+DRY_RUN = typer.Option("--dry-run", help="only say what differs")
+REMOVE = typer.Option("--remove", help="take the deployment away")
 CREATE_POOL = typer.Option("--create-pool", help="make the work pool if it is missing")
 Cron = Annotated[
     str | None,
@@ -64,8 +66,8 @@ def command(
     workers: Workers = None,
     scheduler: Scheduler = None,
     reanalyse: Annotated[bool, REANALYSE] = False,
-    dry_run: Annotated[bool, typer.Option(help="only say what differs")] = False,
-    remove: Annotated[bool, typer.Option(help="take the deployment away")] = False,
+    dry_run: Annotated[bool, DRY_RUN] = False,
+    remove: Annotated[bool, REMOVE] = False,
     listing: Annotated[bool, typer.Option("--list", help="say what there is")] = False,
     as_json: AsJson = False,
 ) -> None:
