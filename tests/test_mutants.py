@@ -3,6 +3,8 @@
 import ast
 import os
 import subprocess
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -258,43 +260,63 @@ def edit_of(tree, old, new):
     return Edit(path, 5, start, start + len(old), new)
 
 
-@pytest.mark.processes
-def test_the_test_that_only_the_mutant_fails_kills_it(tree):
+@pytest.fixture(scope="module")
+def in_small_process():
+    """Call functions in a process that is small, as are its forks."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        yield lambda *call: pool.submit(*call).result()
+
+
+def judged(tree, edit):
     judge = Judge(tree)
+    return judge.judge(edit, 60), judge.broken
+
+
+def run_briefly(tree, files, per_test, seconds):
+    """Run tests of which none may take long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judging, "PER_TEST", per_test)
+        return run(tree, files, seconds)
+
+
+@pytest.mark.processes
+def test_the_test_that_only_the_mutant_fails_kills_it(tree, in_small_process):
     before = (tree / "src/curvflow/stores/sizes.py").read_text()
-    verdict = judge.judge(edit_of(tree, "<", ">"), 60)
+    verdict, broken = in_small_process(judged, tree, edit_of(tree, "<", ">"))
     assert verdict.killer == "tests/stores/test_sizes.py::test_small"
-    assert judge.broken == []
+    assert broken == []
     assert (tree / "src/curvflow/stores/sizes.py").read_text() == before
 
 
 @pytest.mark.processes
-def test_a_boundary_is_judged_by_what_imports_it_without_what_fails_anyway(tree):
-    judge = Judge(tree)
-    verdict = judge.judge(edit_of(tree, "<", "<="), 60)
+def test_a_boundary_is_judged_by_what_imports_it_without_what_fails_anyway(
+    tree, in_small_process
+):
+    verdict, broken = in_small_process(judged, tree, edit_of(tree, "<", "<="))
     assert verdict.killer == "tests/test_files.py::test_bound"
-    assert judge.broken == ["tests/stores/test_sizes.py::test_that_fails"]
+    assert broken == ["tests/stores/test_sizes.py::test_that_fails"]
 
 
 @pytest.mark.processes
-def test_what_no_test_notices_survives(tree):
-    assert not Judge(tree).judge(edit_of(tree, "3", "2.5"), 60).is_killed
+def test_what_no_test_notices_survives(tree, in_small_process):
+    verdict, _ = in_small_process(judged, tree, edit_of(tree, "3", "2.5"))
+    assert not verdict.is_killed
 
 
 @pytest.mark.processes
-def test_a_module_that_ends_the_process_is_killed_by_the_test_that_ran(tree):
-    crash = edit_of(tree, "x < 3", "os._exit(3)")
-    verdict = Judge(tree).judge(crash, 60)
+def test_a_module_that_ends_the_process_is_killed_by_the_test_that_ran(
+    tree, in_small_process
+):
+    verdict, _ = in_small_process(judged, tree, edit_of(tree, "x < 3", "os._exit(3)"))
     assert verdict.killer == "tests/stores/test_sizes.py::test_small"
 
 
 @pytest.mark.processes
 @pytest.mark.parametrize("wait", ["while True: pass", "import time; time.sleep(99)"])
-def test_a_test_that_neither_works_nor_ends_is_too_long(tree, monkeypatch, wait):
-    monkeypatch.setattr(judging, "PER_TEST", 0.5)
+def test_a_test_that_neither_works_nor_ends_is_too_long(tree, in_small_process, wait):
     path = tree / "tests/test_other.py"
     path.write_text(f"def test_wait():\n    {wait}\n")
-    outcome = run(tree, ["tests/test_other.py"], 30)
+    outcome = in_small_process(run_briefly, tree, ["tests/test_other.py"], 0.5, 30)
     assert (outcome.failed, outcome.is_too_long) == (
         "tests/test_other.py::test_wait",
         True,
@@ -302,8 +324,10 @@ def test_a_test_that_neither_works_nor_ends_is_too_long(tree, monkeypatch, wait)
 
 
 @pytest.mark.processes
-def test_a_run_whose_time_is_spent_has_failed_in_nothing(tree):
-    outcome = run(tree, ["tests/test_files.py", "tests/test_other.py"], 0)
+def test_a_run_whose_time_is_spent_has_failed_in_nothing(tree, in_small_process):
+    outcome = in_small_process(
+        run, tree, ["tests/test_files.py", "tests/test_other.py"], 0
+    )
     assert (outcome.failed, outcome.tests) == ("", 1)
 
 

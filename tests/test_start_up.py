@@ -55,6 +55,11 @@ for name in sys.argv[1:]:
         print(error)
 """
 ASK = "sys.argv[0] = 'curvflow'; from curvflow.cli.app import main; sys.exit(main())"
+NUMPY_TOLD = (
+    "import atexit, sys; atexit.register(lambda: print('numpy._core' in "
+    "sys.modules, file=sys.stderr)); from curvflow.cli import main; main()"
+)
+RUN = ("run", "tiny.yaml", "--json")
 
 
 def guarded(
@@ -90,13 +95,20 @@ def test_no_heavy_library_is_imported_to_answer(arguments, tmp_path):
     assert done.stdout.strip()
 
 
-def test_a_run_in_this_process_loads_no_engine_and_then_not_even_torch(tmp_path):
-    (tmp_path / "tiny.yaml").write_text(TINY)
-    run = ("run", "tiny.yaml", "--json")
-    first = guarded(ASK, *run, cwd=tmp_path, refused=ENGINES)
-    assert first.returncode == 0, first.stderr
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """Return a folder in which the tiny study has run, with the run's output."""
+    folder = tmp_path_factory.mktemp("tiny")
+    (folder / "tiny.yaml").write_text(TINY)
+    done = guarded(NUMPY_TOLD, *RUN, cwd=folder, refused=ENGINES)
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+def test_a_run_in_this_process_loads_no_engine_and_then_not_even_torch(tiny):
+    folder, first = tiny
     assert json.loads(first.stdout)["executed"] == {"data": 1, "fit": 2, "table": 1}
-    second = guarded(ASK, *run, cwd=tmp_path, refused=(*ENGINES, "torch"))
+    second = guarded(ASK, *RUN, cwd=folder, refused=(*ENGINES, "torch"))
     assert second.returncode == 0, second.stderr
     assert set(json.loads(second.stdout)["executed"].values()) == {0}
 
@@ -134,17 +146,21 @@ def total(data: Data) -> dict[str, object]:
 """
 
 
-@pytest.mark.parametrize("stage", ["", '  total: {use: "own_kinds:total", data: data}'])
-def test_a_plan_of_results_that_are_all_there_loads_no_numpy(stage, tmp_path):
-    (tmp_path / "tiny.yaml").write_text(TINY + stage)
-    (tmp_path / "own_kinds.py").write_text(OWN)
-    listing = (
-        "import atexit, sys; atexit.register(lambda: print('numpy._core' in "
-        "sys.modules, file=sys.stderr)); from curvflow.cli import main; main()"
-    )
+def test_a_plan_of_results_that_are_all_there_loads_no_numpy(tiny):
+    folder, ran = tiny
+    planned = guarded(NUMPY_TOLD, "plan", "tiny.yaml", cwd=folder, refused=ENGINES)
+    assert planned.returncode == 0, planned.stderr
+    assert [one.stderr.split()[-1] for one in (ran, planned)] == ["True", "False"]
+
+
+def test_nor_does_a_plan_of_a_kind_of_ones_own(tiny):
+    folder, _ = tiny
+    stage = '  total: {use: "own_kinds:total", data: data}'
+    (folder / "own.yaml").write_text(TINY + stage)
+    (folder / "own_kinds.py").write_text(OWN)
     loads = {}
     for command in ("run", "plan"):
-        done = guarded(listing, command, "tiny.yaml", cwd=tmp_path, refused=ENGINES)
+        done = guarded(NUMPY_TOLD, command, "own.yaml", cwd=folder, refused=ENGINES)
         assert done.returncode == 0, done.stderr
         loads[command] = done.stderr.split()[-1]
     assert loads == {"run": "True", "plan": "False"}

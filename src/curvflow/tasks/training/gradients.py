@@ -307,7 +307,8 @@ def gradients(
             arguments = weights_MD[span], statistics, batch
             if compiler != "none":
                 derive = compiled(problem.text, compiler, has_product=has_product)
-                values = derive(*arguments[:2], batch.inputs, batch.targets)
+                held = _packed(weights_MD[span]), _packed(statistics)
+                values = derive(*held, batch.inputs, batch.targets)
             else:
                 draw = part.draw(noise.of(span).uniform())
                 values = _one_pass(problem, *arguments, draw, has_product=has_product)
@@ -330,6 +331,11 @@ def gradients(
     )
     product_mD = passes[-1][3] if without < models else weights_MD[:0]
     return Gradients(losses_M, gradient_MD, after_MS, product_mD)
+
+
+def _packed(values: Tensor) -> Tensor:
+    """Return a copy without gaps: each other layout in memory is compiled anew."""
+    return values.clone(memory_format=torch.contiguous_format)
 
 
 def _accumulated(
