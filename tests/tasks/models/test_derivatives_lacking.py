@@ -93,7 +93,7 @@ FEW = {"num_draws": 8, "num_steps_bw_draws": 1}
         ("probe.gradient_variance", {}, "gradient_variance"),
         ("probe.hessian_variance", {"num_probes": 2}, "hessian_variance"),
         ("probe.landscape", {"num_points": 3}, "train_loss"),
-        ("probe.llc", FEW, "loss_trace"),
+        ("probe.llc", {"num_burnin_steps": 20, **FEW}, "loss_trace"),
     ],
 )
 def test_probes_of_an_old_function_find_what_they_find_of_its_twin(kind, params, name):

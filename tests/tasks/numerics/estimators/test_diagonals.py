@@ -15,7 +15,7 @@ from tests.tasks.sample_means import Means, random_means
 from tests.tasks.toys import random_symmetric
 
 LAWS = ["rademacher", "gaussian"]
-SIZE, REPETITIONS = 20, 400
+SIZE, REPETITIONS = 20, 200
 # Of a share of 95 %, over as many repetitions.
 BINOMIAL = (0.95 * 0.05 / REPETITIONS) ** 0.5
 

@@ -256,12 +256,12 @@ def test_negative_outliers_are_covered_by_very_few_vectors(number, basis):
         ends = torch.stack([values.min() - 0.1, values.max() + 0.1])[None]
         support = None if basis == "power" else ends
         found = found_of(
-            with_spectrum(values, 0).expand(300, -1, -1),
-            range(300),
+            with_spectrum(values, 0).expand(150, -1, -1),
+            range(150),
             num_moments=3,
             num_probes=number,
             block=16,
-            support=repeated(support, 300),
+            support=repeated(support, 150),
             law="rademacher",
         )
         held, truth = [], exact(values, 3, support)
@@ -296,11 +296,11 @@ def test_intervals_of_random_spectra_cover(law, basis):
         ends = [min(values) - 0.1, max(values) + 0.1]
         support = None if basis == "power" else torch.tensor([ends])
         found = found_of(
-            with_spectrum(values, number).expand(20, -1, -1),
-            range(20),
+            with_spectrum(values, number).expand(10, -1, -1),
+            range(10),
             num_probes=int(draw.choice([6, 12, 30])),
             block=16,
-            support=repeated(support, 20),
+            support=repeated(support, 10),
             law=law,
         )
         truth = exact(values, 7, support)

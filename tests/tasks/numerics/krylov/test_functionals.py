@@ -61,10 +61,12 @@ class Case:
         return float(f(self.values_D).sum())
 
 
-@cache
+made = cache(Case)
+
+
 def case_of(number, *, negative=False):
     """Return a case, made once: many tests look at the same ones."""
-    return Case(number, negative)
+    return made(number, negative)
 
 
 def of_scaled(function, factor, x):
@@ -219,6 +221,8 @@ def test_the_steps_said_to_be_needed_above_a_floor_are_enough_in_random_cases():
         found = bounded(case.ritz, f, floor=0.0)
         needed = int(steps_needed(found, case.ritz, f, 0.01, floor=0.0))
         predicted += case.ritz.steps.max() < needed < size
+        if needed == size > 150:
+            continue  # all steps, of which those of smaller cases are seen to be enough
         starts = random_vectors([number], size, range(6), "gaussian")
         operator = Dense(torch.diag(case.values_D))
         longer = bounded(lanczos(operator, starts, num_steps=needed), f, floor=0.0)
@@ -289,8 +293,8 @@ def test_a_floor_that_passes_its_test_is_below_the_spectrum_and_bounds_the_logar
     below, inside = [], []
     for number in range(200):
         case = case_of(number)
-        floor = floor_by_test(case.ritz)
-        if floor is not None and (case.values_D > 0).all():
+        floor = floor_by_test(case.ritz) if (case.values_D > 0).all() else None
+        if floor is not None:
             below.append(floor <= case.values_D.min())
             found = bounded(case.ritz, LOG, floor=floor)
             inside.append(is_within(found, case.exact(torch.log)).all())

@@ -44,8 +44,8 @@ def verdict(losses, distances, acceptance=0.6, failed_at=FINE, **others):
 
 
 def test_good_chains_are_converged_nearly_always():
-    names = [verdict(*quadratic(seed)).name for seed in range(200)]
-    assert names.count("converged") >= 190, names
+    names = [verdict(*quadratic(seed)).name for seed in range(100)]
+    assert names.count("converged") >= 95, names
 
 
 def test_the_estimate_is_within_its_error_of_half_the_effective_dimension():
