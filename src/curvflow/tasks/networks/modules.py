@@ -376,13 +376,14 @@ class StackedModule:
                 )
                 return output
             try:
-                for home in homes:
-                    home.tensors[home.key] = tensors[home.name]
+                for held, key, name, _ in homes:
+                    held[key] = tensors[name]
                 output = tensor_of(self._module(*args, **named))
             finally:
-                for home in homes:
-                    tensors[home.name] = home.tensors[home.key]
-                    home.tensors[home.key] = home.own
+                if self._buffers:
+                    tensors |= {name: held[key] for held, key, name, _ in homes}
+                for held, key, _, first in homes:
+                    held[key] = first
         return output
 
     def _arguments(self, inputs: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -294,6 +295,12 @@ def gradients(
         w fixed.
     """
     models = len(weights_MD)
+    is_alone = models == without == accumulation == 1 and compiler == "none"
+    if is_alone and problem.network.takes_leaves:
+        values = _one_model(
+            problem, weights_MD, statistics_MS, samples, noise.uniform()
+        )
+        return Gradients(*values, weights_MD[:0])
     if models > 1 and 1 in (without, models - without):
         without = 0  # no pass is of a single model
 
@@ -429,7 +436,7 @@ def _one_model(
     statistics_1S: Tensor,
     samples: Samples,
     draw: Callable[[tuple[int, ...]], Tensor],
-) -> tuple[Tensor, ...]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return the same of one model by its tensors, as a plain loop has them.
 
     Views of a vector, and their derivatives, would take as long as a small layer each.
@@ -465,12 +472,21 @@ def _slopes(
         losses_1 = problem.reduced(problem.criterion.of_samples(outputs_1NC, targets))
         return losses_1, torch.autograd.grad(losses_1, leaves, allow_unused=True)
     terms = fused_label_losses(outputs_1NC, targets)
-    losses_1N, along = terms.detach(), terms.new_ones(()) / terms.shape[1]
+    # The means are not derived, as their derivatives are known to the bit.
+    along = _slopes_of_mean(terms.shape, terms.dtype, terms.device)
+    slopes = torch.autograd.grad(terms, leaves, along, allow_unused=True)
+    losses_1N = terms.detach()
     if terms.ndim > 2:
         losses_1N = losses_1N.flatten(2).mean(2)
-        along = along / terms[0, 0].numel()
-    # The means are not derived, as their derivatives are known to the bit.
-    slopes = torch.autograd.grad(
-        terms, leaves, along.expand(terms.shape), allow_unused=True
-    )
     return problem.reduced(losses_1N), slopes
+
+
+@lru_cache(maxsize=64)
+def _slopes_of_mean(
+    shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """Return the derivative of the mean over samples, and terms, by each term."""
+    slope = torch.ones((), dtype=dtype, device=device) / shape[1]
+    if len(shape) > 2:
+        slope = slope / math.prod(shape[2:])
+    return slope.expand(shape)
