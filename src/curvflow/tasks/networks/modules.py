@@ -376,14 +376,14 @@ class StackedModule:
                 )
                 return output
             try:
-                for held, key, name, _ in homes:
-                    held[key] = tensors[name]
+                for store, key, name, _ in homes:
+                    store[key] = tensors[name]
                 output = tensor_of(self._module(*args, **named))
             finally:
                 if self._buffers:
-                    tensors |= {name: held[key] for held, key, name, _ in homes}
-                for held, key, _, first in homes:
-                    held[key] = first
+                    tensors |= {name: store[key] for store, key, name, _ in homes}
+                for store, key, _, own in homes:
+                    store[key] = own
         return output
 
     def _arguments(self, inputs: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
