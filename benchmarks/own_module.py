@@ -9,9 +9,10 @@ one by one. Here the task of a tile of one network trains, and the operator of a
 multiplies, in the order that a study takes and in a faster one. CPU seconds of one
 thread, of everything that a stage does, each the least of several turns, in turns;
 products must agree. Below, the training is taken apart: its steps, of which the loop
-and the task take one in turns, by their median, and all else, from initial weights to
-losses and accuracies at both ends, by the least; from how many steps on the whole takes
-at most 1.1 x the loop; and the trial of a module, made once in a process. With
+and the task take one in turns, by the mean of their medians over turns, and all else,
+from initial weights to losses and accuracies at both ends, by the least; from how many
+steps on the whole takes at most 1.1 x the loop; and the trial of a module, made once in
+a process. With
 `--siblings` ten such networks, of ten seeds, are trained and multiplied as one tile,
 and one by one, and so are ten of the kind `transformer` of the same sizes. With
 `--floor` what a tile of ten modules cannot go below: the products of matrices,
@@ -29,7 +30,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -193,13 +194,19 @@ def taken_apart(
         task([node], Machine(partial=lockstep))
         lockstep.end()
         of_turns.append(lockstep)
-    # The first step of the task is not told from what came before it.
-    costs = []
-    for times in ([t.there for t in of_turns], [t.here for t in of_turns]):
-        steps = len(of_turns[0].here) - 1
-        step = median(t for each in times for t in each[-steps:-1])
-        costs.append(Cost(step, min(sum(each) - steps * step for each in times)))
-    return costs[0], costs[1]
+    there, here = [t.there for t in of_turns], [t.here for t in of_turns]
+    steps = len(here[0]) - 1
+    # The first step of the task cannot be told from what came before it.
+    of_loop, of_task = (_mean_step([t[-steps:-1] for t in ts]) for ts in (there, here))
+    return (
+        Cost(of_loop, min(t[0] + t[-1] for t in there)),
+        Cost(of_task, min(t[0] + t[-1] for t in here) - of_task),
+    )
+
+
+def _mean_step(turns: Sequence[Sequence[float]]) -> float:
+    """Return the mean over steps, the first of epochs too, of medians over turns."""
+    return mean(map(median, zip(*turns, strict=True)))
 
 
 def steps_until(loop: Cost, here: Cost) -> float:
