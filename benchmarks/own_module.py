@@ -8,22 +8,29 @@ and products by a second backward pass over one graph of the gradient, the same 
 one by one. Here the task of a tile of one network trains, and the operator of a probe
 multiplies, in the order that a study takes and in a faster one. CPU seconds of one
 thread, of everything that a stage does, each the least of several turns, in turns;
-products must agree. With `--siblings` ten such networks, of ten seeds, are trained and
-multiplied as one tile, and one by one, and so are ten of the kind `transformer` of the
-same sizes. With `--floor` what a tile of ten modules cannot go below: the products of
-matrices, activations, norms and attention of a training's steps, for all ten at once in
-torch's own kernels, without a graph, an update or a record, against all of training one
-by one. With `--operators` the training of ten modules of width 16 is taken apart by
-PyTorch's profiler, which itself slows it: time within each operator, one by one and as
-one tile.
+products must agree. Below, the training is taken apart: its steps, of which the loop
+and the task take one in turns, by the mean of their medians over turns, and all else,
+from initial weights to losses and accuracies at both ends, by the least; from how many
+steps on the whole takes at most 1.1 x the loop; and the trial of a module, made once in
+a process. With
+`--siblings` ten such networks, of ten seeds, are trained and multiplied as one tile,
+and one by one, and so are ten of the kind `transformer` of the same sizes. With
+`--floor` what a tile of ten modules cannot go below: the products of matrices,
+activations, norms and attention of a training's steps, for all ten at once in torch's
+own kernels, without a graph, an update or a record, against all of training one by one.
+With `--operators` the training of ten modules of width 16 is taken apart by PyTorch's
+profiler, which itself slows it: time within each operator, one by one and as one tile.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -36,8 +43,8 @@ from torch.profiler import ProfilerActivity, profile
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
-from curvflow.schemas.nodes import Data, Member, Outcome, Weights
-from curvflow.tasks.networks.problems import pose
+from curvflow.schemas.nodes import Array, Data, Member, Outcome, Weights
+from curvflow.tasks.networks.problems import forget, pose
 from curvflow.tasks.numerics.derivatives.differentiation_modes import Order
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 from curvflow.tasks.registry import Machine, find
@@ -45,6 +52,7 @@ from curvflow.tasks.registry import Machine, find
 TOKENS, VOCABULARY, SAMPLES, BATCH, EPOCHS, COLUMNS = 16, 32, 256, 32, 6, 8
 ORDERS: tuple[Order, ...] = ("forward_over_reverse", "retained")
 WIDTHS, SIBLINGS, LISTED = (16, 64), 10, 12
+PRECISIONS, TARGET = ("float32", "float64"), 1.1
 
 
 class Block(nn.Module):
@@ -119,37 +127,154 @@ def least(calls: dict[str, Callable[[], Any]], turns: int) -> dict[str, float]:
     return best
 
 
-def trained(width: int, dtype: str, turns: int) -> dict[str, float]:
-    """Return CPU seconds of training, by the loop and by the task."""
+@dataclass(frozen=True)
+class Cost:
+    """CPU seconds of a training: of one step, and of all that is no step."""
+
+    step: float
+    fixed: float
+
+
+@dataclass
+class Lockstep:
+    """Snapshots of a training, which are due never, and steps of a loop meanwhile.
+
+    Attributes:
+        loop: yields before its first step and after each.
+        here: seconds of the training before and of each step.
+        there: those of the loop, and behind its last step.
+    """
+
+    loop: Iterator[None]
+    here: list[float] = field(default_factory=list)
+    there: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Begin the loop."""
+        self._take()
+
+    def _take(self) -> None:
+        begun = time.process_time()
+        next(self.loop, None)
+        self._since = time.process_time()
+        self.there.append(self._since - begun)
+
+    def is_due(self) -> bool:
+        """Note a step of the training, and take one of the loop."""
+        self.here.append(time.process_time() - self._since)
+        self._take()
+        return False
+
+    def end(self) -> None:
+        """Note what came behind the last step, and end the loop."""
+        self.here.append(time.process_time() - self._since)
+        self._take()
+
+    def load(self) -> None:
+        """Return nothing: no attempt came before."""
+
+    def keep(self, arrays: Mapping[str, Array]) -> None:
+        """Keep nothing."""
+
+    def tell(self, message: str) -> None:
+        """Show nothing."""
+
+    def record(self, message: str) -> None:
+        """Show nothing."""
+
+
+def taken_apart(
+    loop: Callable[[], Iterator[None]], node: Member, turns: int
+) -> tuple[Cost, Cost]:
+    """Return the costs of a loop, and of the task of one network, in lockstep."""
+    task, of_turns = find("train").compute, []
+    task([node], Machine())
+    for _ in range(turns):
+        lockstep = Lockstep(loop())
+        task([node], Machine(partial=lockstep))
+        lockstep.end()
+        of_turns.append(lockstep)
+    there, here = [t.there for t in of_turns], [t.here for t in of_turns]
+    steps = len(here[0]) - 1
+    # The first step of the task cannot be told from what came before it.
+    of_loop, of_task = (_mean_step([t[-steps:-1] for t in ts]) for ts in (there, here))
+    return (
+        Cost(of_loop, min(t[0] + t[-1] for t in there)),
+        Cost(of_task, min(t[0] + t[-1] for t in here) - of_task),
+    )
+
+
+def _mean_step(turns: Sequence[Sequence[float]]) -> float:
+    """Return the mean over steps, the first of epochs too, of medians over turns."""
+    return mean(map(median, zip(*turns, strict=True)))
+
+
+def steps_until(loop: Cost, here: Cost) -> float:
+    """Return from how many steps on all of a training is within the target."""
+    gain = TARGET * loop.step - here.step
+    more = here.fixed - TARGET * loop.fixed
+    if more <= 0 < gain:
+        return 0
+    return math.ceil(more / gain) if gain > 0 else math.inf
+
+
+def training_loop(
+    width: int, data: Data, kind: torch.dtype, first_D: Array
+) -> Iterator[None]:
+    """Train by hand; yield before the first step and after each."""
+    x, y = (torch.as_tensor(data[name]).long() for name in ("inputs", "targets"))
+    module = Decoder(width).to(kind)
+    first = torch.as_tensor(first_D).to(kind)
+    nn.utils.vector_to_parameters(first, module.parameters())
+    steps = torch.optim.SGD(module.parameters(), lr=0.05)
+    draws = torch.Generator().manual_seed(0)
+    yield
+    for _ in range(EPOCHS):
+        order = torch.randperm(SAMPLES, generator=draws)
+        for rows in order.split(BATCH):
+            steps.zero_grad()
+            outputs = module(x[rows])
+            functional.cross_entropy(
+                outputs.flatten(0, 1), y[rows].flatten()
+            ).backward()
+            steps.step()
+            yield
+    with torch.no_grad():
+        functional.cross_entropy(module(x).flatten(0, 1), y.flatten())
+
+
+def both_trainings(
+    width: int, dtype: str
+) -> tuple[Member, Callable[[], Iterator[None]]]:
+    """Return the node of a training, and the loop that begins where it does."""
     data = drawn()
     node = member(data, width, dtype)
     (fit,) = find("train").compute([node], Machine())
     network = pose(node.params.model, "auto", data).network  # type: ignore[attr-defined]
-    kind = getattr(torch, dtype)
-    x, y = (torch.as_tensor(data[name]).long() for name in ("inputs", "targets"))
+    first_D = fit.arrays["weights"][0]
+    assert network.num_parameters == sum(p.numel() for p in Decoder(width).parameters())
+    return node, lambda: training_loop(width, data, getattr(torch, dtype), first_D)
 
-    def loop() -> nn.Module:
-        module = Decoder(width).to(kind)
-        first = torch.as_tensor(fit.arrays["weights"][0]).to(kind)
-        nn.utils.vector_to_parameters(first, module.parameters())
-        steps = torch.optim.SGD(module.parameters(), lr=0.05)
-        draws = torch.Generator().manual_seed(0)
-        for _ in range(EPOCHS):
-            order = torch.randperm(SAMPLES, generator=draws)
-            for rows in order.split(BATCH):
-                steps.zero_grad()
-                outputs = module(x[rows])
-                functional.cross_entropy(
-                    outputs.flatten(0, 1), y[rows].flatten()
-                ).backward()
-                steps.step()
-        with torch.no_grad():
-            functional.cross_entropy(module(x).flatten(0, 1), y.flatten())
-        return module
 
-    assert network.num_parameters == sum(p.numel() for p in loop().parameters())
-    task = find("train").compute
-    return least({"loop": loop, "train": lambda: task([node], Machine())}, turns)
+def trained(width: int, dtype: str, turns: int) -> dict[str, float]:
+    """Return CPU seconds of training, by the loop and by the task."""
+    (node, loop), task = both_trainings(width, dtype), find("train").compute
+    calls: dict[str, Callable[[], Any]] = {
+        "loop": lambda: list(loop()),
+        "train": lambda: task([node], Machine()),
+    }
+    return least(calls, turns)
+
+
+def tried(width: int, turns: int) -> float:
+    """Return CPU seconds of posing the problem of a module, and of its trial."""
+    params = member(data := drawn(), width, "float32").params
+
+    def trial() -> None:
+        forget()
+        pose(params.model, "auto", data)  # type: ignore[attr-defined]
+
+    return least({"trial": trial}, turns)["trial"]
 
 
 def multiplied(width: int, dtype: str, turns: int) -> dict[str, float]:
@@ -388,11 +513,18 @@ def main() -> None:
     if given.siblings:
         print_siblings(turns)
         return
+    print_whole(turns)
+    print()
+    print_parts(turns)
+
+
+def print_whole(turns: int) -> None:
+    """Print what a training and products take."""
     print(
         "| width | precision | what | loop | here | ratio |\n|---|---|---|---|---|---|"
     )
     for width in WIDTHS:
-        for dtype in ("float32", "float64"):
+        for dtype in PRECISIONS:
             for measure in (trained, multiplied):
                 found = measure(width, dtype, turns)
                 loop = found.pop("loop")
@@ -402,6 +534,27 @@ def main() -> None:
                         f"{taken:.3g} s | {taken / loop:.2f} x |",
                         flush=True,
                     )
+
+
+def print_parts(turns: int) -> None:
+    """Print what a step of a training takes, and all that is no step."""
+    print(
+        "| width | precision | step of the loop | here | ratio | all else of the loop "
+        f"| here | at most {TARGET} x from | trial |"
+    )
+    print(f"|{9 * '---|'}")
+    for width in WIDTHS:
+        trial = 1e3 * tried(width, turns)
+        for dtype in PRECISIONS:
+            node, steps = both_trainings(width, dtype)
+            loop, here = taken_apart(steps, node, turns)
+            print(
+                f"| {width} | {dtype} | {1e3 * loop.step:.3g} ms | "
+                f"{1e3 * here.step:.3g} ms | {here.step / loop.step:.2f} x | "
+                f"{1e3 * loop.fixed:.3g} ms | {1e3 * here.fixed:.3g} ms | "
+                f"{steps_until(loop, here)} steps | {trial:.3g} ms |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

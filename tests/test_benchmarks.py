@@ -24,6 +24,7 @@ from benchmarks import (
     kronecker_nets,
     kronecker_tiles,
     ngd_cost,
+    own_module,
     peers_graphs,
     peers_kronecker,
     peers_llc,
@@ -40,6 +41,7 @@ from benchmarks.scaling.coordinator import PARTS, WIDE, cost
 from curvflow.schemas.kinds.shared.graphs import graph
 from curvflow.schemas.nodes import Graph
 from curvflow.schemas.study.study import load_study
+from curvflow.tasks.registry import Machine, find
 from tests import forkserver
 from tests.flows.run.runners.clusters import forking
 from tests.pictures import place_only
@@ -366,7 +368,31 @@ def test_a_module_of_others_is_studied_compared_and_timed(monkeypatch):
     row = zoo.measured(subject, turns=1)
     assert set(row.stages.values()) == {"yes"}
     assert row.error < 1e-12
-    assert {"training", *zoo.ORDERS} < set(row.ratios)
+    assert {"training", "step", *zoo.ORDERS} < set(row.ratios)
+    loop, here = row.costs
+    assert row.ratios["step"] == here.step / loop.step
+    header, line, *_ = zoo.printed([row], markdown=False)
+    assert "all else of it takes" in header
+    assert line.count(" ms") == 2
+
+
+def test_steps_of_a_training_and_of_a_loop_are_taken_in_turns(monkeypatch):
+    monkeypatch.setattr(own_module, "EPOCHS", 2)
+    node, loop = own_module.both_trainings(8, "float32")
+    lockstep = own_module.Lockstep(loop())
+    find("train").compute([node], Machine(partial=lockstep))
+    lockstep.end()
+    steps = 2 * own_module.SAMPLES // own_module.BATCH
+    assert (len(lockstep.here), len(lockstep.there)) == (steps + 1, steps + 2)
+    assert next(lockstep.loop, None) is None
+    assert all(cost.step > 0 for cost in own_module.taken_apart(loop, node, 1))
+
+
+def test_the_whole_is_within_the_target_from_where_steps_make_up_for_all_else():
+    loop, cost = own_module.Cost(1.0, 10.0), own_module.Cost
+    assert own_module.steps_until(loop, cost(1.0, 21.0)) == 100
+    assert own_module.steps_until(loop, cost(1.0, 10.0)) == 0
+    assert own_module.steps_until(loop, cost(1.2, 21.0)) == math.inf
 
 
 def test_a_module_that_fails_is_a_row_with_the_reason():

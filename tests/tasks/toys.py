@@ -231,6 +231,19 @@ def make_tied() -> nn.Module:
     return Tied()
 
 
+class Hooked(nn.Linear):
+    """Doubles the gradient of its weight by a hook of each call."""
+
+    def forward(self, x):
+        if self.weight.requires_grad:
+            self.weight.register_hook(lambda slope: 2 * slope)
+        return super().forward(x)
+
+
+def make_hooked() -> nn.Module:
+    return Hooked(3, 3)
+
+
 class Noisy(nn.Module):
     """Draws in training, by functions of torch."""
 

@@ -13,7 +13,7 @@ from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
 from curvflow.tasks.networks.problems import load_samples, pose
 from curvflow.tasks.numerics import dense_hessian, stream
-from curvflow.tasks.training.gradients import Gradients, Noise, gradients
+from curvflow.tasks.training.gradients import Gradients, Leaves, Noise, gradients
 from tests.tasks.toys import (
     TANH_NET,
     as_data,
@@ -186,10 +186,32 @@ def test_a_step_of_a_module_alone_computes_what_a_plain_loop_does_but_for_its_su
             functional.cross_entropy(module(x[rows]), y[rows]).backward()
             updates.step()
 
-    stage(10)  # the first has a trial
+    for size in (10, 5):  # the first has a trial, and slopes of its means
+        stage(size)
     here, there = calls_of_a_step(stage), calls_of_a_step(loop)
     # The update and the start of the derivative are other functions.
     assert there - here == {"add_": len(list(module.parameters())), "ones_like": 1}
-    # The loss, its derivative, the sum of an epoch's losses; the gradient, the update.
-    more = {"mean": 1, "new_ones": 1, "div": 1, "mul": 1, "add": 1}
-    assert here - there == {**more, "cat": 1, "addcmul": 1}
+    # The loss, the sum of an epoch's losses; the leaves, the gradient, the update.
+    more = {"mean": 1, "mul": 1, "add": 1}
+    assert here - there == {**more, "copy_": 1, "cat": 1, "addcmul": 1}
+
+
+def two_gradients(made, leaves):
+    """Return gradients of a module alone at two places, one after the other."""
+    data = blobs(num_test=0)
+    factory = {"factory": f"tests.tasks.toys:make_{made}", "kwargs": {}}
+    problem = pose(parse_model(factory), "auto", data)
+    samples = load_samples(problem, [data], "", "cpu", torch.float64)
+    size, found = problem.network.num_parameters, []
+    drawn = torch.randn(2, 1, size, generator=stream(0, "t"), dtype=torch.float64)
+    kept = Leaves(problem.network.layout, drawn[0]) if leaves else None
+    for weights in drawn:
+        noise = Noise([0], 0, "dropout", weights)
+        passed = problem, weights, weights[:, :0], samples, noise
+        found.append(gradients(*passed, without=1, leaves=kept).gradient)
+    return torch.cat(found)
+
+
+@pytest.mark.parametrize("made", ["transformer", "tied", "hooked"])
+def test_leaves_that_stay_have_the_bits_of_new_ones(made):
+    assert torch.equal(two_gradients(made, True), two_gradients(made, False))

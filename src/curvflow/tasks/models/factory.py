@@ -21,7 +21,7 @@ from curvflow.tasks.networks.checks import (
     trial_inputs,
     trial_parts,
 )
-from curvflow.tasks.networks.modules import StackedModule
+from curvflow.tasks.networks.modules import StackedModule, parameters_of
 from curvflow.tasks.networks.network import Layout, Network
 from curvflow.tasks.numerics.derivatives.differentiation_modes import Derivatives
 from curvflow.tasks.numerics.derivatives.guards import check_unchanged
@@ -109,11 +109,11 @@ def _together(spec: FactoryModel, called: StackedModule) -> Network:
     statistics = called.statistics
 
     def initial(generator: torch.Generator) -> Tensor:
-        return _flat(StackedModule(_make(spec, generator)).parameters)
+        return _flat(parameters_of(_make(spec, generator), trained=True))
 
     def first_statistics(generator: torch.Generator) -> Tensor:
-        drawn = StackedModule(_make(spec, generator))
-        return _flat(statistics | drawn.frozen)
+        frozen = parameters_of(_make(spec, generator), trained=False)
+        return _flat(statistics | frozen)
 
     return Network(
         _layout(called.parameters),

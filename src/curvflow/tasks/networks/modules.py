@@ -99,13 +99,13 @@ class StackedModule:
     @cached_property
     def parameters(self) -> dict[str, Tensor]:
         """The parameters that are trained."""
-        return {n: p for n, p in self._module.named_parameters() if p.requires_grad}
+        return parameters_of(self._module, trained=True)
 
     @cached_property
     def frozen(self) -> dict[str, Tensor]:
         """The parameters that are not."""
-        named = self._module.named_parameters()
-        return {n: p.detach() for n, p in named if not p.requires_grad}
+        frozen = parameters_of(self._module, trained=False)
+        return {name: parameter.detach() for name, parameter in frozen.items()}
 
     @cached_property
     def statistics(self) -> dict[str, Tensor]:
@@ -376,13 +376,14 @@ class StackedModule:
                 )
                 return output
             try:
-                for home in homes:
-                    home.tensors[home.key] = tensors[home.name]
+                for store, key, name, _ in homes:
+                    store[key] = tensors[name]
                 output = tensor_of(self._module(*args, **named))
             finally:
-                for home in homes:
-                    tensors[home.name] = home.tensors[home.key]
-                    home.tensors[home.key] = home.own
+                if self._buffers:
+                    tensors |= {name: store[key] for store, key, name, _ in homes}
+                for store, key, _, own in homes:
+                    store[key] = own
         return output
 
     def _arguments(self, inputs: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -481,6 +482,12 @@ class StackedModule:
         """It has transformer layers, which take a route without rules in evaluation."""
         layers = nn.MultiheadAttention | nn.TransformerEncoderLayer
         return any(isinstance(layer, layers) for layer in self._trained)
+
+
+def parameters_of(module: nn.Module, *, trained: bool) -> dict[str, Tensor]:
+    """Return the parameters of a module that are trained, or those that are not."""
+    named = module.named_parameters()
+    return {name: p for name, p in named if p.requires_grad is trained}
 
 
 def _refusal_of(error: Exception) -> InputError | None:

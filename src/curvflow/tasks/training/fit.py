@@ -16,6 +16,7 @@ from curvflow.tasks.training.batches import Batches, LabelNoise
 from curvflow.tasks.training.curves import Curves
 from curvflow.tasks.training.gradients import (
     Gradients,
+    Leaves,
     Noise,
     gradient_at,
     gradients,
@@ -83,6 +84,9 @@ class Fit:
 
     def __post_init__(self) -> None:
         """Begin at epoch 0."""
+        self._leaves: Leaves | None = None
+        if len(self.weights) == 1 and self.problem.network.takes_leaves:
+            self._leaves = Leaves(self.problem.network.layout, self.weights)
         self.begin(0, self.weights)
 
     @property
@@ -184,6 +188,7 @@ class Fit:
                 without=without,
                 compiler=self.compiler,
                 accumulation=self.accumulation,
+                leaves=self._leaves,
             )
             share = 1 if is_sum else batch.count / self.batches.used
             self._total_M = self._total_M + share * result.losses
@@ -232,6 +237,7 @@ class Fit:
                     *held,
                     compiler=self.compiler,
                     accumulation=self.accumulation,
+                    leaves=self._leaves,
                 ),
             )
 

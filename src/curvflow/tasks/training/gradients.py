@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from torch.func import grad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from curvflow.errors import InputError
+from curvflow.tasks.networks.network import Layout
 from curvflow.tasks.networks.problems import Problem, Samples, read
 from curvflow.tasks.numerics.derivatives.batches import fused_label_losses
 from curvflow.tasks.numerics.streams import stream
@@ -226,6 +228,31 @@ class Part:
         return drawn
 
 
+class Leaves:
+    """The parameters of one model as leaves of graphs, step after step the same.
+
+    To make a leaf of each tensor anew takes as long as several small layers.
+    """
+
+    def __init__(self, layout: Layout, like_1D: Tensor) -> None:
+        """Take the names and shapes, and weights of the precision and device."""
+        self._layout = layout
+        self._weights_D = like_1D.new_empty(layout.size)
+        self._make()
+
+    def _make(self) -> None:
+        views = self._layout.views(self._weights_D)
+        self.tensors = [view.requires_grad_() for view in views]
+        self.named = dict(zip(self._layout.names, self.tensors, strict=True))
+
+    def move(self, weights_1D: Tensor) -> None:
+        """Give the leaves the values of weights, before the next graph of them."""
+        # A module may put hooks on its parameters in each call: they are of that call.
+        if any(leaf._backward_hooks for leaf in self.tensors):
+            self._make()
+        self._weights_D.copy_(weights_1D[0])
+
+
 def parts_of(count: int, parts: int) -> list[Part]:
     """Cut a batch into parts of as equal a size as can be, none of them empty."""
     parts = min(parts, count)
@@ -269,6 +296,7 @@ def gradients(
     without: int,
     compiler: str = "none",
     accumulation: int = 1,
+    leaves: Leaves | None = None,
 ) -> Gradients:
     """Compute the batch losses of models and their derivatives by the parameters.
 
@@ -285,6 +313,8 @@ def gradients(
         compiler: mode of torch.compile; `none` computes call by call.
         accumulation: parts of a batch, one after another, to bound the memory. Losses
             and derivatives are those of the whole; a batch norm sees part by part.
+        leaves: of one model whose network takes them, kept for the next call; None
+            makes them for this one.
 
     Returns:
         Losses, gradients and products with the Hessian.
@@ -294,6 +324,11 @@ def gradients(
         w fixed.
     """
     models = len(weights_MD)
+    is_alone = models == without == accumulation == 1 and compiler == "none"
+    if is_alone and problem.network.takes_leaves:
+        arguments = weights_MD, statistics_MS, samples, noise.uniform()
+        values = _one_model(problem, *arguments, leaves=leaves)
+        return Gradients(*values, weights_MD[:0])
     if models > 1 and 1 in (without, models - without):
         without = 0  # no pass is of a single model
 
@@ -364,6 +399,7 @@ def gradient_at(
     *,
     compiler: str = "none",
     accumulation: int = 1,
+    leaves: Leaves | None = None,
 ) -> Tensor:
     """Compute the gradients of batch losses alone, as at a second place in one step.
 
@@ -375,6 +411,7 @@ def gradient_at(
         noise: random numbers for dropout.
         compiler: mode of torch.compile; `none` computes call by call.
         accumulation: parts of a batch.
+        leaves: as of `gradients`.
 
     Returns:
         The gradients, (M, D).
@@ -393,6 +430,7 @@ def gradient_at(
         without=len(weights_MD),
         compiler=compiler,
         accumulation=accumulation,
+        leaves=leaves,
     )
     return several.gradient[:models]
 
@@ -435,26 +473,24 @@ def _one_model(
     statistics_1S: Tensor,
     samples: Samples,
     draw: Callable[[tuple[int, ...]], Tensor],
-) -> tuple[Tensor, ...]:
+    *,
+    leaves: Leaves | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return the same of one model by its tensors, as a plain loop has them.
 
     Views of a vector, and their derivatives, would take as long as a small layer each.
     """
     network, weights_1D = problem.network, weights_1D.detach()
-    layout = network.layout
-    leaves = [view.requires_grad_() for view in layout.views(weights_1D[0])]
+    leaves = leaves or Leaves(network.layout, weights_1D)
+    leaves.move(weights_1D)
     outputs_1NC, after_1S = network.training_outputs(
-        weights_1D,
-        statistics_1S,
-        samples.inputs,
-        draw,
-        dict(zip(layout.names, leaves, strict=True)),
+        weights_1D, statistics_1S, samples.inputs, draw, leaves.named
     )
-    losses_1, slopes = _slopes(problem, outputs_1NC, samples.targets, leaves)
+    losses_1, slopes = _slopes(problem, outputs_1NC, samples.targets, leaves.tensors)
     gradient_1D = torch.cat(
         [
             (torch.zeros_like(leaf) if slope is None else slope).flatten()
-            for slope, leaf in zip(slopes, leaves, strict=True)
+            for slope, leaf in zip(slopes, leaves.tensors, strict=True)
         ]
     ).unsqueeze(0)
     return losses_1.detach(), gradient_1D, after_1S
@@ -471,12 +507,21 @@ def _slopes(
         losses_1 = problem.reduced(problem.criterion.of_samples(outputs_1NC, targets))
         return losses_1, torch.autograd.grad(losses_1, leaves, allow_unused=True)
     terms = fused_label_losses(outputs_1NC, targets)
-    losses_1N, along = terms.detach(), terms.new_ones(()) / terms.shape[1]
+    # The means are not derived, as their derivatives are known to the bit.
+    along = _slopes_of_mean(terms.shape, terms.dtype, terms.device)
+    slopes = torch.autograd.grad(terms, leaves, along, allow_unused=True)
+    losses_1N = terms.detach()
     if terms.ndim > 2:
         losses_1N = losses_1N.flatten(2).mean(2)
-        along = along / terms[0, 0].numel()
-    # The means are not derived, as their derivatives are known to the bit.
-    slopes = torch.autograd.grad(
-        terms, leaves, along.expand(terms.shape), allow_unused=True
-    )
     return problem.reduced(losses_1N), slopes
+
+
+@lru_cache(maxsize=64)
+def _slopes_of_mean(
+    shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """Return the derivative of the mean over samples, and terms, by each term."""
+    slope = torch.ones((), dtype=dtype, device=device) / shape[1]
+    if len(shape) > 2:
+        slope = slope / math.prod(shape[2:])
+    return slope.expand(shape)
