@@ -36,7 +36,7 @@ def test_moments_and_norms_of_passes_are_those_written_out(shape, most, monkeypa
     number = num_stripes(samples * draws * positions, size)
     into = torch.full((2, 3, size, size), torch.nan, dtype=torch.float64)
     found = [
-        add_moment([rows], into, one == 0, number) for one, rows in enumerate(drawn)
+        add_moment([rows], into, one == 0, number)() for one, rows in enumerate(drawn)
     ]
     each = torch.einsum("pmnrgtk,pmnrgtl->pmngkl", drawn, drawn)
     squares = each.square().sum((2, 3, 4, 5))
@@ -61,7 +61,7 @@ def test_draws_apart_and_divided_are_added_as_side_by_side(
     sums = torch.zeros(2, models, groups, size, size, dtype=torch.float64)
     squares = [
         [
-            add_moment(given, into, one == 0, number, divisor=divisor)
+            add_moment(given, into, one == 0, number, divisor=divisor)()
             for one, rows in enumerate(drawn)
             for given in [rows.split(1, dim=2) if is_apart else [rows]]
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from math import prod
 from typing import NamedTuple
 
@@ -105,9 +105,10 @@ class Recorded:
 
     def begun(self) -> Begun:
         """Return the first pass forward, with which a sweep may begin."""
-        part = next(self.parts())
+        parts = self.parts()
+        part = next(parts)
         outputs, record, _ = self.forward(part)
-        return Begun(outputs, record)
+        return Begun(part, parts, outputs, record)
 
     def swept(
         self, begun: Begun | None = None, wanted: Collection[int] | None = None
@@ -119,11 +120,12 @@ class Recorded:
             wanted: numbers of the uses through which something comes back; None for
                 all.
         """
-        for part in self.parts():
+        parts = self.parts() if begun is None else chain([begun.part], begun.rest)
+        for part in parts:
             if begun is None:
                 outputs, record, _ = self.forward(part)
             else:
-                outputs, record = begun
+                outputs, record = begun.outputs, begun.record
                 begun = None
             roots = self.roots(part, outputs.detach())
             chosen = range(len(record)) if wanted is None else sorted(wanted)
@@ -138,10 +140,14 @@ class Begun(NamedTuple):
     """A pass forward.
 
     Attributes:
+        part: its models and samples.
+        rest: the passes behind it.
         outputs: of the networks.
         record: uses of parameters.
     """
 
+    part: Part
+    rest: Iterator[Part]
     outputs: Tensor
     record: list[AnyUse]
 
