@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -87,7 +88,7 @@ def stacked_weights(
     given = [member.one("weights")["weights"] for member in members]
     weights_MW = stacked(given, getattr(torch, dtype), "cpu", shares=shares)
     # Where the sum is finite all are, and it takes a fraction of the time.
-    if not (weights_MW.sum().isfinite() or weights_MW.isfinite().all()):
+    if not (math.isfinite(weights_MW.sum()) or weights_MW.isfinite().all()):
         raise InputError(
             "weights: expected finite numbers, got NaN or infinity. Probe weights of "
             "training that has not diverged."

@@ -104,7 +104,8 @@ def _softmax_roots(
     drawn = (uniform_MNR.unsqueeze(3) >= bounds).sum(-1, keepdim=True)
     labels = drawn == torch.arange(classes, device=drawn.device)
     rows = chances_MNC.unsqueeze(2) - labels.to(chances_MNC)
-    return rows / math.sqrt(drawn.shape[2])
+    draws = drawn.shape[2]
+    return rows if draws == 1 else rows / math.sqrt(draws)
 
 
 def fewest_roots(law: OutputLaw, outputs_MNC: Tensor, targets: Tensor) -> Tensor:

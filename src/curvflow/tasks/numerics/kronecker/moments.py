@@ -115,7 +115,7 @@ class Moments:
                 scale = one.samples * (1 if is_left else self._positions)
                 moment = scale * _identity_like(rows[0])
                 norms = moment.square().flatten(1).sum(1) / one.samples
-                squares = partial(_given, norms)
+                squares: Squares = partial(_given, norms)
                 add_to(into.moments, one.part, moment / self._divisor(is_left=is_left))
             else:
                 divisor = self._divisor(is_left=is_left)
@@ -364,10 +364,10 @@ def add_moment(
     flats = [each.permute(0, 3, 1, 2, 4, 5).flatten(3, 4) for each in rows]
     if FEW * count <= size:
         (flat,) = flats  # M, G, N, RT, K
+        # Before the moment, which leaves no rows in the cache.
+        norms = _inner_squares(flat) if has_squares else None
         _add_gram(flat, into, is_first, number, scale)
-        if has_squares:
-            return _inner_squares(flat)
-        return partial(flat.new_zeros, models)
+        return norms or partial(flat.new_zeros, models)
     squares = rows[0].new_zeros(models)
     into_squares = squares if has_squares else None
     each_how: dict[str, Any] = {"number": number, "scale": scale}

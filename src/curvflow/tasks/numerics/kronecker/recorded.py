@@ -15,7 +15,7 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.fishers import connected
 from curvflow.tasks.numerics.derivatives.passes import Part, passes
-from curvflow.tasks.numerics.derivatives.precision import differentiable
+from curvflow.tasks.numerics.derivatives.precision import differentiable, full_precision
 from curvflow.tasks.numerics.kronecker.layers import (
     Layer,
     Pass,
@@ -56,7 +56,8 @@ class Recorded:
         models_per_pass: models per pass.
         slopes: gradients of the samples' losses by the outputs, where they are needed.
         notes_all: tensors that are noted at all are noted at each of their uses, and
-            samples do not meet, so that it need not be tried.
+            samples do not meet, so that it need not be tried; layers are the package's
+            own, all of whose derivatives torch has.
     """
 
     call: Call
@@ -96,7 +97,9 @@ class Recorded:
     def forward(self, part: Part) -> tuple[Tensor, list[AnyUse], Tensor]:
         """Return outputs, record and the weights that they are derived by."""
         weights = part.weights.detach().requires_grad_()
-        with torch.enable_grad(), differentiable():
+        # What notes all uses has no fused layers to go around.
+        precise = full_precision() if self.notes_all else differentiable()
+        with torch.enable_grad(), precise:
             outputs, record = self.call(part.full(weights), part.inputs)
             outputs = connected(outputs, weights)
         # Nothing comes back through what is computed with gradients switched off.
