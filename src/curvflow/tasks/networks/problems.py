@@ -725,7 +725,7 @@ def load_samples(
         device: device to load to.
         dtype: precision of inputs and target values; labels and the tokens of a
             network that takes integers become int64.
-        shares: inputs that are as wanted need not be copied: see `stacked`.
+        shares: arrays that are as wanted need not be copied: see `stacked`.
 
     Returns:
         The samples.
@@ -748,7 +748,7 @@ def load_samples(
         as_tensor(DiskTensor(on_disk, input_type, device))
         if len(on_disk) == len(inputs)
         else stacked(inputs, input_type, device, shares=shares),
-        stacked(targets, problem.target_type(dtype), device),
+        stacked(targets, problem.target_type(dtype), device, shares=shares),
     )
 
 

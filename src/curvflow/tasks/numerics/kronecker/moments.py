@@ -141,6 +141,8 @@ class Moments:
                 return left, right
         sides = self._counted(one)
         self._positions = sum(each.left.shape[4] for each in sides)
+        if len(sides) == 1:
+            return [sides[0].left], [sides[0].right]
         left, right = (
             [_joined(rows)]
             for rows in zip(*((s.left, s.right) for s in sides), strict=True)
