@@ -38,7 +38,7 @@ def full_precision() -> Iterator[None]:
     """
     cudnn = torch.backends.cudnn
     # Where there is none its flags say nothing, and take as long as a small layer.
-    is_there = cudnn.is_available()
+    is_there = cudnn.is_available()  # type: ignore[no-untyped-call] # torch has no types
     off = cudnn.flags(enabled=False, allow_tf32=False) if is_there else nullcontext()
     with _highest_precision(), off:
         yield
