@@ -96,7 +96,7 @@ def member_bytes(member: Member) -> int:
     kept = copies * 8 * len(kept_epochs(params)) * network.num_parameters
     if params.until is not None:  # each is stored as it was on reaching the loss
         kept += weights // 2
-    outputs = json.loads(problem.text)["num_outputs"]
+    outputs = problem.num_outputs
     scratch = 8 * params.rule.scratch(network.layout.shapes, batch, outputs)
     working = scratch + activations
     factors = _factor_pass(member)
@@ -259,7 +259,7 @@ def _label_noise(params: TrainParams, problem: Problem) -> LabelNoise | None:
             "label_noise cannot be combined with a loss other than the plain "
             "cross_entropy of labels that all count. Remove one of them."
         )
-    return LabelNoise(params.label_noise, json.loads(problem.text)["num_outputs"])
+    return LabelNoise(params.label_noise, problem.num_outputs)
 
 
 def _scales(params: TrainParams, weights_MD: Tensor) -> Tensor | None:

@@ -9,7 +9,7 @@ import torch
 
 from curvflow.schemas.models.cnn_cifar import CnnCifar
 from curvflow.schemas.models.linear import Linear
-from curvflow.tasks.networks.problems import load_samples, pose, read
+from curvflow.tasks.networks.problems import load_samples, pose, read, stacked
 from tests.tasks.toys import as_data
 
 DRAW = np.random.default_rng(0)
@@ -67,3 +67,19 @@ def test_loading_takes_the_room_of_what_is_loaded():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1.2 * samples.inputs.nbytes
+
+
+def test_only_a_single_array_as_wanted_is_shared_and_only_where_nothing_is_written():
+    one = np.arange(6.0)
+
+    def is_shared(arrays, dtype=torch.float64, *, shares=True):
+        tensor = stacked(arrays, dtype, "cpu", shares=shares)
+        assert tensor.tolist() == [array.tolist() for array in arrays]
+        return np.shares_memory(tensor.numpy(), one)
+
+    assert is_shared([one])
+    assert not is_shared([one], shares=False)
+    assert not is_shared([one], torch.float32)
+    assert not is_shared([one, one])
+    one.flags.writeable = False  # torch warns of such, and warnings are errors
+    assert not is_shared([one])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -150,10 +149,14 @@ def network_factors(
         InputError: a weight is NaN or infinite, or the loss or the layers do not fit.
     """
     first, problem = params[0], problem_of(members[0])
-    weights_MW = stacked_weights(members, machine, dtype=first.dtype)
+    # The package's own layers write to nothing that they are given.
+    shares = problem.network.notes_all
+    weights_MW = stacked_weights(members, machine, dtype=first.dtype, shares=shares)
     weights_MD, statistics_MS = problem.network.split(weights_MW)
     data = [member.one("data") for member in members]
-    samples = load_samples(problem, data, "", machine.device, weights_MD.dtype)
+    samples = load_samples(
+        problem, data, "", machine.device, weights_MD.dtype, shares=shares
+    )
     given = OperatorInputs(
         weights_MD=weights_MD,
         inputs=samples.inputs,
@@ -271,7 +274,7 @@ class OutputLoss:
 def output_loss(problem: Problem) -> OutputLoss:
     """Return the loss of a problem as a function of the outputs."""
     criterion = problem.criterion
-    outputs: int = json.loads(problem.text)["num_outputs"]
+    outputs = problem.num_outputs
     spec, law = parse_loss(problem.loss), criterion.law
     curved = None
     if isinstance(spec, CrossEntropy) and law is None:

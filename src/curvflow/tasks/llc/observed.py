@@ -6,7 +6,6 @@ observed, of all splits.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -60,7 +59,7 @@ class ObservedSamples:
     @property
     def num_classes(self) -> int:
         """Labels that there are."""
-        return int(json.loads(self.problem.text)["num_outputs"])
+        return self.problem.num_outputs
 
     def description(self, model: int) -> dict[str, Array]:
         """Return what each loss of a model is of, as variables of `probe.llc`.

@@ -64,7 +64,8 @@ def _moving_alone(
     Torch multiplies the weights by zeros for rows without, which takes as long as the
     derivative itself. None elsewhere.
     """
-    if torch.compiler.is_compiling():
+    # Of which no public name tells: at level -1 nothing is derived forward.
+    if torch.compiler.is_compiling() or forward_ad._current_level < 0:
         return None
     weight_MIO, moved_MIO = _dual(weight_MIO)
     if moved_MIO is None or _dual(x_MNI)[1] is not None:

@@ -224,6 +224,7 @@ def _beyond_half(components: int, outputs: Tensor) -> Tensor:
     return mixture_means(components, outputs) - 0.5
 
 
+@lru_cache(maxsize=64)
 def parse_loss(text: str) -> AnyLoss:
     """Return the specification of a loss from its name or its canonical JSON."""
     return _adapter.validate_python(json.loads(text) if text[:1] == "{" else text)

@@ -133,7 +133,7 @@ class Layout:
 
     def unflatten(self, weights_MD: Tensor) -> list[Tensor]:
         """Return stacked vectors (M, D) cut into stacked tensors (M, *shape)."""
-        pieces = torch.split(weights_MD, self.sizes, dim=1)
+        pieces = weights_MD.split_with_sizes(self.sizes, dim=1)
         return [
             piece.reshape(-1, *shape)
             for piece, shape in zip(pieces, self.shapes, strict=True)
@@ -199,7 +199,9 @@ class Network:
         derivatives: `all`; `reverse`, of which the second are taken by reverse mode
             alone; or `first`, where there are no others.
         lacking: the layer for which it is so, such as `Act at '1'`.
-        notes_all: of each tensor all uses are noted or none, and samples do not meet.
+        notes_all: of each tensor all uses are noted or none, and samples do not meet,
+            as in layers of the package's own, which write to nothing that they are
+            given, and all of whose derivatives torch has.
     """
 
     layout: Layout
@@ -264,8 +266,10 @@ class Network:
 
     def split(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Return stored weights (..., D + S) as parameters and statistics."""
+        if not self.statistics.names:
+            return weights, weights[..., :0]
         parts = [self.layout.size, self.statistics.size]
-        parameters, statistics = torch.split(weights, parts, dim=-1)
+        parameters, statistics = weights.split_with_sizes(parts, dim=-1)
         return parameters, statistics
 
     def first_statistics(self, generator: torch.Generator | None = None) -> Tensor:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, TypeVar, cast
 
@@ -151,10 +151,22 @@ class Problem:
         """Return the loss that is minimised, (M,): the sum for sse, else the mean."""
         return losses_MN.sum(1) if self.criterion.is_sum else losses_MN.mean(1)
 
+    @cached_property
+    def num_outputs(self) -> int:
+        """Number of outputs of a sample, or of each token, C."""
+        outputs: int = json.loads(self.text)["num_outputs"]
+        return outputs
+
+    @cached_property
+    def input_parts(self) -> list[Any]:
+        """Descriptions of several inputs of a sample, as in the text; none of one."""
+        parts: list[Any] = json.loads(self.text).get(INPUT_PARTS, [])
+        return parts
+
     @property
     def several(self) -> tuple[str, ...]:
         """Names of several inputs of a sample; none of one."""
-        return tuple(part[0] for part in json.loads(self.text).get(INPUT_PARTS, []))
+        return tuple(part[0] for part in self.input_parts)
 
     def rows_per_pass(self, columns: int, *, each: float | None = None) -> int:
         """Return how many samples fit into one pass of one model.
@@ -415,6 +427,7 @@ def _check_rows(problem: Problem, x: Tensor) -> None:
     )
 
 
+@lru_cache(maxsize=64)
 def read(text: str) -> Problem:
     """Build the problem that `Problem.text` describes.
 
@@ -599,6 +612,7 @@ def _usual_targets(loss: str, num_outputs: int, tokens: int | None) -> Targets:
 
 def forget() -> None:
     """Build all networks anew from now on, so that their factories are called."""
+    read.cache_clear()
     _build.cache_clear()
     _of_integers.cache_clear()
     _of_several.cache_clear()
@@ -699,6 +713,8 @@ def load_samples(
     prefix: str,
     device: str,
     dtype: torch.dtype,
+    *,
+    shares: bool = False,
 ) -> Samples:
     """Bring data sets to the device; a set that all models share is loaded once.
 
@@ -709,6 +725,7 @@ def load_samples(
         device: device to load to.
         dtype: precision of inputs and target values; labels and the tokens of a
             network that takes integers become int64.
+        shares: arrays that are as wanted need not be copied: see `stacked`.
 
     Returns:
         The samples.
@@ -722,28 +739,44 @@ def load_samples(
         _check_labels(problem, node[prefix + "targets"])
         _check_inputs(problem, node)
 
-    def stacked(arrays: Iterable[Array], loaded_type: torch.dtype) -> Tensor:
-        given = list(arrays)
-        # No copy as stored: a data set of double precision is twice that of single.
-        plain = np.empty((len(given), *given[0].shape), _numpy_type(loaded_type))
-        with np.errstate(over="ignore"):  # infinite, which is refused where it matters
-            for place, array in zip(plain, given, strict=True):
-                place[...] = array
-        return torch.as_tensor(plain, device=device)
-
     input_type = torch.int64 if problem.takes_integers else dtype
     inputs = [node[prefix + "inputs"] for node in different]
     on_disk = [cast("DiskArray", array) for array in inputs if is_on_disk(array)]
     loaded = problem.criterion.loaded
-    targets = (loaded(node[prefix + "targets"]) for node in different)
+    targets = [loaded(node[prefix + "targets"]) for node in different]
     return Samples(
         as_tensor(DiskTensor(on_disk, input_type, device))
         if len(on_disk) == len(inputs)
-        else stacked(inputs, input_type),
-        stacked(targets, problem.target_type(dtype)),
+        else stacked(inputs, input_type, device, shares=shares),
+        stacked(targets, problem.target_type(dtype), device, shares=shares),
     )
 
 
+def stacked(
+    arrays: Sequence[Array], dtype: torch.dtype, device: str, *, shares: bool = False
+) -> Tensor:
+    """Return copies of arrays of equal shapes as one tensor, the arrays first.
+
+    Args:
+        arrays: in any precision; they are converted as they are copied, for a data set
+            of double precision is twice that of single.
+        dtype: of the tensor; numbers beyond it are infinite.
+        device: of the tensor.
+        shares: nothing is written to the tensor, so that a single array that is as
+            wanted need not be copied.
+    """
+    first, wanted = arrays[0], _numpy_type(dtype)
+    # Of an array that may be read alone torch warns.
+    if shares and len(arrays) == 1 and first.dtype == wanted and first.flags.writeable:
+        return torch.as_tensor(first[np.newaxis], device=device)
+    plain = np.empty((len(arrays), *first.shape), wanted)
+    with np.errstate(over="ignore"):  # infinite, which is refused where it matters
+        for place, array in zip(plain, arrays, strict=True):
+            place[...] = array
+    return torch.as_tensor(plain, device=device)
+
+
+@lru_cache(maxsize=16)
 def _numpy_type(dtype: torch.dtype) -> np.dtype[Any]:
     return torch.empty(0, dtype=dtype).numpy().dtype
 
@@ -755,8 +788,8 @@ def _check_inputs(problem: Problem, data: NodeData) -> None:
         InputError: names, shapes or types differ, or there is one input in place of
             several.
     """
-    several = json.loads(problem.text).get(INPUT_PARTS, [])
-    given = json.loads(_several(data) or "[]")
+    several, text = problem.input_parts, _several(data)
+    given = json.loads(text) if text else []
     if several != given:
         expected, got = (
             ", ".join(part[0] for part in parts) or "one input"
@@ -782,7 +815,7 @@ def _check_labels(problem: Problem, labels: Array) -> None:
     if isinstance(loss, CrossEntropy):
         is_ignored = (labels == loss.ignore_index) | (labels == IGNORED)
         counted = labels[~is_ignored]
-    classes = json.loads(problem.text)["num_outputs"]
+    classes = problem.num_outputs
     wrong = counted[(counted < 0) | (counted >= classes)]
     if wrong.size:
         raise InputError(

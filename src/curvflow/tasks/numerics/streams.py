@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -28,8 +29,14 @@ def stream(seed: int, purpose: str) -> torch.Generator:
         >>> torch.rand(1, generator=first) == torch.rand(1, generator=again)
         tensor([True])
     """
+    return torch.Generator().manual_seed(_number(seed, purpose))
+
+
+@lru_cache(maxsize=1024, typed=True)  # as text, 1 is not True
+def _number(seed: int, purpose: str) -> int:
+    """Return what a generator for a seed and a purpose is seeded with."""
     digest = hashlib.sha256(f"{purpose}:{seed}".encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+    return int.from_bytes(digest[:8], "big") >> 1
 
 
 def shuffled(seeds: Sequence[int], draw: int, num_samples: int) -> Tensor:

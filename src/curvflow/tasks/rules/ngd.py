@@ -92,7 +92,7 @@ def _solved(
             "rule: ngd cannot be combined with labels of tokens. Take data with one "
             "label for each sample, or another rule."
         )
-    outputs = json.loads(problem.text)["num_outputs"]
+    outputs = problem.num_outputs
     batch = _chosen(context, rule.fisher_batch)
     uniform = None
     if rule.fisher == "sampled":

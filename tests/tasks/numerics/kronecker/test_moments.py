@@ -53,7 +53,7 @@ def test_moments_and_norms_of_passes_are_those_written_out(shape, most, monkeypa
     number = num_stripes(samples * draws * positions, size)
     into = torch.full((2, 3, size, size), torch.nan, dtype=torch.float64)
     found = [
-        add_moment([rows], into, one == 0, number) for one, rows in enumerate(drawn)
+        add_moment([rows], into, one == 0, number)() for one, rows in enumerate(drawn)
     ]
     torch.testing.assert_close(torch.stack(found), squares, rtol=1e-12, atol=0)
     torch.testing.assert_close(into.tril(), total.tril(), rtol=1e-11, atol=1e-11)
@@ -75,7 +75,7 @@ def test_draws_apart_and_divided_are_added_as_side_by_side(
     sums = torch.zeros(2, models, groups, size, size, dtype=torch.float64)
     squares = [
         [
-            add_moment(given, into, one == 0, number, divisor=divisor)
+            add_moment(given, into, one == 0, number, divisor=divisor)()
             for one, rows in enumerate(drawn)
             for given in [rows.split(1, dim=2) if is_apart else [rows]]
         ]

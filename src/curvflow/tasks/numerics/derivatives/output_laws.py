@@ -97,13 +97,15 @@ def _softmax_roots(
         surprises = labels - chances_MNC.unsqueeze(2)
         return chances_MNC.sqrt().unsqueeze(3) * surprises
     if uniform_MNR is None:
-        drawn = targets.expand(chances_MNC.shape[:2]).unsqueeze(2)
-    else:
-        # All but the last bound, which rounding may leave below 1.
-        bounds = chances_MNC.cumsum(-1)[:, :, None, :-1]
-        drawn = (uniform_MNR.unsqueeze(3) >= bounds).sum(-1)
-    labels = F.one_hot(drawn, classes).to(chances_MNC)
-    return (chances_MNC.unsqueeze(2) - labels) / math.sqrt(drawn.shape[2])
+        given = targets.expand(chances_MNC.shape[:2]).unsqueeze(2)
+        return chances_MNC.unsqueeze(2) - F.one_hot(given, classes).to(chances_MNC)
+    # All but the last bound, which rounding may leave below 1.
+    bounds = chances_MNC.cumsum(-1)[:, :, None, :-1]
+    drawn = (uniform_MNR.unsqueeze(3) >= bounds).sum(-1, keepdim=True)
+    labels = drawn == torch.arange(classes, device=drawn.device)
+    rows = chances_MNC.unsqueeze(2) - labels.to(chances_MNC)
+    draws = drawn.shape[2]
+    return rows if draws == 1 else rows / math.sqrt(draws)
 
 
 def fewest_roots(law: OutputLaw, outputs_MNC: Tensor, targets: Tensor) -> Tensor:

@@ -36,7 +36,11 @@ def full_precision() -> Iterator[None]:
         ...     torch.get_float32_matmul_precision()
         'highest'
     """
-    with without_tf32(), torch.backends.cudnn.flags(enabled=False, allow_tf32=False):
+    cudnn = torch.backends.cudnn
+    # Where there is none its flags say nothing, and take as long as a small layer.
+    is_there = cudnn.is_available()  # type: ignore[no-untyped-call] # torch has no types
+    off = cudnn.flags(enabled=False, allow_tf32=False) if is_there else nullcontext()
+    with _highest_precision(), off:
         yield
 
 
@@ -46,11 +50,19 @@ def without_tf32() -> Iterator[None]:
 
     cuDNN stays as it is, but takes what has the same bits at each call.
     """
-    before, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn
+    cudnn = torch.backends.cudnn
+    plain = cudnn.flags(enabled=cudnn.enabled, deterministic=True, allow_tf32=False)
+    with _highest_precision(), plain:
+        yield
+
+
+@contextmanager
+def _highest_precision() -> Iterator[None]:
+    """Switch TF32 off for matrix products within the block."""
+    before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
-        with cudnn.flags(enabled=cudnn.enabled, deterministic=True, allow_tf32=False):
-            yield
+        yield
     finally:
         torch.set_float32_matmul_precision(before)
 

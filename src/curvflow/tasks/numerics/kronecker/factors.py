@@ -229,7 +229,9 @@ class _Sweep:
             for piece in self._pieces
         ]
         for one in self._passes():
-            for each in moments:
+            # Of what first layers have as a rule, many columns, the moments leave
+            # nothing else in the cache.
+            for each in reversed(moments):
                 each.add(one)
         made = [each.matrices() for each in moments]
         blocks = [

@@ -124,7 +124,8 @@ class Layer:
         rows = use.form.given(
             use.inputs.detach(), self.shape, samples, has_ones=has_ones
         ).to(back)
-        return rows.unsqueeze(2).transpose(3, 4).expand(len(back), *[-1] * 5)
+        given = rows.unsqueeze(2).transpose(3, 4)
+        return given if len(given) == len(back) else given.expand(len(back), *[-1] * 5)
 
 
 def _stacked(several: list[Tensor]) -> Tensor:

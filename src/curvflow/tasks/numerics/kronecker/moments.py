@@ -5,9 +5,9 @@ Letters of shapes: see `uses` and `layers`; K for O or I.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -36,6 +36,9 @@ MOST_ROWS = 1 << 18
 # Numbers of the matrices of samples that are held at once.
 MOST_AT_ONCE = 1 << 20
 
+# What gives the sum of the squared norms of each sample's own matrices, (M,).
+Squares = Callable[[], Tensor]
+
 
 class Spread(NamedTuple):
     """Relative standard errors of two factors, (M,) each.
@@ -58,12 +61,13 @@ class _Sums:
 
     Attributes:
         moments: of the second moments, (M, G, K, K).
-        squares: of the squared norms of each sample's own, (M,).
+        squares: of the squared norms of each sample's own, by what gives those of each
+            pass, for they may never be needed.
         stripes: in how many the lower triangles of the moments are added up.
     """
 
     moments: list[Tensor] = field(default_factory=list)
-    squares: list[Tensor] = field(default_factory=list)
+    squares: list[list[Squares]] = field(default_factory=list)
     stripes: int = 1
 
 
@@ -110,13 +114,16 @@ class Moments:
             if self.has_spread and comes_back and self.knows_returned:
                 scale = one.samples * (1 if is_left else self._positions)
                 moment = scale * _identity_like(rows[0])
-                squares = moment.square().flatten(1).sum(1) / one.samples
+                norms = moment.square().flatten(1).sum(1) / one.samples
+                squares: Squares = partial(_given, norms)
                 add_to(into.moments, one.part, moment / self._divisor(is_left=is_left))
             else:
                 divisor = self._divisor(is_left=is_left)
                 squares = self._add_moment(rows, into, one.part, divisor)
             if self.has_spread:
-                add_to(into.squares, one.part, squares)
+                if one.part.rows.start == 0:
+                    into.squares.append([])
+                into.squares[-1].append(squares)
 
     def _divisor(self, *, is_left: bool) -> int:
         """Return what products are divided by as they are added."""
@@ -134,6 +141,8 @@ class Moments:
                 return left, right
         sides = self._counted(one)
         self._positions = sum(each.left.shape[4] for each in sides)
+        if len(sides) == 1:
+            return [sides[0].left], [sides[0].right]
         left, right = (
             [_joined(rows)]
             for rows in zip(*((s.left, s.right) for s in sides), strict=True)
@@ -142,7 +151,7 @@ class Moments:
 
     def _add_moment(
         self, rows: Sequence[Tensor], sums: _Sums, part: Part, divisor: int
-    ) -> Tensor:
+    ) -> Squares:
         """Add r r' of rows to the sums, and return the squares of each sample's own."""
         is_first = part.rows.start == 0
         if is_first:
@@ -191,7 +200,10 @@ class Moments:
     @property
     def squares(self) -> list[Tensor]:
         """Sums of the squared norms of each sample's own matrices, of both sides."""
-        left, right = (spanned(side.squares) for side in (self._left, self._right))
+        left, right = (
+            spanned([_summed(each) for each in side.squares])
+            for side in (self._left, self._right)
+        )
         return [left, right if self._positions == 1 else right / self._positions**2]
 
     def label_errors(self, norms: Sequence[Tensor]) -> Tensor | None:
@@ -254,6 +266,19 @@ class Spreads(Mapping[str, Spread]):
         return found
 
 
+def _given(squares: Tensor) -> Tensor:
+    return squares
+
+
+def _summed(squares: Sequence[Squares]) -> Tensor:
+    """Return the sum over passes, in their order."""
+    first, *more = squares
+    total = first()
+    for each in more:
+        total = total + each()
+    return total
+
+
 def _whole(sums: _Sums) -> Tensor:
     """Return sums of all models with both triangles, which begin anew."""
     moments = spanned(sums.moments)
@@ -309,7 +334,7 @@ def add_moment(
     *,
     divisor: int = 1,
     has_squares: bool = True,
-) -> Tensor:
+) -> Squares:
     """Add the sum of r r' over samples, draws and positions to a matrix.
 
     Args:
@@ -321,7 +346,8 @@ def add_moment(
         has_squares: whether norms are wanted.
 
     Returns:
-        The sum of the squared norms of each sample's own, (M,), or zeros; not divided.
+        What gives the sum of the squared norms of each sample's own, or zeros; not
+        divided.
     """
     models, samples, _, groups, positions, size = rows[0].shape
     draws = sum(each.shape[2] for each in rows)
@@ -329,26 +355,27 @@ def add_moment(
         # Of one model rows are multiplied where they lie, of several they are copied.
         how: dict[str, Any] = {"divisor": divisor, "has_squares": has_squares}
         by_model = zip(*(torch.split(each, 1) for each in rows), strict=True)
-        return torch.cat(
-            [
-                add_moment(row, part, is_first, number, **how)
-                for row, part in zip(by_model, torch.split(into, 1), strict=True)
-            ]
-        )
+        several = [
+            add_moment(row, part, is_first, number, **how)
+            for row, part in zip(by_model, torch.split(into, 1), strict=True)
+        ]
+        return lambda: torch.cat([squares() for squares in several])
     count, scale = draws * positions, 1 / divisor
     if FEW * count <= size or models * groups > 1:
         rows = [joined_draws(rows)]
     flats = [each.permute(0, 3, 1, 2, 4, 5).flatten(3, 4) for each in rows]
     if FEW * count <= size:
         (flat,) = flats  # M, G, N, RT, K
-        _add_gram(flat.flatten(2, 3), into, is_first, number, scale)
-        return _inner_squares(flat) if has_squares else flat.new_zeros(models)
+        # Before the moment, which leaves no rows in the cache.
+        norms = _inner_squares(flat) if has_squares else None
+        _add_gram(flat, into, is_first, number, scale)
+        return norms or partial(flat.new_zeros, models)
     squares = rows[0].new_zeros(models)
     into_squares = squares if has_squares else None
     each_how: dict[str, Any] = {"number": number, "scale": scale}
     if samples * size * -(-size // number) <= MOST_AT_ONCE:
         _add_each(flats, into, squares=into_squares, is_first=is_first, **each_how)
-        return squares
+        return partial(_given, squares)
     # New memory costs as much as arithmetic, so that matrices of a few samples follow
     # each other in the same.
     step = max(1, MOST_AT_ONCE * number // size**2)
@@ -359,14 +386,18 @@ def add_moment(
             part = None if into_squares is None else into_squares[one]
             first = is_first and start == 0
             _add_each(few, into[one], squares=part, is_first=first, **each_how)
-    return squares
+    return partial(_given, squares)
 
 
-def _inner_squares(flat: Tensor) -> Tensor:
-    """Return the sum of the squared norms of r r' of samples (M, G, N, n, K), (M,)."""
+def _inner_squares(flat: Tensor) -> Squares:
+    """Return what gives the squared norms of r r' of samples (M, G, N, n, K), (M,).
+
+    Of what they are made of a number a sample is kept at most, and never the rows.
+    """
     if flat.shape[3] == 1:  # its length does, in a fraction of the time
-        return _squares(torch.linalg.vector_norm(flat, dim=-1).square())
-    return _squares(flat @ flat.mT)
+        lengths = torch.linalg.vector_norm(flat, dim=-1)
+        return lambda: _squares(lengths.square())
+    return partial(_given, _squares(flat @ flat.mT))
 
 
 def _add_each(
@@ -426,8 +457,9 @@ def _stripes(size: int, number: int) -> Iterator[tuple[int, int]]:
 def _add_gram(
     rows: Tensor, into: Tensor, is_first: bool, number: int, scale: float
 ) -> None:
-    """Add X'X of rows X (M, G, n, K) to the lower stripes of (M, G, K, K)."""
-    rows, into = rows.flatten(0, 1), into.flatten(0, 1)
+    """Add X'X of rows X (M, G, N, n, K) to the lower stripes of (M, G, K, K)."""
+    into = into.flatten(0, 1)
+    rows = rows.reshape(len(into), -1, rows.shape[-1])
     beta = 0 if is_first else 1
     if number == 1:
         into.baddbmm_(rows.mT, rows, beta=beta, alpha=scale)

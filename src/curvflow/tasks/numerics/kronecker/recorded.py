@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from math import prod
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.fishers import connected
 from curvflow.tasks.numerics.derivatives.passes import Part, passes
-from curvflow.tasks.numerics.derivatives.precision import differentiable
+from curvflow.tasks.numerics.derivatives.precision import differentiable, full_precision
 from curvflow.tasks.numerics.kronecker.layers import (
     Layer,
     Pass,
@@ -56,7 +56,8 @@ class Recorded:
         models_per_pass: models per pass.
         slopes: gradients of the samples' losses by the outputs, where they are needed.
         notes_all: tensors that are noted at all are noted at each of their uses, and
-            samples do not meet, so that it need not be tried.
+            samples do not meet, so that it need not be tried; layers are the package's
+            own, all of whose derivatives torch has.
     """
 
     call: Call
@@ -96,7 +97,9 @@ class Recorded:
     def forward(self, part: Part) -> tuple[Tensor, list[AnyUse], Tensor]:
         """Return outputs, record and the weights that they are derived by."""
         weights = part.weights.detach().requires_grad_()
-        with torch.enable_grad(), differentiable():
+        # What notes all uses has no fused layers to go around.
+        precise = full_precision() if self.notes_all else differentiable()
+        with torch.enable_grad(), precise:
             outputs, record = self.call(part.full(weights), part.inputs)
             outputs = connected(outputs, weights)
         # Nothing comes back through what is computed with gradients switched off.
@@ -105,9 +108,10 @@ class Recorded:
 
     def begun(self) -> Begun:
         """Return the first pass forward, with which a sweep may begin."""
-        part = next(self.parts())
+        parts = self.parts()
+        part = next(parts)
         outputs, record, _ = self.forward(part)
-        return Begun(outputs, record)
+        return Begun(part, parts, outputs, record)
 
     def swept(
         self, begun: Begun | None = None, wanted: Collection[int] | None = None
@@ -119,11 +123,12 @@ class Recorded:
             wanted: numbers of the uses through which something comes back; None for
                 all.
         """
-        for part in self.parts():
+        parts = self.parts() if begun is None else chain([begun.part], begun.rest)
+        for part in parts:
             if begun is None:
                 outputs, record, _ = self.forward(part)
             else:
-                outputs, record = begun
+                outputs, record = begun.outputs, begun.record
                 begun = None
             roots = self.roots(part, outputs.detach())
             chosen = range(len(record)) if wanted is None else sorted(wanted)
@@ -138,10 +143,14 @@ class Begun(NamedTuple):
     """A pass forward.
 
     Attributes:
+        part: its models and samples.
+        rest: the passes behind it.
         outputs: of the networks.
         record: uses of parameters.
     """
 
+    part: Part
+    rest: Iterator[Part]
     outputs: Tensor
     record: list[AnyUse]
 

@@ -62,7 +62,7 @@ def _with_ones(rows: Tensor) -> Tensor:
     # One copy does for all models; products of positions would copy it again.
     is_shared = rows.stride(0) == 0 and rows.shape[2] == 1
     rows = rows[:1] if is_shared else rows
-    return torch.cat([rows, torch.ones_like(rows[..., :1])], dim=-1)
+    return torch.cat([rows, rows.new_ones(*rows.shape[:-1], 1)], dim=-1)
 
 
 @dataclass(frozen=True)

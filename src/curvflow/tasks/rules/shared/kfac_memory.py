@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -54,7 +53,7 @@ def factor_pass_bytes(
             "kfac_approx": rule.kfac_approx,
             "separate": rule.separate_weight_and_bias,
         }
-        outputs: int = json.loads(problem.text)["num_outputs"]
+        outputs = problem.num_outputs
         copies = PASS_COPIES + labels.num_roots(outputs)
         graph = dtype.itemsize * copies * batch * problem.network.width
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -79,7 +78,7 @@ def labels_of(rule: QuadraticRule, problem: Problem) -> Labels:
     """
     law, exact = problem.criterion.law, None
     if law is not None and law.depends_on_targets and rule.psd == "fisher":
-        outputs = torch.zeros(1, 1, json.loads(problem.text)["num_outputs"])
+        outputs = torch.zeros(1, 1, problem.num_outputs)
         exact = law.roots("exact", outputs, outputs, None).shape[2]
     return Labels(rule.fisher_type, rule.mc_samples, exact)
 
@@ -174,7 +173,7 @@ class Networks:
             labels: whose roots are taken.
             is_signed: derivatives of a sum with random signs are wanted.
         """
-        outputs = json.loads(self.problem.text)["num_outputs"]
+        outputs = self.problem.num_outputs
         uniform = self._drawn(labels, outputs)
         signs = None
         if is_signed:
