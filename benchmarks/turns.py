@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -44,6 +45,9 @@ def in_turns(
 ) -> dict[str, Found]:
     """Return of each system the median of its seconds, and its number.
 
+    The order is drawn anew for each turn, for the memory that one system frees is what
+    the next one takes, or gives back before.
+
     Args:
         systems: what each does, by name; its first call is not timed.
         turns: calls of each that are, one system after another.
@@ -55,8 +59,10 @@ def in_turns(
     for name, prepare in systems.items():
         with failing(failed, name):
             ready[name] = prepare()
+    draws = random.Random(0)
     for _ in range(turns):
-        for name, (call, _) in ready.items():
+        for name in draws.sample(list(ready), len(ready)):
+            call, _ = ready[name]
             begun = clock()
             call()
             times[name].append(clock() - begun)
