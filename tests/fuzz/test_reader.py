@@ -41,7 +41,7 @@ def test_the_study_that_is_edited_is_planned():
 
 @pytest.mark.slow
 def test_no_text_ends_in_a_traceback_or_does_not_end():
-    for seed in range(1_000_000, 1_000_005):
+    for seed in range(1_000_000, 1_000_003):
         fuzz_round(seed, check, by_grammar=40, at_random=200, of_examples=60)
 
 

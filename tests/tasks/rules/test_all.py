@@ -8,7 +8,7 @@ from tests.tasks.rules.examples import SETTINGS, cases
 from tests.tasks.toys import RELU_NET, blobs, train_all, train_member
 
 CASES = [pytest.param(name, examples, id=name) for name, examples in cases()]
-EPOCHS = 4
+EPOCHS = 3
 
 
 def members(name, settings, epochs=EPOCHS):

@@ -8,7 +8,7 @@ from curvflow.tasks.registry import Machine, find
 from tests.tasks.partials import Steps
 from tests.tasks.rules.test_all import CASES, members
 
-STOPPED_AT = 7  # of four epochs of four or three steps
+STOPPED_AT = 7  # of three epochs of four or three steps
 
 
 @pytest.mark.parametrize(("name", "settings"), CASES)

@@ -241,8 +241,8 @@ def test_equal_weights_of_classes_are_those_of_none(weight):
 
 MODES = {
     "type-2": {},
-    "projection": {"fisher_type": "projection", "mc_samples": 20_000},
-    "mc": {"fisher_type": "mc", "mc_samples": 20_000},
+    "projection": {"fisher_type": "projection", "mc_samples": 4_000},
+    "mc": {"fisher_type": "mc", "mc_samples": 4_000},
 }
 
 

@@ -22,7 +22,7 @@ def regular(seed):
     taken = {"weights": np.zeros(SIZE), "network": np.array(problem.text)}
     weights = Weights("truth", "weights.known_answer", {}, taken, "w")
     settings = {"nbeta": NBETA, "localization": 300.0, "seed": seed}
-    settings["num_steps_bw_draws"] = 3
+    settings |= {"num_burnin_steps": 500, "num_steps_bw_draws": 3}
     return h, member("probe.llc", settings, weights=weights, data=data)
 
 
@@ -50,6 +50,7 @@ def test_twenty_regular_models_have_half_their_effective_dimensions():
 def test_models_of_known_answer_have_it(model, settings, value):
     data, weights = at_truth(model, **settings)
     asked = {"nbeta": NBETA, "num_draws": 600, "num_steps_bw_draws": 2}
+    asked["num_burnin_steps"] = 500
     got = compute("probe.llc", [member("probe.llc", asked, weights=weights, data=data)])
     found = got[0].arrays
     near = max(0.05 * value, 3 * found["llc_sem"])

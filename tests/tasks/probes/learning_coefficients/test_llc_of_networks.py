@@ -86,7 +86,7 @@ def test_the_coefficient_of_some_tensors_is_that_of_their_part_of_the_hessian(
     # thirds of its directions are regular: half of 2 times the 5 inputs or 4 outputs.
     data, weights = at_truth(PRODUCT, inputs=5, outputs=4, rank=2)
     how = {"nbeta": 1e4, "num_draws": 600, "layers": [layers], "keep_draws": True}
-    how["num_steps_bw_draws"] = 12
+    how |= {"num_burnin_steps": 500, "num_steps_bw_draws": 6}
     one = member(KIND, how, weights=weights, data=data)
     (outcome,) = compute(KIND, [one])
     found = outcome.arrays
