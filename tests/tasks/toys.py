@@ -256,6 +256,18 @@ def make_replacing() -> nn.Module:
     return Replacing(3, 3)
 
 
+class Clamping(nn.Linear):
+    """Limits its weight in place in each call."""
+
+    def forward(self, x):
+        self.weight.data.clamp_(-0.5, 0.5)
+        return super().forward(x)
+
+
+def make_clamping() -> nn.Module:
+    return Clamping(3, 3)
+
+
 class Marking(nn.Linear):
     """Divides its weight by a norm that it notes at the weight itself."""
 

@@ -256,6 +256,13 @@ class Leaves:
             self._make()
         self._weights_D.copy_(weights_1D[0])
 
+    def give_back(self, weights_1D: Tensor) -> None:
+        """Give weights what a module has written to its own, as a limit in place.
+
+        Those of several models are views of the weights, which change with them.
+        """
+        weights_1D[0].copy_(self._weights_D)
+
 
 def parts_of(count: int, parts: int) -> list[Part]:
     """Cut a batch into parts of as equal a size as can be, none of them empty."""
@@ -491,6 +498,7 @@ def _one_model(
         weights_1D, statistics_1S, samples.inputs, draw, leaves.named
     )
     losses_1, slopes = _slopes(problem, outputs_1NC, samples.targets, leaves.tensors)
+    leaves.give_back(weights_1D)
     gradient_1D = torch.cat(
         [
             (torch.zeros_like(leaf) if slope is None else slope).flatten()
