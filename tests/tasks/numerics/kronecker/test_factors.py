@@ -122,7 +122,9 @@ def test_of_more_passes_no_more_is_kept_for_errors():
     for rows in (2, 1):
         found = factors(replace(case("mlp"), batch_size=rows), Choices())
         with Calls() as calls:
-            assert all(spread.left.isfinite().all() for spread in found.spreads.values())
+            assert all(
+                spread.left.isfinite().all() for spread in found.spreads.values()
+            )
         counts.append(calls.count)
     assert counts[0] == counts[1]
 
