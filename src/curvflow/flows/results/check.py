@@ -90,7 +90,7 @@ def _findings(results: Results, expected: Expectation, read: Rows) -> Iterator[F
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What an expectation reads of the nodes of a stage.
+    """Variables that an expectation reads of the nodes of a stage.
 
     Attributes:
         names: of variables; None is the whole of a table.
