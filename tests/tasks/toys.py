@@ -244,6 +244,58 @@ def make_hooked() -> nn.Module:
     return Hooked(3, 3)
 
 
+class Replacing(nn.Linear):
+    """Puts other memory in the place of its weight in each call."""
+
+    def forward(self, x):
+        self.weight.data = self.weight.data.clamp(-0.5, 0.5)
+        return super().forward(x)
+
+
+def make_replacing() -> nn.Module:
+    return Replacing(3, 3)
+
+
+class Clamping(nn.Linear):
+    """Limits its weight in place in each call."""
+
+    def forward(self, x):
+        self.weight.data.clamp_(-0.5, 0.5)
+        return super().forward(x)
+
+
+def make_clamping() -> nn.Module:
+    return Clamping(3, 3)
+
+
+class Marking(nn.Linear):
+    """Divides its weight by a norm that it notes at the weight itself."""
+
+    def forward(self, x):
+        if not hasattr(self.weight, "length"):
+            self.weight.length = self.weight.detach().norm()
+        return nn.functional.linear(x, self.weight / self.weight.length, self.bias)
+
+
+def make_marking() -> nn.Module:
+    return Marking(3, 3)
+
+
+class Backward(nn.Linear):
+    """Multiplies its outputs by the gradient of their square."""
+
+    def forward(self, x):
+        outputs = super().forward(x)
+        if not self.weight.is_leaf or not self.weight.requires_grad:
+            return outputs
+        outputs.square().mean().backward(retain_graph=True)
+        return outputs * self.weight.grad.norm()
+
+
+def make_backward() -> nn.Module:
+    return Backward(3, 3)
+
+
 class Noisy(nn.Module):
     """Draws in training, by functions of torch."""
 

@@ -15,7 +15,7 @@ from curvflow.schemas.kinds.shared.datasets import dataset, dataset_of
 from curvflow.schemas.losses import OwnLoss
 from curvflow.schemas.models import parse_model
 from curvflow.tasks.networks.losses import network_loss
-from curvflow.tasks.networks.problems import load_samples, pose, read
+from curvflow.tasks.networks.problems import forget, load_samples, pose, read
 from curvflow.tasks.numerics import fisher_draws, fisher_roots, ggn_roots, stream
 from curvflow.tasks.registry import Machine, find
 from curvflow.tasks.training.curves import Evaluation
@@ -55,6 +55,12 @@ def branching(outputs, targets):
     """A loss that vmap cannot hold."""
     each = [f.square().sum() if f.sum() > 0 else f.exp().sum() for f in outputs]
     return torch.stack(each)
+
+
+def make_squares(factors):
+    """Return a multiple of squares, by a list that it takes out."""
+    factor = factors.pop()
+    return lambda outputs, targets: factor * (outputs - targets).square().mean()
 
 
 def make_pinball(share=0.5):
@@ -574,6 +580,15 @@ def test_a_sampled_matrix_is_of_the_labels_drawn(fitted, loss):
     each = rows @ J_NCD
     exact = (each.mT @ each).mean(0)
     torch.testing.assert_close(matrix_of(probe), exact, rtol=1e-10, atol=1e-12)
+
+
+def test_arguments_that_a_loss_changes_are_given_anew():
+    spec = OwnLoss(**own("make_squares", kwargs={"factors": [2.0, 3.0]}))
+    problem = pose(parse_model(toys.TANH_NET), spec, data_of("values", samples=4))
+    outputs, targets = torch.ones(1, 4, problem.num_outputs), torch.zeros(1, 4, 1)
+    for _ in range(2):
+        assert problem.criterion.of_samples(outputs, targets).tolist() == [[3.0] * 4]
+        forget()
 
 
 def test_roots_of_a_loss_of_ones_own_are_taken_or_refused_by_its_name():

@@ -81,5 +81,7 @@ def test_only_a_single_array_as_wanted_is_shared_and_only_where_nothing_is_writt
     assert not is_shared([one], shares=False)
     assert not is_shared([one], torch.float32)
     assert not is_shared([one, one])
+    assert not is_shared([one[::-1]])
+    assert not is_shared([one.reshape(2, 3).T])
     one.flags.writeable = False  # torch warns of such, and warnings are errors
     assert not is_shared([one])

@@ -193,7 +193,8 @@ def test_a_step_of_a_module_alone_computes_what_a_plain_loop_does_but_for_its_su
     assert there - here == {"add_": len(list(module.parameters())), "ones_like": 1}
     # The loss, the sum of an epoch's losses; the leaves, the gradient, the update.
     more = {"mean": 1, "mul": 1, "add": 1}
-    assert here - there == {**more, "copy_": 1, "cat": 1, "addcmul": 1}
+    leaves = {"is_set_to": len(list(module.parameters())), "copy_": 2}
+    assert here - there == {**more, **leaves, "cat": 1, "addcmul": 1}
 
 
 def two_gradients(made, leaves):
@@ -212,6 +213,17 @@ def two_gradients(made, leaves):
     return torch.cat(found)
 
 
-@pytest.mark.parametrize("made", ["transformer", "tied", "hooked"])
+@pytest.mark.parametrize(
+    "made", ["transformer", "tied", "hooked", "replacing", "marking", "backward"]
+)
 def test_leaves_that_stay_have_the_bits_of_new_ones(made):
     assert torch.equal(two_gradients(made, True), two_gradients(made, False))
+
+
+@pytest.mark.parametrize("models", [1, 2])
+def test_what_a_module_writes_to_its_weights_stays_there(models):
+    model = {"factory": "tests.tasks.toys:make_clamping", "kwargs": {}}
+    drawn = torch.randn(models, 12, generator=stream(0, "t"), dtype=torch.float64)
+    weights = derived(blobs(), model, models=models, without=models)[2]
+    assert torch.equal(weights[:, :9], drawn[:, :9].clamp(-0.5, 0.5))
+    assert torch.equal(weights[:, 9:], drawn[:, 9:])

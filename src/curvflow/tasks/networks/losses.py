@@ -352,7 +352,9 @@ class _OwnLoss:
     """
 
     def __init__(self, spec: OwnLoss) -> None:
-        self._name, self._function = spec.factory, _function(spec)
+        # A function may change its arguments, and the specification is kept.
+        self._name = spec.factory
+        self._function = _function(spec.model_copy(deep=True))
         self._is_batched = True
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:

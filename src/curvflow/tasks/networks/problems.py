@@ -766,8 +766,9 @@ def stacked(
             wanted need not be copied.
     """
     first, wanted = arrays[0], _numpy_type(dtype)
-    # Of an array that may be read alone torch warns.
-    if shares and len(arrays) == 1 and first.dtype == wanted and first.flags.writeable:
+    # Of an array that may be read alone torch warns, others with strides it refuses, or
+    # multiplies in another order than their copies.
+    if shares and len(arrays) == 1 and first.dtype == wanted and first.flags.carray:
         return torch.as_tensor(first[np.newaxis], device=device)
     plain = np.empty((len(arrays), *first.shape), wanted)
     with np.errstate(over="ignore"):  # infinite, which is refused where it matters

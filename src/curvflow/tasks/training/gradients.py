@@ -236,21 +236,32 @@ class Leaves:
 
     def __init__(self, layout: Layout, like_1D: Tensor) -> None:
         """Take the names and shapes, and weights of the precision and device."""
-        self._layout = layout
+        self._names = layout.names
         self._weights_D = like_1D.new_empty(layout.size)
+        self._views = layout.views(self._weights_D)
         self._make()
 
     def _make(self) -> None:
-        views = self._layout.views(self._weights_D)
-        self.tensors = [view.requires_grad_() for view in views]
-        self.named = dict(zip(self._layout.names, self.tensors, strict=True))
+        self.tensors = [view.detach().requires_grad_() for view in self._views]
+        self.named = dict(zip(self._names, self.tensors, strict=True))
 
     def move(self, weights_1D: Tensor) -> None:
         """Give the leaves the values of weights, before the next graph of them."""
-        # A module may put hooks on its parameters in each call: they are of that call.
-        if any(leaf._backward_hooks for leaf in self.tensors):
+        # What a module puts on its parameters in a call, or for them, is of that call.
+        are_marked = any(
+            leaf._backward_hooks or leaf.grad is not None or vars(leaf)
+            for leaf in self.tensors
+        )
+        if are_marked or not all(map(Tensor.is_set_to, self.tensors, self._views)):
             self._make()
         self._weights_D.copy_(weights_1D[0])
+
+    def give_back(self, weights_1D: Tensor) -> None:
+        """Give weights what a module has written to its own, as a limit in place.
+
+        Those of several models are views of the weights, which change with them.
+        """
+        weights_1D[0].copy_(self._weights_D)
 
 
 def parts_of(count: int, parts: int) -> list[Part]:
@@ -487,6 +498,7 @@ def _one_model(
         weights_1D, statistics_1S, samples.inputs, draw, leaves.named
     )
     losses_1, slopes = _slopes(problem, outputs_1NC, samples.targets, leaves.tensors)
+    leaves.give_back(weights_1D)
     gradient_1D = torch.cat(
         [
             (torch.zeros_like(leaf) if slope is None else slope).flatten()

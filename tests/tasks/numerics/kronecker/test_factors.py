@@ -5,6 +5,7 @@ from functools import cache
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from curvflow.tasks.numerics.kronecker import factors as kronecker_factors
 from curvflow.tasks.numerics.kronecker import layers
@@ -51,6 +52,16 @@ def test_exact_blocks_are_those_of_the_matrix_written_out(name):
 
 
 @every
+def test_a_sweep_that_goes_on_from_its_first_pass_has_the_same_bits(name):
+    of = case(name)
+    tried, known = (
+        factors(replace(of, notes_all=knows), Choices("kron")).operator
+        for knows in (False, True)
+    )
+    assert torch.equal(written_out(known), written_out(tried))
+
+
+@every
 def test_modules_of_torch_have_the_same_blocks(name):
     network, weights, inputs = module_case(name)
     found = factors(recorded(network, weights, inputs), Choices("block"))
@@ -94,6 +105,28 @@ def products_alone(name):
     """Return the products of each sample alone."""
     of = case(name)
     return [products(factors(alone(of, n), Choices())) for n in range(of.num_samples)]
+
+
+class Calls(TorchFunctionMode):
+    """Counts calls of torch within a block."""
+
+    count = 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_of_more_passes_no_more_is_kept_for_errors():
+    counts = []
+    for rows in (2, 1):
+        found = factors(replace(case("mlp"), batch_size=rows), Choices())
+        with Calls() as calls:
+            assert all(
+                spread.left.isfinite().all() for spread in found.spreads.values()
+            )
+        counts.append(calls.count)
+    assert counts[0] == counts[1]
 
 
 @every

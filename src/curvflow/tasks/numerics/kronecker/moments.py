@@ -61,13 +61,13 @@ class _Sums:
 
     Attributes:
         moments: of the second moments, (M, G, K, K).
-        squares: of the squared norms of each sample's own, by what gives those of each
-            pass, for they may never be needed.
+        squares: of the squared norms of each sample's own, by what gives those of a
+            first pass, for they may never be needed; of several they are added up.
         stripes: in how many the lower triangles of the moments are added up.
     """
 
     moments: list[Tensor] = field(default_factory=list)
-    squares: list[list[Squares]] = field(default_factory=list)
+    squares: list[Squares] = field(default_factory=list)
     stripes: int = 1
 
 
@@ -121,9 +121,7 @@ class Moments:
                 divisor = self._divisor(is_left=is_left)
                 squares = self._add_moment(rows, into, one.part, divisor)
             if self.has_spread:
-                if one.part.rows.start == 0:
-                    into.squares.append([])
-                into.squares[-1].append(squares)
+                _add_squares(into.squares, one.part, squares)
 
     def _divisor(self, *, is_left: bool) -> int:
         """Return what products are divided by as they are added."""
@@ -201,7 +199,7 @@ class Moments:
     def squares(self) -> list[Tensor]:
         """Sums of the squared norms of each sample's own matrices, of both sides."""
         left, right = (
-            spanned([_summed(each) for each in side.squares])
+            spanned([squares() for squares in side.squares])
             for side in (self._left, self._right)
         )
         return [left, right if self._positions == 1 else right / self._positions**2]
@@ -270,13 +268,12 @@ def _given(squares: Tensor) -> Tensor:
     return squares
 
 
-def _summed(squares: Sequence[Squares]) -> Tensor:
-    """Return the sum over passes, in their order."""
-    first, *more = squares
-    total = first()
-    for each in more:
-        total = total + each()
-    return total
+def _add_squares(sums: list[Squares], part: Part, squares: Squares) -> None:
+    """Add what a pass gives to that of its span of models, so that one is kept."""
+    if part.rows.start == 0:
+        sums.append(squares)
+    else:
+        sums[-1] = partial(_given, sums[-1]() + squares())
 
 
 def _whole(sums: _Sums) -> Tensor:
