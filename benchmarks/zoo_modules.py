@@ -172,6 +172,7 @@ class Denoiser(nn.Module):
     def __init__(self, width: int = 2) -> None:
         """Make the layers."""
         super().__init__()
+        _define_operators()
         self.net = import_module("diffusers").UNet2DModel(
             sample_size=SIDE,
             in_channels=1,
