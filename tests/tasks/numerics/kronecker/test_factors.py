@@ -11,6 +11,7 @@ from curvflow.tasks.numerics.kronecker import factors as kronecker_factors
 from curvflow.tasks.numerics.kronecker import layers
 from curvflow.tasks.numerics.kronecker.factors import Choices, factors
 from curvflow.tasks.numerics.kronecker.forms import Product
+from curvflow.tasks.numerics.kronecker.moments import Moments
 from tests.tasks.numerics.kronecker.cases import (
     SMALL,
     case,
@@ -127,6 +128,29 @@ def test_of_more_passes_no_more_is_kept_for_errors():
             )
         counts.append(calls.count)
     assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("name", ["mlp", "transformer-tied", "vit-mean"])
+def test_rows_that_layers_share_are_multiplied_once_with_the_same_bits(
+    name, monkeypatch
+):
+    of, multiply, multiplied = case(name), Moments._add_moment, []
+
+    def counted(self, *given):
+        multiplied.append(self.piece.name)
+        return multiply(self, *given)
+
+    monkeypatch.setattr(Moments, "_add_moment", counted)
+    once, num_once = factors(of, Choices()), len(multiplied)
+    multiplied.clear()
+    monkeypatch.setattr(kronecker_factors, "SharedRows", lambda _: None)
+    anew = factors(of, Choices())
+    for one, other in zip(products(once), products(anew), strict=True):
+        assert one.left_factor.equal(other.left_factor)
+        assert one.right_factor.equal(other.right_factor)
+        for errors in zip(once.spreads[one.name], anew.spreads[one.name], strict=True):
+            assert torch.equal(*[error.nan_to_num(-1) for error in errors])
+    assert (num_once < len(multiplied)) is (name != "mlp")
 
 
 @every

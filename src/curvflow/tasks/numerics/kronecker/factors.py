@@ -30,11 +30,13 @@ from curvflow.tasks.numerics.kronecker.layers import (
     Piece,
     Places,
     Read,
+    SharedRows,
     Sides,
     check_positions,
     pieces,
 )
 from curvflow.tasks.numerics.kronecker.moments import (
+    Added,
     Moments,
     Spread,
     Spreads,
@@ -231,8 +233,9 @@ class _Sweep:
         for one in self._passes():
             # Of what first layers have as a rule, many columns, the moments leave
             # nothing else in the cache.
+            added: Added = {}
             for each in reversed(moments):
-                each.add(one)
+                each.add(one, added)
         made = [each.matrices() for each in moments]
         blocks = [
             Product(each.piece.name, each.piece.find_columns, *both)
@@ -356,7 +359,7 @@ class _Sweep:
                     few = [each[0][:, :2] for each in one.deltas if each]
                     check_finite([begun.outputs[:, :2], *few])
                     begun = None  # else its graph would be kept to the last pass
-            yield one
+            yield replace(one, shared=SharedRows(one.record))
 
 
 def _norm(matrices: Tensor) -> Tensor:

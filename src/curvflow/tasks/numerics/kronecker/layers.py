@@ -6,10 +6,11 @@ Letters of shapes, besides those of `uses`: R draws or roots of a sample.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -24,6 +25,56 @@ Approximation = Literal["expand", "reduce"]
 MANY_POSITIONS = 16
 
 
+class SharedRows:
+    """Rows of inputs that several uses of a pass have, such as the three of attention.
+
+    They are made once, and live as long as this.
+    """
+
+    def __init__(self, record: Sequence[AnyUse]) -> None:
+        """Take the uses of the pass."""
+        places = Counter(_place(use) for use in record if isinstance(use, Use))
+        self._several = {place for place, count in places.items() if count > 1}
+        self._rows: dict[Hashable, Tensor] = {}
+        self._known: set[int] = set()
+
+    def rows(
+        self,
+        use: Use,
+        shape: tuple[int, ...],
+        make: Callable[[], Tensor],
+        *,
+        has_ones: bool,
+    ) -> Tensor:
+        """Return the rows of a use.
+
+        Args:
+            use: one of the pass.
+            shape: of its weight.
+            make: makes the rows.
+            has_ones: whether ones follow what went in.
+        """
+        place = _place(use)
+        if place not in self._several:
+            return make()
+        key = place, use.form, shape, has_ones
+        if key not in self._rows:
+            self._rows[key] = make()
+            self._known.add(id(self._rows[key]))
+        return self._rows[key]
+
+    def __contains__(self, rows: Tensor) -> bool:
+        """Return whether rows are of inputs that several uses have."""
+        return id(rows) in self._known
+
+
+def _place(use: Use) -> Hashable:
+    """Return where in memory the inputs of a use lie, and how."""
+    given = use.inputs
+    storage = given.untyped_storage()._cdata
+    return storage, given.storage_offset(), given.shape, given.stride(), given.dtype
+
+
 @dataclass(frozen=True)
 class Pass:
     """A pass over some samples, with what comes back through the networks.
@@ -33,11 +84,13 @@ class Pass:
         record: uses of parameters.
         deltas: of each use what comes back through its outputs, (M, N, ...), of each
             draw or root; nothing of uses that are not looked at.
+        shared: rows of inputs that several uses have; None to make them for each.
     """
 
     part: Part
     record: Sequence[AnyUse]
     deltas: Sequence[Sequence[Tensor]]
+    shared: SharedRows | None = None
 
     @property
     def samples(self) -> int:
@@ -94,6 +147,7 @@ class Layer:
         samples: int,
         *,
         has_ones: bool = False,
+        shared: SharedRows | None = None,
     ) -> Iterator[tuple[Use, Sides]]:
         """Yield the rows of each use.
 
@@ -103,12 +157,14 @@ class Layer:
                 each draw or root.
             samples: N.
             has_ones: whether ones follow what went in.
+            shared: rows of inputs that several uses of the pass have.
         """
+        how: dict[str, Any] = {"has_ones": has_ones, "shared": shared}
         for number in self.uses:
             use = record[number]
             assert isinstance(use, Use)
             back = _stacked(self.returned(use, deltas[number], samples))
-            given = self.given(use, back, samples, has_ones=has_ones)
+            given = self.given(use, back, samples, **how)
             yield use, Sides(back, given) if use.form.is_left else Sides(given, back)
 
     def returned(
@@ -118,14 +174,27 @@ class Layer:
         return [use.form.returned(delta, self.shape, samples) for delta in deltas]
 
     def given(
-        self, use: Use, back: Tensor, samples: int, *, has_ones: bool = False
+        self,
+        use: Use,
+        back: Tensor,
+        samples: int,
+        *,
+        has_ones: bool = False,
+        shared: SharedRows | None = None,
     ) -> Tensor:
         """Return what went into a use, (M, N, 1, G, T, K), beside what comes back."""
-        rows = use.form.given(
-            use.inputs.detach(), self.shape, samples, has_ones=has_ones
-        ).to(back)
-        given = rows.unsqueeze(2).transpose(3, 4)
-        return given if len(given) == len(back) else given.expand(len(back), *[-1] * 5)
+
+        def make() -> Tensor:
+            rows = use.form.given(
+                use.inputs.detach(), self.shape, samples, has_ones=has_ones
+            ).to(back)
+            given = rows.unsqueeze(2).transpose(3, 4)
+            is_whole = len(given) == len(back)
+            return given if is_whole else given.expand(len(back), *[-1] * 5)
+
+        if shared is None:
+            return make()
+        return shared.rows(use, self.shape, make, has_ones=has_ones)
 
 
 def _stacked(several: list[Tensor]) -> Tensor:
@@ -192,7 +261,11 @@ class Piece:
         """Yield the rows of the block of each use in a pass."""
         has_both = self.has_weight and self.has_bias
         for use, sides in self.layer.sides(
-            one.record, one.deltas, one.samples, has_ones=has_both
+            one.record,
+            one.deltas,
+            one.samples,
+            has_ones=has_both,
+            shared=one.shared,
         ):
             if self.has_weight:
                 yield use, sides
@@ -218,7 +291,8 @@ class Piece:
         if several[0].shape[2] < MANY_POSITIONS:
             return None
         back = [each.unsqueeze(2).transpose(3, 4) for each in several]
-        given = [layer.given(use, back[0], one.samples, has_ones=self.has_bias)]
+        how: dict[str, Any] = {"has_ones": self.has_bias, "shared": one.shared}
+        given = [layer.given(use, back[0], one.samples, **how)]
         is_left = use.form.is_left
         return (True, back, given) if is_left else (False, given, back)
 

@@ -64,11 +64,17 @@ class _Sums:
         squares: of the squared norms of each sample's own, by what gives those of a
             first pass, for they may never be needed; of several they are added up.
         stripes: in how many the lower triangles of the moments are added up.
+        twin: sums of the same rows in all passes, of which these are copies.
     """
 
     moments: list[Tensor] = field(default_factory=list)
     squares: list[Squares] = field(default_factory=list)
     stripes: int = 1
+    twin: _Sums | None = None
+
+
+# Sums that shared rows of a pass were added to, and the squares of these.
+Added = dict[int, tuple[_Sums, Squares]]
 
 
 @dataclass
@@ -100,8 +106,13 @@ class Moments:
     _num_draws: int = 1
     _is_left: bool = True
 
-    def add(self, one: Pass) -> None:
-        """Add the samples of a pass."""
+    def add(self, one: Pass, added: Added | None = None) -> None:
+        """Add the samples of a pass.
+
+        Args:
+            one: the pass.
+            added: sums of others of the same form, by the rows that layers share.
+        """
         self._num_draws = one.num_draws
         left, right = self._rows(one)
         for is_left, rows, into in (
@@ -119,7 +130,7 @@ class Moments:
                 add_to(into.moments, one.part, moment / self._divisor(is_left=is_left))
             else:
                 divisor = self._divisor(is_left=is_left)
-                squares = self._add_moment(rows, into, one.part, divisor)
+                squares = self._add_once(rows, into, one, divisor, added)
             if self.has_spread:
                 _add_squares(into.squares, one.part, squares)
 
@@ -146,6 +157,33 @@ class Moments:
             for rows in zip(*((s.left, s.right) for s in sides), strict=True)
         )
         return left, right
+
+    def _add_once(
+        self,
+        rows: Sequence[Tensor],
+        sums: _Sums,
+        one: Pass,
+        divisor: int,
+        added: Added | None,
+    ) -> Squares:
+        """Add r r' of rows to the sums, or copy those of another with the same rows."""
+        first, *more = rows
+        if added is None or more or one.shared is None or first not in one.shared:
+            return self._add_moment(rows, sums, one.part, divisor)
+        twin, squares = added.get(id(first), (None, None))
+        is_first = one.part.rows.start == 0
+        # Before this pass they had the same rows as well, or none.
+        if twin is None or squares is None or not (is_first or sums.twin is twin):
+            sums.twin = None
+            squares = self._add_moment(rows, sums, one.part, divisor)
+            added[id(first)] = sums, squares
+            return squares
+        sums.twin, sums.stripes = twin, twin.stripes
+        if is_first:
+            sums.moments.append(twin.moments[-1].clone())
+        else:
+            sums.moments[-1].copy_(twin.moments[-1])
+        return squares
 
     def _add_moment(
         self, rows: Sequence[Tensor], sums: _Sums, part: Part, divisor: int
