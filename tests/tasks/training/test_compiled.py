@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
+from curvflow.tasks.networks import problems
 from curvflow.tasks.registry import Machine, find
-from curvflow.tasks.training.gradients import compiled
 from tests.tasks.toys import blobs, train_member
 
 HEADER = Path(sysconfig.get_paths()["include"]) / "Python.h"
@@ -35,7 +35,7 @@ def tile(*rules, **settings):
 def compiled_once(members, mode="default"):
     """Train; a program that is compiled twice, for its first step say, is an error."""
     torch._dynamo.reset()
-    compiled.cache_clear()
+    problems.forget()
     with torch._dynamo.config.patch(error_on_recompile=True):
         return find("train").compute(members, Machine(compiler=mode))
 

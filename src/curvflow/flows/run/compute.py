@@ -243,6 +243,17 @@ def _outcomes(
     return [result for part in parts for result in bisect(part, together)]
 
 
+_specs: dict[str, object] = {}
+
+
+def are_loaded_anew(modules: Collection[str]) -> bool:
+    """Return whether one of some modules has been loaded since the last call for it."""
+    now = {name: getattr(sys.modules.get(name), "__spec__", None) for name in modules}
+    are_new = any(_specs.get(name) is not spec for name, spec in now.items())
+    _specs.update(now)
+    return are_new
+
+
 def forget_models() -> None:
     """Have each tile call the factories of its models itself."""
     problems: Any = sys.modules.get("curvflow.tasks.networks.problems")
@@ -536,8 +547,9 @@ class Snapshots:
         self, modules: Collection[str], machine: Machine
     ) -> Iterator[Window | None]:
         """Look while a tile runs that reaches modules of a user's, if any."""
-        is_compiled = machine.compiler != "none"
-        if modules and not is_compiled:
+        # What is compiled serves later tiles as well, until a module is loaded anew.
+        is_compiled, are_new = machine.compiler != "none", are_loaded_anew(modules)
+        if modules and (are_new or not is_compiled):
             forget_models()
         with calling(modules, is_held=is_compiled) as window:
             self.window = window

@@ -163,6 +163,11 @@ class Problem:
         parts: list[Any] = json.loads(self.text).get(INPUT_PARTS, [])
         return parts
 
+    @cached_property
+    def programs(self) -> dict[tuple[str, bool], Callable[..., tuple[Tensor, ...]]]:
+        """Programs compiled of the network, which last as long as it does."""
+        return {}
+
     @property
     def several(self) -> tuple[str, ...]:
         """Names of several inputs of a sample; none of one."""

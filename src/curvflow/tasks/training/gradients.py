@@ -26,9 +26,8 @@ from curvflow.tasks.training.cache_blocks import apply_in_blocks, rows_at_once
 Compiled = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, ...]]
 
 
-@lru_cache(maxsize=64)
 def compiled(text: str, mode: str, *, has_product: bool) -> Compiled:
-    """Compile the derivatives of a problem's batch losses.
+    """Compile the derivatives of a problem's batch losses, once for each problem.
 
     torch.compile has no second derivatives by autograd, so they are taken by
     torch.func, which it traces.
@@ -44,9 +43,14 @@ def compiled(text: str, mode: str, *, has_product: bool) -> Compiled:
     Raises:
         InputError: the network draws random numbers in training.
     """
-    problem = read(text)
-    _check_no_draws(problem)
+    problem, key = read(text), (mode, has_product)
+    if key not in problem.programs:
+        _check_no_draws(problem)
+        problem.programs[key] = _compiled(problem, mode, has_product=has_product)
+    return problem.programs[key]
 
+
+def _compiled(problem: Problem, mode: str, *, has_product: bool) -> Compiled:
     # Looked up here, for what is traced ignores caches.
     of_samples, is_sum = problem.criterion.of_samples, problem.criterion.is_sum
 

@@ -4,12 +4,14 @@ import importlib
 import os
 import sys
 
+import numpy as np
 import pytest
 
 from curvflow.errors import RequestError
 from curvflow.flows.plan.code.sources import Sources
 from curvflow.flows.run.context import Unwatched
 from curvflow.flows.run.run import run_study
+from curvflow.schemas.options import RunOptions
 from curvflow.stores.memory import MemoryStore
 from tests.flows.lab import accept, laboratory
 from tests.flows.toys import opened
@@ -174,6 +176,34 @@ def test_a_module_that_cannot_be_imported_fails_its_nodes_alone(late):
     report = run_study(o.study, store, o.files)
     assert report.record.counts["executed"] == {"data": 1, "fit": 0}
     assert report.record.counts["failed"] == {"data": 0, "fit": 1}
+
+
+SCALED = NETS.replace(
+    "return torch.nn.Linear(2, WIDTH)",
+    "return Scaled(2, WIDTH)\n\n\nclass Scaled(torch.nn.Linear):\n"
+    "    def forward(self, x):\n        return 2 * super().forward(x)",
+)
+
+
+def test_a_network_that_was_reloaded_is_compiled_anew(late, monkeypatch):
+    # Without a compiler: programs are kept and taken as if there were one.
+    monkeypatch.setattr("torch.compile", lambda function, **_: function)
+
+    def trained(compiler):
+        store = MemoryStore()
+        o, options = opened(store, text=FIT, folder=late), RunOptions(compiler=compiler)
+        run_study(o.study, store, o.files, options=options)
+        (fit,) = [r for r in store.index().receipts.values() if r.kind == "train"]
+        return store.read(fit, ["weights"])["weights"][-1]
+
+    nets = late / "late_nets.py"
+    nets.write_text(SCALED)
+    before = trained("default")
+    nets.write_text(SCALED.replace("2 * super", "5 * super"))
+    importlib.reload(sys.modules["late_nets"])
+    after = trained("default")
+    np.testing.assert_allclose(after, trained("none"), rtol=1e-12)
+    assert not np.allclose(after, before)
 
 
 def test_an_edit_of_equal_size_at_the_same_time_is_seen(tmp_path):
