@@ -12,6 +12,15 @@ def test_the_function_is_called_with_its_arguments():
     assert reference.call() == {"a": 1}
 
 
+def test_a_function_that_changes_its_arguments_gets_them_anew():
+    reference = Factory(factory=f"{__name__}:popped", kwargs={"widths": [64, 16]})
+    assert reference.call() == reference.call() == 16
+
+
+def popped(widths):
+    return widths.pop()
+
+
 @pytest.mark.parametrize("text", ["module", "module.function", "a:b:c", "a/b:c", ":f"])
 def test_what_is_no_reference_is_refused(text):
     with pytest.raises(ValidationError, match="string_pattern_mismatch"):

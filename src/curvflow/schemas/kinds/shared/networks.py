@@ -6,6 +6,7 @@ They draw weights and biases; scales and shifts of a normalisation begin at 1 an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from importlib import import_module
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -123,7 +124,8 @@ class Factory(Params):
         """
         function = self.find()
         try:
-            return function(**self.kwargs)
+            # It may change them, and is called more than once.
+            return function(**deepcopy(self.kwargs))
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next:
                 raise  # the function was called, and something in it failed
