@@ -328,6 +328,7 @@ def within(tree: Path, arguments: Sequence[str], seconds: float, writing: int) -
     temporary.mkdir()
     os.environ |= {
         "PYTHONPATH": str(tree / "src"),
+        "PYTEST_ADDOPTS": "",  # which may be of another project
         "PYTEST_DEBUG_TEMPROOT": str(temporary),
         "OMP_NUM_THREADS": "1",
         "COLUMNS": "80",

@@ -29,13 +29,13 @@ def stream(seed: int, purpose: str) -> torch.Generator:
         >>> torch.rand(1, generator=first) == torch.rand(1, generator=again)
         tensor([True])
     """
-    return torch.Generator().manual_seed(_number(seed, purpose))
+    return torch.Generator().manual_seed(_number(f"{purpose}:{seed}"))
 
 
-@lru_cache(maxsize=1024, typed=True)  # as text, 1 is not True
-def _number(seed: int, purpose: str) -> int:
-    """Return what a generator for a seed and a purpose is seeded with."""
-    digest = hashlib.sha256(f"{purpose}:{seed}".encode()).digest()
+@lru_cache(maxsize=1024)
+def _number(name: str) -> int:
+    """Return what a generator of a name is seeded with."""
+    digest = hashlib.sha256(name.encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
