@@ -154,3 +154,22 @@ def leaning_interval(
         torch.where(skewness < 0, torch.minimum(low, mean - reach), low),
         torch.where(skewness > 0, torch.maximum(high, mean + reach), high),
     )
+
+
+def skewness_of_mean(draws: Tensor) -> Tensor:
+    """Return the skewness of the mean of S >= 3 draws, along the last dimension.
+
+    That of the draws, by unbiased moments, divided by the root of S; zero where draws
+    are equal.
+
+    Examples:
+        >>> from curvflow.tasks.numerics.estimators.intervals import skewness_of_mean
+        >>> skewness_of_mean(torch.tensor([0.0, 0.0, 0.0, 1.0]).double()).item()
+        1.0
+    """
+    count = draws.shape[-1]
+    away = draws - draws.mean(-1, keepdim=True)
+    spread = away.square().sum(-1) / (count - 1)
+    third = away.pow(3).sum(-1) * count / ((count - 1) * (count - 2))
+    known = torch.where(spread > 0, spread, 1.0)
+    return torch.where(spread > 0, third / known**1.5 / count**0.5, 0.0)
