@@ -178,6 +178,27 @@ def skewness_of_mean(draws: Tensor) -> Tensor:
     return torch.where(spread > 0, third / known**1.5 / count**0.5, 0.0)
 
 
+def interval_of_draws(draws: Tensor, sem: Tensor) -> tuple[Tensor, Tensor]:
+    """Return an interval of 95 % for the mean of S draws, as their skewness leans.
+
+    Args:
+        draws: along the last dimension.
+        sem: standard error of their mean, by their spread.
+
+    Returns:
+        Lower and upper ends; the one on the side of the skewness may be infinite.
+
+    Examples:
+        >>> from curvflow.tasks.numerics.estimators.intervals import interval_of_draws
+        >>> draws = torch.tensor([1.0, 2.0, 1.0, 4.0]).double()
+        >>> ends = interval_of_draws(draws, draws.std() / 2)
+        >>> [round(end.item(), 1) for end in ends]
+        [-0.3, 8.7]
+    """
+    skewness = SHOWN * skewness_of_mean(draws)
+    return leaning_interval(draws.mean(-1), sem, draws.shape[-1] - 1.0, skewness)
+
+
 def interval_of_squares(
     mean: Tensor, sem: Tensor, freedom: Tensor | float, draws: Tensor
 ) -> tuple[Tensor, Tensor]:
