@@ -344,7 +344,7 @@ def spread_of_distances(distances_Mn: Tensor) -> Tensor:
 
 
 class Spread(NamedTuple):
-    """What some squared distances know of the variance that they have, (M,) each.
+    """Error and interval of a variance by some squared distances, (M,) each.
 
     Attributes:
         sem: standard error.
