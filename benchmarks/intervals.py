@@ -270,8 +270,8 @@ def main() -> None:
     )
     print("|---|---|---|---|---|---|")
     for law, count in product(TAILS, FEW):
-        shares = " | ".join(f"{part:.1%}" for part in variances_covered(law, count))
-        print(f"| {count} | {law} | {shares} |")
+        columns = " | ".join(f"{part:.1%}" for part in variances_covered(law, count))
+        print(f"| {count} | {law} | {columns} |")
 
 
 if __name__ == "__main__":
