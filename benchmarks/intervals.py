@@ -12,7 +12,8 @@ of them. Then the mass of few eigenvalues of
 plus and minus Student's t times its error, and those of `probe.spectrum`. Then moments
 of the orders 1 to 6 by 5 to 30 vectors, of spectra with and without outliers: the least
 covered order of Student's intervals, and of those stated. Last the variance of all of
-100 gradients by that of few: with the spread of distances as it is, and as stated.
+100 gradients by that of few: with the spread of distances as it is, and as stated, in
+how many cases there are enough, and of these.
 Prints tables in Markdown; all numbers are drawn by fixed seeds.
 """
 
@@ -32,7 +33,7 @@ from curvflow.tasks.numerics import (
     stream,
     student_interval,
 )
-from curvflow.tasks.numerics.derivatives.variances import spread_of_distances
+from curvflow.tasks.numerics.derivatives.variances import spread_of_few
 from curvflow.tasks.numerics.estimators.moments import (
     MomentDraws,
     moment_draws,
@@ -41,6 +42,7 @@ from curvflow.tasks.numerics.estimators.moments import (
 )
 from curvflow.tasks.numerics.estimators.sketched_traces import METHODS, Probed
 from curvflow.tasks.numerics.krylov.ritz_spectra import Mass
+from curvflow.tasks.probes.gradient_variance import ENOUGH
 
 SIZE, REPETITIONS, PRODUCTS = 60, 400, 24
 RANKS = torch.arange(1, SIZE + 1).double()
@@ -68,6 +70,8 @@ OUTLYING = {
     "even, 0.5 to 1.5": torch.linspace(0.5, 1.5, 60),
 }
 GRADIENTS, FEW = 100, (2, 3, 4, 6, 10, 20, 50)
+# Of the lengths of gradients: all 1, exponential, and log-normal of deviation 1.
+TAILS = ("Gaussian", "exponential", "long-tailed")
 
 
 def matrix(name: str) -> Tensor:
@@ -180,7 +184,17 @@ def moments_covered(name: str, basis: str, law: str, vectors: int) -> tuple[floa
     return tuple((held[:, 1:] / REPETITIONS).amin(1).tolist())
 
 
-def variances_covered(law: str, count: int) -> tuple[float, float]:
+def long_tailed(law: str, generator: torch.Generator) -> Tensor:
+    """Return what the lengths of gradients are multiplied by, (M, N, 1)."""
+    shape = (REPETITIONS, GRADIENTS, 1)
+    if law == "Gaussian":
+        return torch.ones(shape).double()
+    if law == "long-tailed":
+        return torch.randn(shape, generator=generator).double().exp()
+    return -torch.rand(shape, generator=generator).double().log()
+
+
+def variances_covered(law: str, count: int) -> tuple[float, ...]:
     """Return shares of intervals that hold the variance of all gradients.
 
     Args:
@@ -188,27 +202,28 @@ def variances_covered(law: str, count: int) -> tuple[float, float]:
         count: gradients taken.
 
     Returns:
-        By the spread of their distances, and as stated.
+        By the spread of their distances, and as stated; the share of cases in which
+        there are enough of them, and how many intervals of these hold, NaN of none.
     """
     generator = stream(count, "benchmarks.intervals")
     gradients_MND = torch.randn(
         (REPETITIONS, GRADIENTS, 20), generator=generator
     ).double() * (torch.arange(1, 21).double() ** -0.5)
-    if law == "long-tailed":
-        lengths = torch.randn((REPETITIONS, GRADIENTS, 1), generator=generator)
-        gradients_MND *= lengths.double().exp()
+    gradients_MND *= long_tailed(law, generator)
     truth_M = gradients_MND.var(1).sum(1)
     few_MnD = gradients_MND[:, :count]
     distances_Mn = (few_MnD - few_MnD.mean(1, keepdim=True)).square().sum(2)
     rest, variance_M = 1 / count - 1 / GRADIENTS, few_MnD.var(1).sum(1)
-    spreads = distances_Mn.var(1), spread_of_distances(distances_Mn)
-    held = []
-    for spread_M, degrees in zip(spreads, (count - 1, max(count - 2, 1)), strict=True):
-        sem_M = (rest * spread_M).sqrt()
-        low_M, high_M = positive_interval(variance_M, sem_M, degrees)
-        inside = (low_M <= truth_M) & (truth_M <= high_M)
-        held.append(inside.double().mean().item())
-    return held[0], held[1]
+    sem_M = (rest * distances_Mn.var(1)).sqrt()
+    plain = positive_interval(variance_M, sem_M, count - 1)
+    stated = spread_of_few(distances_Mn, GRADIENTS)
+    held_M, stated_M = (
+        ((low_M <= truth_M) & (truth_M <= high_M)).double()
+        for low_M, high_M in (plain, (stated.low, stated.high))
+    )
+    enough_M = stated.effective >= ENOUGH
+    shares = (held_M, stated_M, enough_M.double(), stated_M[enough_M])
+    return tuple(share.mean().item() for share in shares)
 
 
 def share(held: float, count: int) -> str:
@@ -250,11 +265,13 @@ def main() -> None:
             plain, stated = (min(both) for both in zip(*pairs, strict=True))
             held = f"{plain:.1%} | {stated:.1%}"
             print(f"| {name} | {basis} | {vectors} | {held} |")
-    print("\n| gradients, of 100 | law | spread alone | as stated |")
-    print("|---|---|---|---|")
-    for law, count in product(("Gaussian", "long-tailed"), FEW):
-        spread, corrected = variances_covered(law, count)
-        print(f"| {count} | {law} | {spread:.1%} | {corrected:.1%} |")
+    print(
+        "\n| gradients, of 100 | law | spread alone | as stated | enough | of these |"
+    )
+    print("|---|---|---|---|---|---|")
+    for law, count in product(TAILS, FEW):
+        columns = " | ".join(f"{part:.1%}" for part in variances_covered(law, count))
+        print(f"| {count} | {law} | {columns} |")
 
 
 if __name__ == "__main__":

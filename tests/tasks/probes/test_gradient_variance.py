@@ -89,6 +89,12 @@ def test_intervals_of_very_few_samples_hold_the_variance_of_all(count):
     assert np.mean(held) > 0.92
 
 
+@pytest.mark.parametrize(("count", "is_enough"), [(9, False), (25, True), (None, True)])
+def test_few_samples_are_not_called_enough(count, is_enough):
+    found = compute(KIND, probes(KIND, "tanh-ce", 2, num_samples=count))
+    assert {bool(one.arrays["enough_samples"]) for one in found} == {is_enough}
+
+
 def test_results_do_not_depend_on_the_width_of_the_tile():
     reference = compute(KIND, probes(KIND, "relu-ce", 5))
     for result, expected in zip(

@@ -68,6 +68,42 @@ def test_intervals_of_few_vectors_hold_the_variance_of_all_samples():
     assert np.mean(means) > 0.92
 
 
+def share_held(probed, exact, *, seeds, **given):
+    """Return the share of intervals that hold the variance of all samples."""
+    params = probed.params.model_copy(update=given)
+    seeded = [
+        replace(probed, params=params.model_copy(update={"seed": seed}))
+        for seed in range(seeds)
+    ]
+    ends = [
+        [outcome.arrays[f"hessian_variance_{end}"] for end in ("low", "high")]
+        for outcome in compute(KIND, seeded)
+    ]
+    low, high = np.array(ends).T
+    assert (low >= 0).all()
+    return np.mean((low <= exact) & (exact <= high))
+
+
+def test_intervals_of_random_batches_and_vectors_hold_the_variance():
+    shares, seeds = [], 100
+    for net in ("tanh-ce", "tanh-mse"):
+        (probed,) = probes(KIND, net, 1)
+        exact = sample_hessians(probed).var(dim=0).sum().item()
+        for case in range(10):
+            rng = np.random.default_rng(case)
+            batch = int(rng.integers(1, 11))
+            given = {
+                "batch_size": batch,
+                "num_batches": int(rng.integers(2, min(8, 20 // batch) + 1)),
+                "num_probes": int(rng.integers(8, 30)),
+                "distribution": str(rng.choice(["rademacher", "gaussian"])),
+            }
+            shares.append(share_held(probed, exact, seeds=seeds, **given))
+    error = (0.95 * 0.05 / seeds) ** 0.5
+    assert 0.95 - 3 * error / len(shares) ** 0.5 < np.mean(shares) < 0.98
+    assert min(shares) > 0.95 - 4 * error
+
+
 def test_vectors_multiplied_together_are_those_one_by_one(monkeypatch):
     members = probes(KIND, "tanh-ce", 2, batch_size=3, num_batches=3, num_probes=7)
     together = compute(KIND, members)[1].arrays

@@ -118,6 +118,8 @@ def _outcome(tile: TileOperator, estimated: Diagonal) -> Outcome:
             "layer_size": np.array(tile.sizes, dtype=np.int64),
             "layer_diagonal_mean": estimated.layer_mean.numpy(),
             "layer_diagonal_sem": estimated.layer_sem.numpy(),
+            "layer_diagonal_mean_low": estimated.layer_low.numpy(),
+            "layer_diagonal_mean_high": estimated.layer_high.numpy(),
             "num_matvecs": np.array(estimated.num_matvecs, dtype=np.int64),
         }
     )

@@ -30,13 +30,15 @@ from curvflow.tasks.numerics.derivatives.variances import (
     batch_variance,
     gradient_variance,
 )
-from curvflow.tasks.numerics.estimators.intervals import positive_interval
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes
 from curvflow.tasks.training.batch_draws import PairDraws
 
 # Numbers that the gradients of one pass may hold for one model.
 PASS_NUMBERS = 1 << 20
+
+# Samples that make up the variance, so that it is not the accident of some of them.
+ENOUGH = 10
 
 
 def _params(member: Member) -> GradientVarianceParams:
@@ -121,15 +123,12 @@ def _outcomes(
     used: int,
 ) -> list[Outcome]:
     variance_M = result.layer_variance.sum(1)
-    draws = used // params.batch_size if params.mode == "train" else used
-    # One degree for the mean gradient, one for the mean of the distances from it.
-    freedom = max(draws - 2, 1)
-    low_M, high_M = positive_interval(variance_M, result.sem, freedom)
     measured = {
         "gradient_variance": variance_M,
         "gradient_variance_sem": result.sem,
-        "gradient_variance_low": low_M,
-        "gradient_variance_high": high_M,
+        "gradient_variance_low": result.low,
+        "gradient_variance_high": result.high,
+        "enough_samples": result.effective >= ENOUGH,
         "batch_gradient_variance": batch_variance(variance_M, params.batch_size, count)
         + result.drawn_variance / count,
         "gradient_squared_norm": result.squared_norm,

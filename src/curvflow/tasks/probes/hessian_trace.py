@@ -18,7 +18,10 @@ from curvflow.tasks.curvature.network_operators import (
 )
 from curvflow.tasks.curvature.operators import block_of
 from curvflow.tasks.networks.problems import grouped, probed_bytes
-from curvflow.tasks.numerics.estimators.intervals import student_interval
+from curvflow.tasks.numerics.estimators.intervals import (
+    interval_of_draws,
+    student_interval,
+)
 from curvflow.tasks.numerics.estimators.sketched_traces import TraceDraws, traces
 from curvflow.tasks.registry import Machine, computes
 
@@ -77,6 +80,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
 
 def _outcome(draws: TraceDraws, names: Sequence[str]) -> Outcome:
     whole = draws.draws.sum(0)
+    low_L, high_L = interval_of_draws(draws.draws, draws.layer_sem)
     low, high = student_interval(whole.mean(), draws.sem, draws.freedom)
     return Outcome(
         {
@@ -88,6 +92,8 @@ def _outcome(draws: TraceDraws, names: Sequence[str]) -> Outcome:
             "layer": np.array(names),
             "layer_trace": draws.draws.mean(1).numpy(),
             "layer_trace_sem": draws.layer_sem.numpy(),
+            "layer_trace_low": low_L.numpy(),
+            "layer_trace_high": high_L.numpy(),
             "num_matvecs": np.array(draws.num_matvecs, dtype=np.int64),
         }
     )

@@ -31,7 +31,7 @@ from curvflow.tasks.numerics.derivatives.variances import (
     curvature_variances,
 )
 from curvflow.tasks.numerics.estimators.intervals import (
-    positive_interval,
+    interval_of_squares,
     wider_interval,
 )
 from curvflow.tasks.numerics.estimators.traces import estimate
@@ -81,7 +81,9 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     num_batches = _num_batches(params, num_samples)
     draws = _draws(members, machine, num_samples, num_batches)
     spread, mean = estimate(draws.variance), estimate(draws.squared_mean)
-    low_M, high_M = positive_interval(spread.mean, spread.sem, spread.count - 1)
+    low_M, high_M = interval_of_squares(
+        spread.mean, spread.sem, spread.count - 1, draws.variance
+    )
     # Skewed as squares are, and below zero where noise is taken off.
     least_M, most_M = wider_interval(mean.mean, mean.sem, mean.count - 1)
     measured = {

@@ -37,6 +37,7 @@ from curvflow.tasks.numerics.estimators.batch_traces import (
 )
 from curvflow.tasks.numerics.estimators.controlled_traces import controlled_traces
 from curvflow.tasks.numerics.estimators.intervals import (
+    interval_of_draws,
     positive_interval,
     student_interval,
 )
@@ -151,6 +152,7 @@ def _outcome(
     # By vectors the images tell the error; draws of batches spread, and are skewed.
     is_skewed = isinstance(draws, BatchTrace) and params.operator in SEMIDEFINITE
     interval = positive_interval if is_skewed else student_interval
+    low_L, high_L = interval_of_draws(draws.draws, draws.layer_sem)
     low, high = interval(whole.mean(), draws.sem, draws.freedom)
     taken: dict[str, Array] = {} if method is None else {"method": np.array(method)}
     if isinstance(draws, TraceDraws) and draws.control is not None:
@@ -170,6 +172,8 @@ def _outcome(
             "layer": np.array(tile.names),
             "layer_trace": draws.draws.mean(1).numpy(),
             "layer_trace_sem": draws.layer_sem.numpy(),
+            "layer_trace_low": low_L.numpy(),
+            "layer_trace_high": high_L.numpy(),
             "num_matvecs": np.array(draws.num_matvecs, dtype=np.int64),
         }
         | taken

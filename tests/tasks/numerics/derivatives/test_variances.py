@@ -2,6 +2,7 @@
 
 from itertools import combinations
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +14,7 @@ from curvflow.tasks.numerics.derivatives.variances import (
     curvature_variances,
     gradient_variance,
     spread_of_distances,
+    spread_of_few,
 )
 from tests.tasks.toys import random_symmetric
 
@@ -299,3 +301,67 @@ def test_distances_that_are_equal_state_no_error():
     some = torch.tensor([[0.3, 0.3, 0.4]], dtype=torch.float64)
     assert (spread_of_distances(some) > 0).all()
     assert (spread_of_distances(some[:, :2]) > 0).all()
+
+
+ENOUGH, DRAWINGS = 10, 100
+
+
+def random_lengths(rng, shape):
+    """Return lengths of gradients that are alike, or spread up to e to either side."""
+    law = rng.integers(3)
+    if law == 0:
+        return np.ones(shape)
+    if law == 1:
+        return rng.exponential(size=shape)
+    return np.exp(rng.uniform(0, 0.7) * rng.normal(size=shape))
+
+
+def random_populations(seed):
+    """Draw squared distances of n of N gradients, and the variance of all of these."""
+    rng = np.random.default_rng(seed)
+    count, size = int(rng.integers(4, 100)), int(rng.integers(1, 20))
+    whole = int(count * 10 ** rng.uniform(0.1, 1))
+    lengths = random_lengths(rng, (DRAWINGS, whole, 1))
+    scales = np.arange(1, size + 1) ** -rng.uniform(0, 1)
+    g_MND = torch.as_tensor(rng.normal(size=(DRAWINGS, whole, size)) * scales * lengths)
+    few_MnD = g_MND[:, :count]
+    distances_Mn = (few_MnD - few_MnD.mean(1, keepdim=True)).square().sum(2)
+    return distances_Mn, whole, g_MND.var(1).sum(1)
+
+
+def test_intervals_of_random_populations_hold_their_variance():
+    all_cases, of_enough, plain = [], [], []
+    for seed in range(120):
+        distances_Mn, whole, truth_M = random_populations(seed)
+        found = spread_of_few(distances_Mn, whole)
+        held_M = (found.low <= truth_M) & (truth_M <= found.high)
+        all_cases.append(held_M.double().mean())
+        of_enough.append(held_M[found.effective >= ENOUGH].double())
+        variance_M = distances_Mn.sum(1) / (distances_Mn.shape[1] - 1)
+        plain.append(((variance_M - truth_M).abs() <= 2 * found.sem).double().mean())
+    share, enough = torch.stack(all_cases), torch.cat(of_enough)
+    error = share.std() / len(share) ** 0.5
+    assert share.mean() > 0.95 - 3 * error
+    assert enough.mean() > 0.95 - 3 * error
+    assert len(enough) > 40 * DRAWINGS
+    assert share.mean() < 0.98
+    assert share.mean() > torch.stack(plain).mean() + 0.02
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_variance_is_no_less_than_the_part_of_it_that_was_seen(seed):
+    distances_Mn, whole, truth_M = random_populations(seed)
+    found, count = spread_of_few(distances_Mn, whole), distances_Mn.shape[1]
+    least_M = distances_Mn.sum(1) / (whole - 1)
+    assert (least_M <= truth_M).all()
+    assert (found.low >= least_M * (1 - 1e-12)).all()
+    assert (found.effective <= count + 1e-9).all()
+
+
+def test_few_large_distances_are_few_samples():
+    distances_Mn = torch.tensor([[1.0] * 20, [1000.0] + [1.0] * 19]).double()
+    distances_Mn[:, -1] += 1e-3
+    found = spread_of_few(distances_Mn, 1000)
+    assert found.effective[0] == pytest.approx(20, rel=1e-3)
+    assert found.effective[1] == pytest.approx(1, rel=0.05)
+    assert found.high[1] > 20 * found.high[0]

@@ -1,5 +1,6 @@
 """Diagonals by random vectors, for all data and by batches."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -187,6 +188,48 @@ def test_intervals_by_batches_cover_each_entry(case, count, law):
     held_D = held(found, means.matrices.mean(0).diagonal()).mean(0)
     assert held_D.mean() > 0.95 - 3 * BINOMIAL
     assert held_D.min() > 0.95 - 5 * BINOMIAL
+
+
+def blocks_held(found, means, sizes):
+    """Return whether each interval of a block holds its mean, but for rounding."""
+    parts = means.matrices.mean(0).diagonal().split(sizes)
+    exact_L = torch.stack([part.mean() for part in parts])
+    slack_L = 1e-9 * exact_L.abs()
+    low_ML, high_ML = stacked(found, "layer_low"), stacked(found, "layer_high")
+    return ((low_ML <= exact_L + slack_L) & (exact_L - slack_L <= high_ML)).double()
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("per", ["data", "batch"])
+def test_intervals_of_random_blocks_cover_their_means(per, law):
+    shares = []
+    for case in range(12):
+        rng = np.random.default_rng([case, LAWS.index(law)])
+        means = random_means(int(rng.integers(1000)), REPETITIONS)
+        size = means.shape[1]
+        sizes = [first := int(rng.integers(1, size)), size - first]
+        count, batch_size = int(rng.integers(16, 100)), int(rng.integers(1, 20))
+        given = {"num_probes": count, "sizes": sizes}
+        if per == "batch":
+            found = by_batches(means, law, batch_size=batch_size, **given)
+        else:
+            given["num_probes"] = count // 4
+            found = estimates(means.matrices.mean(0), law, **given)
+        shares.append(blocks_held(found, means, sizes).mean(0))
+    share_B = torch.cat(shares)
+    error = share_B.std() / len(share_B) ** 0.5
+    assert share_B.mean() > 0.95 - 2 * error
+    assert share_B.min() > 0.95 - 6 * BINOMIAL
+    # Of vectors for all data the error is a bound.
+    assert share_B.mean() < (0.98 if per == "batch" else 0.99)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_mean_of_a_block_of_one_entry_has_the_interval_of_the_entry(law):
+    found = estimates(MATRICES["random"], law, models=3, sizes=[1, SIZE - 1])
+    for end in ("low", "high"):
+        of_block, of_entry = stacked(found, f"layer_{end}"), stacked(found, end)
+        assert of_block[:, 0].tolist() == of_entry[:, 0].tolist()
 
 
 @pytest.mark.parametrize("law", LAWS)

@@ -11,6 +11,11 @@ from curvflow.tasks.numerics import (
     student_interval,
     wider_interval,
 )
+from curvflow.tasks.numerics.estimators.intervals import (
+    interval_of_draws,
+    interval_of_squares,
+    skewness_of_mean,
+)
 
 SPECTRA = {
     "one": [1.0],
@@ -92,3 +97,42 @@ def test_skewed_draws_are_covered_whatever_noise_is_added(noise, count):
     others = [covered(one, draws, 1.0) for one in (positive_interval, student_interval)]
     assert wide >= max(others)
     assert noise < 30 or others[0] < 0.9
+
+
+def test_the_skewness_of_a_mean_is_that_of_the_draws_by_the_root_of_their_number():
+    draws = torch.as_tensor(np.random.default_rng(0).exponential(size=(4, 10**5)))
+    scaled = skewness_of_mean(draws) * 10**2.5
+    assert scaled.tolist() == pytest.approx([2] * 4, abs=0.15)
+    np.testing.assert_allclose(skewness_of_mean(-draws), -skewness_of_mean(draws))
+    of_two = torch.tensor([[1.0, 3.0], [2.0, 2.0]]).double()
+    assert skewness_of_mean(of_two).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("count", [8, 16, 40])
+def test_intervals_of_random_skewed_draws_hold_their_mean(count):
+    shares = {interval_of_draws: [], student_interval: []}
+    for seed in range(12):
+        rng = np.random.default_rng([seed, count])
+        sign, shape = rng.choice([-1, 1]), rng.uniform(0.5, 4)
+        draws = torch.as_tensor(sign * rng.gamma(shape, size=(REPETITIONS, count)))
+        of, truth = estimate(draws), sign * shape
+        for interval, held in shares.items():
+            given = (draws,) if interval is interval_of_draws else (of.mean,)
+            more = () if interval is interval_of_draws else (of.count - 1,)
+            low, high = interval(*given, of.sem, *more)
+            held.append(((low <= truth) & (truth <= high)).double().mean().item())
+    assert 0.94 < np.mean(shares[interval_of_draws]) < 0.975
+    assert np.mean(shares[interval_of_draws]) > np.mean(shares[student_interval])
+    assert min(shares[interval_of_draws]) > 0.92
+
+
+def test_squares_that_are_noisy_or_more_skewed_have_ends_of_both():
+    draws = squares(np.array([1.0, 0.2]), 12, 3)
+    of = estimate(draws)
+    given = (of.mean, of.sem, of.count - 1)
+    low, high = interval_of_squares(*given, draws)
+    widest = [wider_interval(*given), interval_of_draws(draws, of.sem)]
+    assert (low >= 0).all()
+    assert (low <= widest[0][0].clamp_min(0)).all()
+    for _, end in widest:
+        assert (high >= end).all()

@@ -5,10 +5,12 @@ import pytest
 import torch
 
 from curvflow.tasks.numerics import BatchedDense, estimate
+from curvflow.tasks.numerics.estimators.intervals import interval_of_draws
 from curvflow.tasks.numerics.estimators.sketched_traces import (
     Hutchinson,
     HutchPlusPlus,
     XTrace,
+    traces,
 )
 from curvflow.tasks.numerics.krylov.low_rank import new_directions
 from tests.tasks.toys import random_symmetric, with_spectrum
@@ -126,3 +128,46 @@ def test_new_directions_are_orthogonal_and_none_where_there_is_nothing_new():
     whole = torch.cat([basis, added], dim=2)[0]
     expected = torch.diag(torch.tensor([1.0, 1, 1, 1, 1, 0]).double())
     torch.testing.assert_close(whole.T @ whole, expected, rtol=0, atol=1e-13)
+
+
+def random_blocks(rng):
+    """Draw a matrix with some large eigenvalues, and the sizes of its two blocks."""
+    size = int(rng.integers(12, 40))
+    values = 10 ** rng.uniform(-3, -1, size)
+    values[: rng.integers(1, 5)] = 10 ** rng.uniform(-1, 1)
+    if rng.random() < 0.4:
+        values *= rng.choice([-1, 1], size)
+    basis_DD = np.linalg.qr(rng.normal(size=(size, size))).Q
+    first = int(rng.integers(1, size))
+    return torch.as_tensor(basis_DD * values @ basis_DD.T), [first, size - first]
+
+
+@pytest.mark.parametrize("method", ["hutchinson", "hutch++", "xtrace"])
+def test_intervals_of_random_blocks_hold_their_traces(method):
+    repetitions, plain, stated = 120, [], []
+    for case in range(24):
+        rng = np.random.default_rng(case)
+        A_DD, sizes = random_blocks(rng)
+        most = len(A_DD) // 3 + 1 if method == "xtrace" else 40
+        found = traces(
+            BatchedDense(A_DD.expand(repetitions, -1, -1)),
+            sizes,
+            range(repetitions),
+            method=method,
+            num_probes=int(rng.integers(min(8, most - 1), most)),
+            distribution=str(rng.choice(LAWS)),
+            block=40,
+        )
+        exact_L = torch.stack([part.sum() for part in A_DD.diagonal().split(sizes)])
+        draws_MLS = torch.stack([one.draws for one in found])
+        sem_ML = torch.stack([one.layer_sem for one in found])
+        low_ML, high_ML = interval_of_draws(draws_MLS, sem_ML)
+        slack_L = 1e-9 * exact_L.abs()
+        held_ML = (low_ML <= exact_L + slack_L) & (exact_L - slack_L <= high_ML)
+        apart_ML = (draws_MLS.mean(2) - exact_L).abs()
+        stated.append(held_ML.double().mean())
+        plain.append((apart_ML <= 1.96 * sem_ML + slack_L).double().mean())
+    stated_C = torch.stack(stated)
+    assert 0.95 - 3 * stated_C.std() / len(stated) ** 0.5 < stated_C.mean() < 0.98
+    assert stated_C.min() > 0.95 - 4 * (0.95 * 0.05 / repetitions) ** 0.5
+    assert torch.stack(plain).mean() < stated_C.mean() - 0.02

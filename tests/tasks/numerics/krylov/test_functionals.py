@@ -1,12 +1,20 @@
 """Bounds of traces of functions, on random spectra whose functionals are known."""
 
 from functools import cache, partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
-from curvflow.tasks.numerics import Bernstein, Dense, RitzData, bounded, lanczos
+from curvflow.tasks.numerics import (
+    BatchedDense,
+    Bernstein,
+    Dense,
+    RitzData,
+    bounded,
+    lanczos,
+)
 from curvflow.tasks.numerics.estimators.traces import random_vectors
 from curvflow.tasks.numerics.krylov.functionals import (
     effective_dimension,
@@ -316,3 +324,47 @@ def test_a_hidden_negative_eigenvalue_lets_no_floor_pass():
     starts = random_vectors([1], 100, range(10), "gaussian")
     ritz = lanczos(Dense(torch.diag(values_D)), starts, num_steps=12)
     assert floor_by_test(ritz) is None
+
+
+def network_hessian(rng):
+    """Return the Hessian of a random network's mean loss on the corners of XOR."""
+    widths = [2, *rng.integers(2, 6, size=rng.integers(1, 3)).tolist(), 2]
+    shapes = [s for ins, outs in pairwise(widths) for s in ((outs, ins), (outs,))]
+    sizes = [int(np.prod(shape)) for shape in shapes]
+    corners = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]]).double()
+    w_D = torch.as_tensor(rng.uniform(0.3, 1.5) * rng.normal(size=sum(sizes)))
+
+    def loss(w_D):
+        x = corners
+        parts = torch.split(w_D, sizes)
+        for layer in range(0, len(parts), 2):
+            x = torch.tanh(x) if layer else x
+            x = x @ parts[layer].view(shapes[layer]).T + parts[layer + 1]
+        return torch.nn.functional.cross_entropy(x, torch.tensor([0, 1, 1, 0]))
+
+    return torch.autograd.functional.hessian(loss, w_D)
+
+
+@pytest.mark.parametrize("law", ["rademacher", "gaussian"])
+def test_regular_coefficients_of_random_networks_are_covered(law):
+    repetitions, shares = 60, []
+    for case in range(16):
+        rng = np.random.default_rng(case)
+        H_DD = network_hessian(rng)
+        h_D, size = torch.linalg.eigvalsh(H_DD).clamp_min(0), len(H_DD)
+        z_MDS = random_vectors(
+            range(repetitions), size, range(rng.integers(3, 16)), law
+        )
+        starts_MDS = z_MDS / z_MDS.norm(dim=1, keepdim=True)
+        operator = BatchedDense(H_DD.expand(repetitions, -1, -1))
+        ritz = lanczos(operator, starts_MDS, num_steps=size)
+        precision = 10 ** rng.uniform(-5, -1)
+        truth = (h_D / (h_D + precision)).sum() / 2
+        low_M, high_M = bounded(ritz, share_above(precision, factor=0.5)).interval()
+        slack = 1e-7 * truth
+        held_M = (low_M - slack <= truth) & (truth <= high_M + slack)
+        shares.append(held_M.double().mean())
+    share = torch.stack(shares)
+    error = (0.95 * 0.05 / repetitions) ** 0.5
+    assert 0.95 - 3 * error / len(shares) ** 0.5 < share.mean() < 0.985
+    assert share.min() > 0.95 - 4 * error

@@ -69,6 +69,21 @@ KIND = Kind(
             units=UNITS,
         ),
         Variable(
+            "layer_diagonal_mean_low",
+            "lower ends of intervals of 95 %, each for a mean; of vectors for all data "
+            "by that bound",
+            ("layer",),
+            units=UNITS,
+            optional=True,
+        ),
+        Variable(
+            "layer_diagonal_mean_high",
+            "upper ends of these intervals",
+            ("layer",),
+            units=UNITS,
+            optional=True,
+        ),
+        Variable(
             "num_matvecs",
             "work: products with the operator; of batches, rounded up to as many over "
             "all data",

@@ -67,7 +67,7 @@ def _truth(
 
 KIND = Kind(
     name="probe.gradient_variance",
-    version=3,
+    version=4,
     summary="Variance of the loss gradient between samples and between batches.",
     params=GradientVarianceParams,
     returns=Numbers,
@@ -77,6 +77,7 @@ KIND = Kind(
             "sum over parameters of the variance between samples, S^2, of divisor "
             "N - 1; unbiased",
             units=UNITS,
+            judged_by="enough_samples",
         ),
         Variable(
             "gradient_variance_sem",
@@ -88,6 +89,13 @@ KIND = Kind(
         ),
         Variable(
             "gradient_variance_high", "upper end of an interval of 95 %", units=UNITS
+        ),
+        Variable(
+            "enough_samples",
+            "whether all samples were used, or ten or more, or as many batches of mode "
+            "train, make up S^2: the square of their squared distances' sum by the sum "
+            "of the squares; else a few have most of it, and the interval may not hold",
+            dtype="bool",
         ),
         Variable(
             "batch_gradient_variance",

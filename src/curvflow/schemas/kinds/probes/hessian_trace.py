@@ -56,6 +56,20 @@ KIND = Kind(
         Variable(
             "layer_trace_sem", "standard error of each block", ("layer",), units=UNITS
         ),
+        Variable(
+            "layer_trace_low",
+            "lower ends of intervals of 95 %, each for a block",
+            ("layer",),
+            units=UNITS,
+            optional=True,
+        ),
+        Variable(
+            "layer_trace_high",
+            "upper ends of these intervals",
+            ("layer",),
+            units=UNITS,
+            optional=True,
+        ),
         Variable("num_matvecs", "work: products with the Hessian", dtype="int64"),
     ),
     accelerated=True,

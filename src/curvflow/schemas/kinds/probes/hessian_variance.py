@@ -61,7 +61,7 @@ def _truth(
 
 KIND = Kind(
     name="probe.hessian_variance",
-    version=4,
+    version=5,
     summary="Variance of the Hessian or GGN between samples and between batches.",
     params=HessianVarianceParams,
     returns=Numbers,

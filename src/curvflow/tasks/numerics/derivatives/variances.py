@@ -8,15 +8,19 @@ and a batch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
+from scipy.special import stdtrit
 from torch import Tensor
 
 from curvflow.tasks.numerics.derivatives.hessians import Losses
 from curvflow.tasks.numerics.derivatives.passes import Draw
 from curvflow.tasks.numerics.derivatives.precision import full_precision
+from curvflow.tasks.numerics.estimators.intervals import HIGH, positive_interval
 from curvflow.tasks.numerics.estimators.traces import random_vectors
 from curvflow.tasks.numerics.operators.base import BatchedOperator, product
 from curvflow.tasks.numerics.streams import shuffled
@@ -34,6 +38,9 @@ PASS_NUMBERS = 1 << 20
 
 # Deviation of squared distances, to their mean, that is that of rounding in float32.
 ALIKE = 1e-6
+
+# Of logarithms and divisors: smaller distances are as good as none.
+TINY = 1e-300
 
 
 def batches_per_pass(size: int) -> int:
@@ -206,6 +213,10 @@ class GradientVariance:
         sem: standard error of the sum over tensors, (M,); 0 if all samples were used,
             NaN if those that were are alike.
         squared_norm: of the mean gradient over all N, without bias, (M,).
+        low: lower end of an interval of 95 % of the sum over tensors, (M,).
+        high: upper end, (M,); both are the sum if all samples were used.
+        effective: how many samples, or batches, make up the sum, (M,); infinite if all
+            samples were used.
         drawn_variance: the part of S^2 that random numbers drawn for each batch have,
             such as masks, (M,); none of it is between samples, so that it does not go
             where all N are in a batch.
@@ -214,6 +225,9 @@ class GradientVariance:
     layer_variance: Tensor
     sem: Tensor
     squared_norm: Tensor
+    low: Tensor
+    high: Tensor
+    effective: Tensor
     drawn_variance: Tensor
 
 
@@ -290,16 +304,24 @@ def gradient_variance(
         drawn_M = batch_size * _between_draws(gradients, passes())
     # Of all N there is no variance between samples, but there is between draws.
     squared_M = mean_MD.square().sum(1) - rest * variance_M - drawn_M / num_samples
-    sem_M = torch.zeros_like(variance_M)
+    none_M = torch.zeros_like(variance_M)
+    spread = Spread(none_M, variance_M, variance_M, none_M + math.inf)
     # Of single samples none are left over that could differ; of batches, other ones.
-    share = rest if drawn is None else batch_size**2 / count
-    if share:
+    if rest or drawn is not None:
         distances_Mn = torch.cat(
             [(gradients(r) - mean_MD[:, None]).square().sum(2) for r in passes()], dim=1
         )
-        spread_M = spread_of_distances(distances_Mn)
-        sem_M = (share * spread_M).sqrt()
-    return GradientVariance(layer_ML.cpu(), sem_M.cpu(), squared_M.cpu(), drawn_M.cpu())
+        whole = num_samples if drawn is None else math.inf
+        spread = spread_of_few(distances_Mn.cpu() * batch_size, whole)
+    return GradientVariance(
+        layer_ML.cpu(),
+        spread.sem.cpu(),
+        squared_M.cpu(),
+        spread.low.cpu(),
+        spread.high.cpu(),
+        spread.effective.cpu(),
+        drawn_M.cpu(),
+    )
 
 
 def spread_of_distances(distances_Mn: Tensor) -> Tensor:
@@ -319,6 +341,78 @@ def spread_of_distances(distances_Mn: Tensor) -> Tensor:
         spread_M = variance_M * count**2 / ((count - 1) * (count - 2))
         is_alike_M = variance_M <= (ALIKE * mean_M).square()
     return spread_M.masked_fill(is_alike_M, torch.nan)
+
+
+class Spread(NamedTuple):
+    """Error and interval of a variance by some squared distances, (M,) each.
+
+    Attributes:
+        sem: standard error.
+        low: lower end of an interval of 95 %.
+        high: upper end; both are NaN where the distances are alike.
+        effective: how many distances make up their sum, its square by that of squares.
+    """
+
+    sem: Tensor
+    low: Tensor
+    high: Tensor
+    effective: Tensor
+
+
+def spread_of_few(distances_Mn: Tensor, num_samples: float) -> Spread:
+    """Return the error of a sample variance, from squared distances of n of N samples.
+
+    The interval is that of a positive, skewed mean. What was seen is a part of all, so
+    that the variance of all is (n - 1) / (N - 1) of the one seen at least; and it
+    reaches as far as the distances' own tail, if that is log-normal.
+
+    Args:
+        distances_Mn: from the mean of their own n samples, 2 at least.
+        num_samples: N; infinite where the distances are draws from a law.
+
+    Examples:
+        >>> from curvflow.tasks.numerics.derivatives.variances import spread_of_few
+        >>> found = spread_of_few(torch.tensor([[1.0, 2.0, 1.0, 4.0]]).double(), 8)
+        >>> [round(part.item(), 2) for part in found]  # of a variance of 8 / 3
+        [0.82, 1.14, 18.91, 2.91]
+    """
+    count = distances_Mn.shape[1]
+    sum_M, squares_M = distances_Mn.sum(1), distances_Mn.square().sum(1)
+    variance_M = sum_M / (count - 1)
+    rest = 1 / count - 1 / num_samples
+    sem_M = (rest * spread_of_distances(distances_Mn)).sqrt()
+    # One degree for the mean, one for the mean of the distances from it.
+    low_M, high_M = positive_interval(variance_M, sem_M, max(count - 2, 1))
+    least_M = variance_M * ((count - 1) / (num_samples - 1))
+    if count > 2:
+        high_M = torch.maximum(high_M, _end_of_logs(distances_Mn, num_samples))
+    effective_M = sum_M.square() / squares_M.clamp_min(TINY)
+    return Spread(sem_M, torch.maximum(low_M, least_M), high_M, effective_M)
+
+
+def _end_of_logs(distances_Mn: Tensor, num_samples: float) -> Tensor:
+    """Return how large the variance may be if distances are log-normal, (M,).
+
+    The deviation of logarithms is by those above the median alone: small distances say
+    nothing of how large others are. Not only the mean of the law is uncertain, but that
+    of those not seen, nearly log-normal too (Fenton 1960).
+
+    Reference:
+        Olsson (2005), doi:10.1080/10691898.2005.11910638, section 3.4, with Student's
+        law; Fenton (1960), doi:10.1109/TCOM.1960.1097606.
+    """
+    count = distances_Mn.shape[1]
+    logs_Mn = distances_Mn.clamp_min(TINY).log()
+    middle_M = logs_Mn.quantile(0.5, dim=1)
+    above_Mn = (logs_Mn - middle_M[:, None]).clamp_min(0)
+    square_M = 2 * above_Mn.square().sum(1) / (count - 1)
+    error_M = square_M / count + square_M.square() / (2 * (count - 1))
+    error_M = error_M + (square_M.expm1() / (num_samples - count)).log1p()
+    half_M = float(stdtrit(count - 1, HIGH)) * error_M.sqrt()
+    unseen_M = (middle_M + square_M / 2 + half_M).exp()
+    seen = count / num_samples
+    mean_M = seen * distances_Mn.mean(1) + (1 - seen) * unseen_M
+    return mean_M * (count / (count - 1))
 
 
 def _between_draws(

@@ -45,6 +45,7 @@ class BatchTrace:
         draws: of each batch by the mean over its vectors, (L, S); their mean is the
             trace of each block.
         layer_sem: standard error of that mean, (L,).
+        layer_vectors: the part of it that the random vectors have, (L,).
         sem: standard error of the whole trace, the sum over blocks, ().
         sem_vectors: the part of it that the random vectors have, ().
         sem_batches: the part of batches that were not seen, (); 0 after a whole pass.
@@ -56,6 +57,7 @@ class BatchTrace:
 
     draws: Tensor
     layer_sem: Tensor
+    layer_vectors: Tensor
     sem: Tensor
     sem_vectors: Tensor
     sem_batches: Tensor
@@ -295,12 +297,9 @@ def _summed_up(passes: Sequence[Pass], rel_sem: float | None) -> list[BatchTrace
             one_pass.share * equal_MLmP.mean(3) + (1 - one_pass.share) * over_ML1
         )
     draws_MLS = torch.cat(draws, dim=2)
-    vectors_M, batches_M = (
-        torch.stack(of_passes).sum(0) / len(passes) ** 2
-        for of_passes in zip(*wholes, strict=True)
-    )
-    layers_ML = torch.stack([sum(both, torch.zeros(())) for both in parts]).sum(0)
-    layers_ML = layers_ML / len(passes) ** 2
+    vectors_M, batches_M = _over_passes(wholes)
+    by_vectors_ML, by_batches_ML = _over_passes(parts)
+    layers_ML = by_vectors_ML + by_batches_ML
     sem_M, trace_M = (vectors_M + batches_M).sqrt(), draws_MLS.mean(2).sum(1)
     reached_M = sem_M <= (torch.inf if rel_sem is None else rel_sem) * trace_M.abs()
     num_batches = sum(one_pass.count for one_pass in passes)
@@ -309,6 +308,7 @@ def _summed_up(passes: Sequence[Pass], rel_sem: float | None) -> list[BatchTrace
         BatchTrace(
             draws_MLS[number],
             layers_ML[number].sqrt(),
+            by_vectors_ML[number].sqrt(),
             sem_M[number],
             vectors_M[number].sqrt(),
             batches_M[number].sqrt(),
@@ -318,6 +318,14 @@ def _summed_up(passes: Sequence[Pass], rel_sem: float | None) -> list[BatchTrace
         )
         for number in range(len(draws_MLS))
     ]
+
+
+def _over_passes(variances: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, ...]:
+    """Return the variances of the mean over passes, by vectors and by batches."""
+    return tuple(
+        torch.stack(of_passes).sum(0) / len(variances) ** 2
+        for of_passes in zip(*variances, strict=True)
+    )
 
 
 def _errors(

@@ -30,9 +30,16 @@ from curvflow.tasks.numerics.estimators.batch_traces import (
     of_means,
     pass_errors,
 )
-from curvflow.tasks.numerics.estimators.forms import EQUAL, pairs_differ, spread_tells
+from curvflow.tasks.numerics.estimators.forms import (
+    EQUAL,
+    MANY,
+    pairs_differ,
+    spread_tells,
+)
 from curvflow.tasks.numerics.estimators.intervals import (
     HIGH,
+    leaning_interval,
+    skewness_of_mean,
     student_interval,
     wider_interval,
 )
@@ -59,6 +66,8 @@ class Diagonal:
         high: upper ends, (D,).
         layer_mean: mean of the entries of each block, (L,).
         layer_sem: standard error of that mean, (L,).
+        layer_low: lower ends of intervals of 95 %, each for a mean, (L,).
+        layer_high: upper ends, (L,).
         num_matvecs: products made, of batches as much work.
         reached: whether the error requested was reached; True if none was.
     """
@@ -69,6 +78,8 @@ class Diagonal:
     high: Tensor
     layer_mean: Tensor
     layer_sem: Tensor
+    layer_low: Tensor
+    layer_high: Tensor
     num_matvecs: int
     reached: bool
 
@@ -149,13 +160,20 @@ class _Lines(Vectors):
         else:
             sem_D = (variance_D / squares_D).sqrt()
             low_D, high_D = student_interval(value_D, sem_D, count - 1)
+        mean_L, layer_sem_L = _means(value_D, self.sizes), self._layer_sem(sem_D)
+        freedom_L = (count - 1) * self._pairs(sem_D)
+        low_L, high_L = student_interval(mean_L, layer_sem_L, freedom_L)
+        # The error of one entry is known, and needs no bound.
+        of_one_L = torch.tensor(self.sizes) == 1
         return Diagonal(
             value_D,
             sem_D,
             low_D,
             high_D,
-            _means(value_D, self.sizes),
-            self._layer_sem(sem_D),
+            mean_L,
+            layer_sem_L,
+            torch.where(of_one_L, _means(low_D, self.sizes), low_L),
+            torch.where(of_one_L, _means(high_D, self.sizes), high_L),
             self.num_matvecs,
             _is_reached(value_D, sem_D, rel_sem),
         )
@@ -168,6 +186,18 @@ class _Lines(Vectors):
         """
         parts = torch.split(sem_D.square(), self.sizes)
         return torch.stack([(2 * part.sum()).sqrt() / len(part) for part in parts])
+
+    def _pairs(self, sem_D: Tensor) -> Tensor:
+        """Return how many pairs of entries make up the errors of blocks, (L,).
+
+        As often their bound has the degrees of freedom of one entry; at least once.
+        """
+        parts = torch.split(sem_D.square(), self.sizes)
+        sums_L, squares_L = (
+            torch.stack([part.pow(power).sum() for part in parts]) for power in (1, 2)
+        )
+        alike_L = sums_L.square() / squares_L.clamp_min(TINY)
+        return (alike_L / 2).clamp(1.0, MANY)
 
 
 def _of_signs(spread_D: Tensor, law_D: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -334,7 +364,9 @@ class _Entries(Batches):
         mean_MD = (self._means_MD + self._sums.mean(self._last)) / passes
         vectors_MD = self._by_law((self._vectors_MD + vectors_MD) / passes**2)
         sem_MD = (vectors_MD + batches_MD / passes**2).sqrt().cpu()
-        together = zip(self.traces(None), mean_MD.cpu(), sem_MD, strict=True)
+        together = zip(
+            self.traces(None), mean_MD.cpu(), sem_MD, vectors_MD.cpu(), strict=True
+        )
         return [self._estimate(*each, rel_sem) for each in together]
 
     def _by_law(self, vectors_MD: Tensor) -> Tensor:
@@ -359,23 +391,59 @@ class _Entries(Batches):
         Squares of Gaussian numbers are skewed. Signs tell the less: half of the pairs
         have no difference where one coupling is all there is.
         """
-        count, size = sum(one_pass.count for one_pass in self.passes), len(value_D)
         if self.distribution != "rademacher":
-            return wider_interval(value_D, sem_D, count - 1.0)
-        freedom = count / PAIR if spread_tells(size, count + 1) else count - 1.0
-        return student_interval(value_D, sem_D, freedom)
+            return wider_interval(value_D, sem_D, self._freedom(len(value_D)))
+        return student_interval(value_D, sem_D, self._freedom(len(value_D)))
+
+    def _freedom(self, size: int) -> float:
+        """Return the degrees of freedom of the errors of B batches, for D entries."""
+        count = sum(one_pass.count for one_pass in self.passes)
+        is_sure = self.distribution == "rademacher" and spread_tells(size, count + 1)
+        return count / PAIR if is_sure else count - 1.0
+
+    def _layer_interval(
+        self, trace: BatchTrace, vectors_D: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return an interval of 95 % of the trace of each block, (L,).
+
+        Entries i and j share A_ij^2, so that the variance of their sum, by vectors, is
+        once to twice the sum of theirs. Many entries know theirs better than few pairs
+        do the block's, which is taken between these two.
+
+        Args:
+            trace: of each block.
+            vectors_D: variance of each entry by vectors.
+        """
+        parts = torch.split(vectors_D, self.sizes)
+        least_L = torch.stack([part.sum() for part in parts])
+        most_L = torch.where(torch.tensor(self.sizes) > 1, 2 * least_L, least_L)
+        by_vectors_L = trace.layer_vectors.square()
+        within_L = by_vectors_L.clamp(least_L, most_L)
+        sem_L = (trace.layer_sem.square() - by_vectors_L + within_L).sqrt()
+        freedom = self._freedom(len(vectors_D))
+        skewness_L = skewness_of_mean(trace.draws)
+        return leaning_interval(trace.draws.mean(1), sem_L, freedom, skewness_L)
 
     def _estimate(
-        self, trace: BatchTrace, value_D: Tensor, sem_D: Tensor, rel_sem: float | None
+        self,
+        trace: BatchTrace,
+        value_D: Tensor,
+        sem_D: Tensor,
+        vectors_D: Tensor,
+        rel_sem: float | None,
     ) -> Diagonal:
         low_D, high_D = self._interval(value_D, sem_D)
+        sizes_L = torch.tensor(self.sizes)
+        low_L, high_L = self._layer_interval(trace, vectors_D)
         return Diagonal(
             value_D,
             sem_D,
             low_D,
             high_D,
             _means(value_D, self.sizes),
-            trace.layer_sem / torch.tensor(self.sizes),
+            trace.layer_sem / sizes_L,
+            low_L / sizes_L,
+            high_L / sizes_L,
             trace.num_matvecs,
             _is_reached(value_D, sem_D, rel_sem),
         )
