@@ -222,8 +222,7 @@ def test_data_that_fit_or_are_known_only_to_a_run_are_accepted(line):
             "'themselves'. Take mse or bce with targets: inputs, or model mlp.",
         ),
         (
-            "train, data: digits, "
-            f"model: {{kind: autoencoder, hidden: [3]}}, {REST}",
+            f"train, data: digits, model: {{kind: autoencoder, hidden: [3]}}, {REST}",
             "loss: expected a loss of the 64 outputs of autoencoder, got auto, which "
             "takes 10 for labels of 10 classes of 'digits'. Take mse or bce with "
             "targets: inputs, or model mlp.",
