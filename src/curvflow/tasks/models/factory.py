@@ -90,6 +90,7 @@ def build(
         x = trial_parts(parts, x)
     shape = output_shape(num_outputs, tokens)
     check = partial(check_network, name=spec.factory, output_shape=shape)
+    _check_scripted(called, x[0])
     try:
         check(network, first_W, x)
     except InputError as error:
@@ -219,6 +220,25 @@ def _check_layers(module: nn.Module) -> None:
                 f"{type(layer).__name__} at '{name}' without running statistics. Leave "
                 "track_running_stats on."
             )
+
+
+def _check_scripted(called: StackedModule, inputs: Tensor) -> None:
+    """Refuse functions that torch.jit has compiled.
+
+    Raises:
+        InputError: the module calls one.
+    """
+    try:
+        has_some = called.is_scripted(inputs)
+    # What cannot be called is refused with its cause, where networks are tried.
+    except Exception:
+        return
+    if has_some:
+        raise InputError(
+            "model: expected a module in Python, got functions that torch.jit has "
+            "compiled, which torch leaves out of second derivatives. Take those that "
+            "it was given, without its decorator."
+        )
 
 
 def _uninitialised(module: nn.Module) -> str:

@@ -21,7 +21,10 @@ from curvflow.tasks.networks.draws import Drawn, Uniform
 from curvflow.tasks.networks.network import ForwardPass
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
 from curvflow.tasks.numerics.derivatives.calls import arguments, tensor_of
-from curvflow.tasks.numerics.derivatives.differentiation_modes import Derivatives
+from curvflow.tasks.numerics.derivatives.differentiation_modes import (
+    Derivatives,
+    is_scripted,
+)
 from curvflow.tasks.numerics.derivatives.guards import (
     first_layer_without,
     has_forward_derivatives,
@@ -233,15 +236,29 @@ class StackedModule:
             else has_second_derivatives
         )
 
-        def call() -> object:
-            self._set_mode(is_trained=False)
-            like = next(iter(self.parameters.values()))
-            args, named = self._arguments(
-                inputs.to(like) if inputs.is_floating_point() else inputs
-            )
-            return self._module(*args, **named)
+        return first_layer_without(
+            self._module, lambda: self._as_it_is(inputs), has_second
+        )
 
-        return first_layer_without(self._module, call, has_second)
+    def is_scripted(self, inputs: Tensor) -> bool:
+        """Return whether torch.jit has compiled functions that the module calls.
+
+        Args:
+            inputs: shape (N, ...).
+        """
+        with torch.random.fork_rng(devices=[]):
+            return is_scripted(lambda: self._as_it_is(inputs))
+
+    def _as_it_is(self, inputs: Tensor) -> object:
+        """Return what the module returns in evaluation, with its own parameters."""
+        self._set_mode(is_trained=False)
+        like = next(iter(self.parameters.values()))
+        args, named = self._arguments(
+            inputs.to(like) if inputs.is_floating_point() else inputs
+        )
+        # Copies, for a call may change them.
+        buffers = {name: b.clone() for name, b in self._module.named_buffers()}
+        return functional_call(self._module, buffers, args, named)
 
     def _seen(self, forward_pass: ForwardPass, inputs: Tensor) -> Observed:
         """Return what a call in training draws and moves, from a trial of its shape."""
