@@ -26,9 +26,11 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import (
     is_scripted,
 )
 from curvflow.tasks.numerics.derivatives.guards import (
+    check_buffers,
     first_layer_without,
     has_forward_derivatives,
     has_second_derivatives,
+    refuse_gone,
 )
 from curvflow.tasks.numerics.derivatives.precision import (
     StepByStep,
@@ -236,9 +238,15 @@ class StackedModule:
             else has_second_derivatives
         )
 
-        return first_layer_without(
-            self._module, lambda: self._as_it_is(inputs), has_second
-        )
+        def call() -> object:
+            self._set_mode(is_trained=False)
+            like = next(iter(self.parameters.values()))
+            args, named = self._arguments(
+                inputs.to(like) if inputs.is_floating_point() else inputs
+            )
+            return self._module(*args, **named)
+
+        return first_layer_without(self._module, call, has_second)
 
     def is_scripted(self, inputs: Tensor) -> bool:
         """Return whether torch.jit has compiled functions that the module calls.
@@ -246,19 +254,12 @@ class StackedModule:
         Args:
             inputs: shape (N, ...).
         """
-        with torch.random.fork_rng(devices=[]):
-            return is_scripted(lambda: self._as_it_is(inputs))
-
-    def _as_it_is(self, inputs: Tensor) -> object:
-        """Return what the module returns in evaluation, with its own parameters."""
-        self._set_mode(is_trained=False)
+        own = self.statistics | dict(self._module.named_parameters())
         like = next(iter(self.parameters.values()))
-        args, named = self._arguments(
-            inputs.to(like) if inputs.is_floating_point() else inputs
-        )
-        # Copies, for a call may change them.
-        buffers = {name: b.clone() for name, b in self._module.named_buffers()}
-        return functional_call(self._module, buffers, args, named)
+        x = inputs.to(like) if inputs.is_floating_point() else inputs
+        self._set_mode(is_trained=False)
+        with torch.random.fork_rng(devices=[]):
+            return is_scripted(lambda: self._call(self._held(own), x, None))
 
     def _seen(self, forward_pass: ForwardPass, inputs: Tensor) -> Observed:
         """Return what a call in training draws and moves, from a trial of its shape."""
@@ -391,16 +392,23 @@ class StackedModule:
                         self._module, tensors, args, named, tie_weights=False
                     )
                 )
+                if self._buffers:
+                    check_buffers(self._module, self._buffers, "model")
+                    emptied = (n for n in self._buffers if tensors[n] is None)
+                    refuse_gone(emptied, "model")
                 return output
+            behind: dict[str, Tensor | None] = {}
             try:
                 for store, key, name, _ in homes:
                     store[key] = tensors[name]
                 output = tensor_of(self._module(*args, **named))
             finally:
                 if self._buffers:
-                    tensors |= {name: store[key] for store, key, name, _ in homes}
+                    behind = {name: store.get(key) for store, key, name, _ in homes}
                 for store, key, _, own in homes:
                     store[key] = own
+        tensors |= {n: t for n, t in behind.items() if t is not None}
+        refuse_gone((n for n, t in behind.items() if t is None), "model")
         return output
 
     def _arguments(self, inputs: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:

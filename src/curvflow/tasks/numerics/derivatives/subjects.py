@@ -30,6 +30,7 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import parted
 from curvflow.tasks.numerics.derivatives.guards import (
     Cause,
     check,
+    check_buffers,
     check_unchanged,
     check_unscaled,
     is_of_derivatives,
@@ -255,6 +256,7 @@ class Subject:
         num_samples(batch)
         self._check_pair(batch)
         batch = tree_map(self.moved, batch)
+        before = [name for name, _ in self.called.module.named_buffers()]
         # By the routes that products take.
         with (
             differentiable(),
@@ -263,6 +265,7 @@ class Subject:
             ),
         ):
             outputs = self.outputs(self.weights, batch)
+        check_buffers(self.called.module, before, "module")
         if not isinstance(outputs, Tensor):
             raise InputError(
                 f"module: expected a tensor of outputs, got {type(outputs).__name__}. "
