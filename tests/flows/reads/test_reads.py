@@ -466,29 +466,16 @@ def test_random_projects_have_no_change_that_is_silent_and_none_in_vain():
 
 
 FIRST_SEARCH = """
-import sys, tempfile
-import torch
-import curvflow
+import tempfile
+from unittest import mock
+from curvflow.flows.reads import hook
 
 assert tempfile.tempdir is None, "something has looked for it before"
-results = curvflow.run(sys.argv[1], workers=1)
-print(results["data"].inputs.shape)
+with hook.looking(mock.MagicMock()):
+    print(tempfile.gettempdir())
 """
 
 
 @pytest.mark.processes
-def test_a_function_that_first_looks_for_the_temporary_folder_does_not_wait_for_ever(
-    tmp_path,
-):
-    (tmp_path / "own.py").write_text(
-        "import tempfile\nimport numpy as np\n\n"
-        "def rows():\n"
-        "    assert tempfile.gettempdir()\n"
-        "    return {'inputs': np.eye(4), 'targets': np.arange(4) % 2}\n"
-    )
-    (tmp_path / "own.yaml").write_text(
-        "study: own\nstages:\n  data: {use: data.factory, factory: 'own:rows'}\n"
-    )
-    code = [sys.executable, "-c", FIRST_SEARCH, str(tmp_path / "own.yaml")]
-    done = subprocess.run(code, check=True, timeout=60, capture_output=True, text=True)
-    assert "(4, 4)" in done.stdout
+def test_the_first_search_for_the_temporary_folder_ends():
+    subprocess.run([sys.executable, "-c", FIRST_SEARCH], check=True, timeout=60)
