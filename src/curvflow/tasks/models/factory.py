@@ -249,6 +249,11 @@ def _uninitialised(module: nn.Module) -> str:
 
 def _check_parameters(module: nn.Module) -> None:
     for name, parameter in module.named_parameters():
+        if not parameter.numel():
+            raise InputError(
+                f"model: expected parameters with entries, got '{name}' of shape "
+                f"{tuple(parameter.shape)}. Remove it, or hold it as a plain attribute."
+            )
         if parameter.is_complex():
             raise InputError(
                 f"model: expected real parameters, got '{name}' of {parameter.dtype}. "
