@@ -218,6 +218,12 @@ def steps_until(loop: Cost, here: Cost) -> float:
     return math.ceil(more / gain) if gain > 0 else math.inf
 
 
+def within_target(loop: Cost, here: Cost) -> str:
+    """Return the same in words; `never` where each step alone takes more."""
+    steps = steps_until(loop, here)
+    return "never" if math.isinf(steps) else f"{steps:.0f} steps"
+
+
 def training_loop(
     width: int, data: Data, kind: torch.dtype, first_D: Array
 ) -> Iterator[None]:
@@ -552,7 +558,7 @@ def print_parts(turns: int) -> None:
                 f"| {width} | {dtype} | {1e3 * loop.step:.3g} ms | "
                 f"{1e3 * here.step:.3g} ms | {here.step / loop.step:.2f} x | "
                 f"{1e3 * loop.fixed:.3g} ms | {1e3 * here.fixed:.3g} ms | "
-                f"{steps_until(loop, here)} steps | {trial:.3g} ms |",
+                f"{within_target(loop, here)} | {trial:.3g} ms |",
                 flush=True,
             )
 

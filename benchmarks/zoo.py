@@ -44,8 +44,8 @@ from benchmarks.own_module import (
     ORDERS,
     Cost,
     least,
-    steps_until,
     taken_apart,
+    within_target,
 )
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.datasets import dataset_of
@@ -499,7 +499,7 @@ def cells(row: Row) -> list[str]:
         loop, here = row.costs
         parts = [
             f"{1e3 * here.fixed:.1f} ms, {1e3 * loop.fixed:.1f} ms",
-            f"{steps_until(loop, here)} steps",
+            within_target(loop, here),
         ]
     return [
         row.subject.name,

@@ -393,6 +393,10 @@ def test_the_whole_is_within_the_target_from_where_steps_make_up_for_all_else():
     assert own_module.steps_until(loop, cost(1.0, 21.0)) == 100
     assert own_module.steps_until(loop, cost(1.0, 10.0)) == 0
     assert own_module.steps_until(loop, cost(1.2, 21.0)) == math.inf
+    assert own_module.within_target(loop, cost(1.0, 21.0)) == "100 steps"
+    assert own_module.within_target(loop, cost(1.2, 21.0)) == "never"
+    subject = zoo.Subject("lstm", "Recurrent", "walks", {}, {}, 12)
+    assert "never" in zoo.cells(zoo.Row(subject, costs=(loop, cost(1.2, 21.0))))
 
 
 def test_a_module_that_fails_is_a_row_with_the_reason():

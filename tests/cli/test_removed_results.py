@@ -94,6 +94,20 @@ def test_a_removed_table_is_reported_by_check_and_comes_back(curvflow, study):
     assert "table: 2 results revived, digests equal" in again.out
 
 
+def test_what_lies_in_the_trash_is_revived_and_stays(curvflow, study):
+    curvflow("run", study)
+    curvflow("gc", study, "--drop", "train", "--yes")
+    said = curvflow("run", study, "--revive", "fit", "--revive", "trace")
+    lines = said.out.splitlines()
+    assert "fit: 4 results revived, digests equal" in lines
+    assert "trace: nothing was removed" in lines
+    again = curvflow("run", study, "--revive", "fit")
+    assert "fit: nothing was removed" in again.out
+    curvflow("gc", study, "--yes")
+    assert "removed" not in curvflow("show", study, "fit").out
+    assert library.open(study)["fit"].train_loss.load().notnull().all()
+
+
 def test_a_run_says_what_it_revived_and_what_was_not_removed(curvflow, collected):
     said = curvflow("run", collected, "--revive", "fit", "--revive", "trace")
     lines = said.out.splitlines()

@@ -1,6 +1,8 @@
 import io
 import json
+import tracemalloc
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,11 +10,14 @@ import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from curvflow.errors import CorruptPayloadError, StoreError
+from curvflow.schemas import disk_arrays
+from curvflow.schemas.keys import array_digest
 from curvflow.stores import local_payloads, zarr_payloads
 from curvflow.stores.local import LocalStore
 from curvflow.stores.payload_digests import payload_id, unreadable
+from curvflow.stores.row_files import npy_rows
 from curvflow.stores.zarr_payloads import ZarrPayload, entries, zip_payload
-from curvflow.testing.stores import OUTPUTS, arrays_of, publish
+from curvflow.testing.stores import OUTPUTS, arrays_of, publish, receipt_of
 
 
 def write(path, arrays, *, sharded=True):
@@ -400,3 +405,78 @@ def test_a_payload_that_may_not_be_read_is_not_taken_for_corrupt(tmp_path, monke
     with pytest.raises(StoreError, match="Permission denied") as caught:
         ZarrPayload("p", tmp_path)
     assert not isinstance(caught.value, CorruptPayloadError)
+
+
+def random_arrays(seed):
+    """Return variables of any types and shapes, with labels for slices of one."""
+    rng = np.random.default_rng(seed)
+    nodes, epochs = int(rng.integers(1, 5)), int(rng.integers(1, 4))
+    shape = tuple(rng.integers(0, 4, rng.integers(0, 3)).tolist())
+    numbers = rng.normal(size=(nodes, *shape))
+    numbers[rng.random(numbers.shape) < 0.2] = np.nan
+    return {
+        "loss": rng.normal(size=nodes),
+        "numbers": numbers,
+        "counts": rng.integers(0, 9, (nodes, *shape)),
+        "is_large": rng.random((nodes, 2)) < 0.5,
+        "words": rng.choice(["a", "bcd", "é"], (nodes, epochs)),
+        "weights": rng.normal(size=(nodes, epochs, 3)).astype("float32"),
+    }
+
+
+@pytest.mark.parametrize("most", [1 << 20, -1])
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_payload_is_verified_in_parts(seed, zipped, most, monkeypatch, tmp_path):
+    monkeypatch.setattr(zarr_payloads, "WHOLE_BYTES", most)
+    if not zipped:
+        monkeypatch.setattr(local_payloads, "ZIP_BYTES", -1)
+    store, arrays = LocalStore(tmp_path), random_arrays(seed)
+    payload = store.write_payload(arrays)
+    receipts = [
+        replace(
+            receipt_of({"loss": arrays["loss"]}, slot, payload=payload),
+            parts={
+                name: array_digest(array[slot])
+                for name, array in arrays.items()
+                if name != "weights"
+            }
+            | {
+                f"weights@{number}": array_digest(each)
+                for number, each in enumerate(arrays["weights"][slot])
+            },
+        )
+        for slot in range(len(arrays["loss"]))
+    ]
+    store.verify_payload(payload, receipts)
+    last = receipts[-1]
+    for part in last.parts:
+        other = replace(last, parts=last.parts | {part: "0" * 64})
+        with pytest.raises(CorruptPayloadError, match=f"{part}: its content is"):
+            store.verify_payload(payload, [*receipts[:-1], other])
+    more = replace(last, parts={**last.parts, "weights@9": "0" * 64})
+    with pytest.raises(CorruptPayloadError, match="weights: expected"):
+        store.verify_payload(payload, [more])
+    gone = replace(receipts[0], slot=len(receipts))
+    with pytest.raises(CorruptPayloadError, match="loss is missing"):
+        store.verify_payload(payload, [gone])
+
+
+@pytest.mark.parametrize("form", ["nodes", "shards", "rows"])
+def test_a_payload_is_verified_in_little_memory(form, monkeypatch, tmp_path):
+    array = np.random.default_rng(0).normal(size=(40, 50, 1000))
+    if form == "rows":
+        np.save(tmp_path / "x.npy", array.reshape(-1, 1000))
+        array = npy_rows(tmp_path / "x.npy")
+        monkeypatch.setattr(disk_arrays, "BLOCK_BYTES", 1 << 20)
+    if form == "shards":
+        monkeypatch.setattr(local_payloads, "ZIP_BYTES", -1)
+        monkeypatch.setattr(zarr_payloads, "SHARD_BYTES", 1 << 20)
+    store = LocalStore(tmp_path / "store")
+    payload = store.write_payload({"inputs": array})
+    store.verify_payload(payload, [])
+    tracemalloc.start()
+    store.verify_payload(payload, [])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 0.4 * array.nbytes

@@ -344,11 +344,27 @@ def stacked_digest(array: Array) -> str:
     return array_digest(array[None])
 
 
+class DigestInParts:
+    """The `array_digest` of an array of numbers whose parts come one by one."""
+
+    def __init__(self, dtype: np.dtype[Any], shape: Sequence[int]) -> None:
+        """Begin with nothing of an array of this type and shape."""
+        self._hasher = _empty_digest(dtype.newbyteorder("<"), shape)
+
+    def update(self, part: Array) -> None:
+        """Take the next entries, in C order."""
+        self._hasher.update(_content(part))
+
+    def hexdigest(self) -> str:
+        """Return the digest of all parts."""
+        return self._hasher.hexdigest()
+
+
 def _blocks_digest(array: DiskArray, shape: tuple[int, ...]) -> str:
-    hasher = _empty_digest(array.dtype.newbyteorder("<"), shape)
+    digest = DigestInParts(array.dtype, shape)
     for block in array.blocks():
-        hasher.update(_content(block))
-    return hasher.hexdigest()
+        digest.update(block)
+    return digest.hexdigest()
 
 
 def row_digests(array: Array) -> list[str]:

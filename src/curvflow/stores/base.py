@@ -23,7 +23,7 @@ from curvflow.schemas.records.receipts import (
 )
 from curvflow.schemas.words import counted
 from curvflow.stores.claims import Claims
-from curvflow.stores.payload_digests import Found, verify_receipts
+from curvflow.stores.payload_digests import ArrayNodes, Found, verify_nodes
 from curvflow.stores.trash import StoredFiles
 
 
@@ -268,7 +268,7 @@ class Store(ABC):
         Raises:
             CorruptPayloadError: it cannot be read, or something differs.
         """
-        verify_receipts(payload, self.read_payload(payload), receipts)
+        verify_nodes(payload, ArrayNodes(self.read_payload(payload)), receipts)
 
     def fetch(self, receipt: Receipt, parts: Sequence[str]) -> dict[str, Array]:
         """Read parts of a result; an unreadable result is retired.

@@ -24,7 +24,12 @@ from curvflow.stores.base import Index, Layout, Store
 from curvflow.stores.claims import Claims
 from curvflow.stores.files import json_object
 from curvflow.stores.log import Log
-from curvflow.stores.payload_digests import Found, read_rows, unreadable
+from curvflow.stores.payload_digests import (
+    Found,
+    read_rows,
+    unreadable,
+    verify_nodes,
+)
 
 if TYPE_CHECKING:
     from curvflow.stores.zarr_payloads import ZarrPayload
@@ -244,9 +249,10 @@ class ZarrStore(LogStore):
             raise
 
     def verify_payload(self, payload: str, receipts: Iterable[Receipt]) -> None:
-        """Read a whole payload afresh and compare it with its id and with receipts."""
+        """Read a payload afresh, in parts, and compare it with id and receipts."""
+        known = list(receipts)
         self._forget()  # what is open may have been replaced since
-        super().verify_payload(payload, receipts)
+        self._retry_once(lambda: verify_nodes(payload, self._open(payload), known))
 
 
 NAME = re.compile(r"([0-9]{10,})\.beat")

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from curvflow.errors import CorruptPayloadError, UnknownNameError, nearest
 from curvflow.schemas.disk_arrays import DiskArray
-from curvflow.schemas.keys import array_digest, row_digests, sha256, stacked_digest
+from curvflow.schemas.keys import (
+    DigestInParts,
+    array_digest,
+    row_digests,
+    sha256,
+    stacked_digest,
+)
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.records.receipts import DIVERGED, Receipt
 
@@ -135,17 +141,104 @@ def _read_alike(
     ]
 
 
-def verify_receipts(
-    payload: str, arrays: Mapping[str, Array], receipts: Iterable[Receipt]
-) -> None:
-    """Raise CorruptPayloadError unless arrays match a payload's id and its receipts."""
-    if payload_id(arrays) != payload:
+class Nodes(Protocol):
+    """A payload that can be gone through once, node by node, and parts of nodes."""
+
+    def names(self) -> Iterable[str]:
+        """Return the names of the variables."""
+
+    def form(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Return shape, (nodes, ...), and type of a variable.
+
+        Raises:
+            CorruptPayloadError: it is not one entry for each node.
+        """
+
+    def nodes(self, name: str) -> Iterator[Iterable[Array]]:
+        """Yield the entry of each node, in parts along its first dimension.
+
+        Raises:
+            CorruptPayloadError: a node is missing or unreadable.
+        """
+
+
+@dataclass(frozen=True)
+class ArrayNodes:
+    """The same of a payload in memory.
+
+    Attributes:
+        arrays: variable to array, leading dimension `node`.
+    """
+
+    arrays: Mapping[str, Array]
+
+    def names(self) -> Iterable[str]:
+        """Return the names of the variables."""
+        return self.arrays
+
+    def form(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Return shape, (nodes, ...), and type of a variable."""
+        return self.arrays[name].shape, self.arrays[name].dtype
+
+    def nodes(self, name: str) -> Iterator[Iterable[Array]]:
+        """Yield the entry of each node as one part."""
+        return ([np.asarray(row)] for row in self.arrays[name])
+
+
+@dataclass(frozen=True)
+class _Digests:
+    """Digests of a variable: as a whole, of its nodes, and of slices of these."""
+
+    whole: str
+    nodes: Sequence[str]
+    slices: Sequence[Sequence[str]]
+
+
+def verify_nodes(payload: str, nodes: Nodes, receipts: Iterable[Receipt]) -> None:
+    """Raise CorruptPayloadError unless id and receipts match; parts come in turn."""
+    known = list(receipts)
+    cut = {variable_of(part) for r in known for part in r.parts if "@" in part}
+    digests = {n: _digests(nodes, n, is_cut=n in cut) for n in nodes.names()}
+    if sha256({name: each.whole for name, each in digests.items()}) != payload:
         raise corrupt_payload(payload, None, "its content is not what was written")
-    for receipt in receipts:
-        variables = list(dict.fromkeys(map(variable_of, receipt.parts)))
-        (row,) = read_rows(ArrayRows(payload, arrays), [receipt], variables)
-        if isinstance(row, CorruptPayloadError):
-            raise row
+    for receipt in known:
+        for part in dict.fromkeys(map(variable_of, receipt.parts)):
+            _compare_digests(receipt, part, digests.get(part))
+
+
+def _digests(nodes: Nodes, name: str, *, is_cut: bool) -> _Digests:
+    shape, dtype = nodes.form(name)
+    if dtype.kind in TEXT:
+        rows = [np.asarray(part) for parts in nodes.nodes(name) for part in parts]
+        array = np.stack(rows) if rows else np.empty(shape, dtype)
+        slices = [row_digests(row) for row in array if is_cut and row.ndim]
+        return _Digests(array_digest(array), row_digests(array), slices)
+    whole, found, slices = DigestInParts(dtype, shape), [], []
+    for parts in nodes.nodes(name):
+        if is_cut and len(shape) > 1:
+            parts = [np.concatenate([*parts])]
+            slices.append(row_digests(parts[0]))
+        one = DigestInParts(dtype, shape[1:])
+        for part in parts:
+            whole.update(part)
+            one.update(part)
+        found.append(one.hexdigest())
+    return _Digests(whole.hexdigest(), found, slices)
+
+
+def _compare_digests(receipt: Receipt, part: str, digests: _Digests | None) -> None:
+    """Compare a variable of one result."""
+    slot, labels = receipt.slot, _labels(receipt, part)
+    if digests is None or slot >= len(digests.nodes):
+        raise corrupt_payload(str(receipt.payload), slot, f"{part} is missing")
+    given = [digests.nodes[slot]]
+    if labels:
+        given = [*digests.slices[slot]] if digests.slices else []
+        if len(given) != len(labels):
+            raise corrupt(receipt, f"{part}: expected {len(labels)} slices")
+    for name, digest in zip(labels or [part], given, strict=True):
+        if receipt.parts[name] not in (DIVERGED, digest):
+            raise corrupt(receipt, f"{name}: its content is not what was computed")
 
 
 def variable_of(part: str) -> str:

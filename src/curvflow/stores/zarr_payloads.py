@@ -17,7 +17,7 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -159,12 +159,16 @@ class PlainArray:
         values = np.empty((stop - start, *self.shape[1:]), kind)
         step = self.chunks[0]
         for row in range(start // step, -(-stop // step)) if values.size else ():
-            (entry,) = _chunk_names(name, self, row)
             first = row * step
             lower, upper = max(start, first), min(stop, first + step)
-            chunk = self.decoded(content(entry))[lower - first : upper - first]
+            chunk = self.chunk(name, content, row)[lower - first : upper - first]
             values[lower - start : upper - start] = chunk
         return values.astype(str) if self.dtype == STRING else values
+
+    def chunk(self, name: str, content: Content, row: int) -> Array:
+        """Return the nodes of a row of chunks, not to be written to."""
+        (entry,) = _chunk_names(name, self, row)
+        return self.decoded(content(entry))
 
 
 def _checksum(data: bytes) -> bytes:
@@ -383,12 +387,7 @@ class ZarrPayload:
         if array is None or self._folder is None or not _has_row_chunks(array):
             return None
         with _corruption(self._payload, slot, name):
-            rows = rows_in(
-                [self._folder / chunk for chunk in _chunk_names(name, array, slot)],
-                array.shape[1:],
-                array.dtype,
-                rows_per_file=array.chunks[1],
-            )
+            rows = self._row_files(name, array, slot)
             if rows.reader not in self._verified:
                 self._verified[rows.reader] = array_digest(as_array(rows))
             if self._verified[rows.reader] != digest:
@@ -412,6 +411,57 @@ class ZarrPayload:
         self._asked.add(name)
         return not alone and array.nbytes <= WHOLE_BYTES and self._load(name, array)
 
+    def names(self) -> Iterable[str]:
+        """Return the names of the variables."""
+        return self._arrays
+
+    def form(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Return shape, (nodes, ...), and type of a variable."""
+        array = self._array(name, ())
+        return array.shape, np.dtype(array.dtype)
+
+    def nodes(self, name: str) -> Iterator[Iterable[Array]]:
+        """Yield the entry of each node, in parts along its first dimension.
+
+        Raises:
+            CorruptPayloadError: a chunk is missing or unreadable.
+        """
+        array = self._array(name, ())
+        if self._folder is not None and _has_row_chunks(array):
+            for slot in range(array.shape[0]):
+                yield self._blocks(name, array, slot)
+            return
+        step = (array.shards or array.chunks)[0]
+        for start in range(0, array.shape[0], step):
+            for entry in self._step(name, array, start, step):
+                yield [np.asarray(entry)]
+
+    def _step(self, name: str, array: AnyArray, start: int, step: int) -> Array:
+        """Return nodes from the beginning of a chunk on, numbers without a copy."""
+        stop = min(start + step, array.shape[0])
+        if not isinstance(array, PlainArray) or array.dtype == STRING or not array.size:
+            return self._read(name, array, start, stop)
+        with _corruption(self._payload, start, name):
+            if not all(map(self._holds, _chunk_names(name, array, start // step))):
+                raise corrupt_payload(self._payload, start, f"{name} has no chunk")
+            return array.chunk(name, self._content, start // step)[: stop - start]
+
+    def _blocks(self, name: str, array: AnyArray, slot: int) -> Iterator[Array]:
+        with _corruption(self._payload, slot, name):
+            if not all(map(self._holds, _chunk_names(name, array, slot))):
+                raise corrupt_payload(self._payload, slot, f"{name} has no chunk")
+            yield from self._row_files(name, array, slot).blocks()
+
+    def _row_files(self, name: str, array: AnyArray, slot: int) -> DiskArray:
+        """Return one node's array of a payload that is a folder, its rows unread."""
+        assert self._folder is not None
+        return rows_in(
+            [self._folder / chunk for chunk in _chunk_names(name, array, slot)],
+            array.shape[1:],
+            array.dtype,
+            rows_per_file=array.chunks[1],
+        )
+
     def read_all(self) -> dict[str, Array]:
         """Return all variables of all nodes, shape (nodes, ...)."""
         return {
@@ -422,8 +472,9 @@ class ZarrPayload:
     def _array(self, name: str, slots: Sequence[int]) -> AnyArray:
         array = self._arrays.get(name)
         rows = 0 if array is None or array.ndim == 0 else array.shape[0]
-        if array is None or not all(0 <= slot < rows for slot in slots):
-            raise corrupt_payload(self._payload, slots[0], f"{name} is missing")
+        if array is None or not (array.ndim and all(0 <= s < rows for s in slots)):
+            first = slots[0] if slots else None
+            raise corrupt_payload(self._payload, first, f"{name} is missing")
         return array
 
     def _load(self, name: str, array: AnyArray) -> bool:

@@ -87,6 +87,54 @@ def test_a_loop_that_begins_again_earlier_gives_later_measurements_up(tmp_path):
     assert dataset.update_steps.values.tolist() == [5, 3]
 
 
+def first_step(net, store, caplog, state=None, **where):
+    """Return what a monitor on a store says at its first step, and the step."""
+    monitor = monitored(net, store=store)
+    if state is not None:
+        monitor.load_state_dict(state)
+    caplog.clear()
+    monitor.step(**where)
+    before = len(caplog.messages)
+    monitor.step()
+    assert len(caplog.messages) == before
+    return caplog.messages, monitor.num_steps - 1
+
+
+def test_a_loop_that_goes_on_elsewhere_is_told_once_what_its_steps_count_as(
+    tmp_path, caplog
+):
+    net = small()
+    loop = Loop(net).run(10, monitored(net, store=tmp_path))
+    state = monitored(net, store=tmp_path).state_dict()
+    assert first_step(net, tmp_path, caplog) == ([], 11)
+    assert first_step(net, tmp_path, caplog, step=11) == ([], 11)
+    loop.run(3)
+    (message,), step = first_step(net, tmp_path, caplog)
+    assert step == 11
+    assert "expected the weights of step 10" in message
+    assert "counts as 11. Pass step=" in message
+    assert first_step(net, tmp_path, caplog, step=14) == ([], 14)
+    assert first_step(net, tmp_path, caplog, state=state) == ([], 11)
+
+
+def test_a_loop_that_begins_anew_on_a_store_is_told_what_it_replaces(tmp_path, caplog):
+    net = small()
+    Loop(net).run(15, monitored(net, store=tmp_path))
+    (message,), _ = first_step(small(), tmp_path, caplog, step=7)
+    assert "got 7; 2 measurements from there on will be replaced. Stop" in message
+    assert "\n" not in message
+
+
+def test_coefficients_without_a_measurement_are_gone_on_from(tmp_path, caplog):
+    settings = {"every": 50, "llc_at": [3, 6], "llc": FEW, "store": tmp_path}
+    loop = Loop(small()).run(4, monitored(small(), **settings))
+    again = monitored(small(), **settings)
+    assert again.num_steps == 3
+    loop.run(3, again)
+    assert again.to_xarray().llc_step.values.tolist() == [3, 6]
+    assert "expected the weights of step 3" in caplog.text
+
+
 @pytest.mark.parametrize("file", [files.NUMBERS, files.STATE])
 def test_a_kill_while_writing_loses_the_measurement_in_flight(
     file, tmp_path, monkeypatch

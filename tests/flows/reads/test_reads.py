@@ -463,3 +463,19 @@ def test_random_projects_have_no_change_that_is_silent_and_none_in_vain():
     counts = sum(map(check_case, range(3)), Counter())
     assert counts["noticed"] > 20
     assert (counts["silent"], counts["in vain"], counts["after"]) == (0, 0, 0)
+
+
+FIRST_SEARCH = """
+import tempfile
+from unittest import mock
+from curvflow.flows.reads import hook
+
+assert tempfile.tempdir is None, "something has looked for it before"
+with hook.looking(mock.MagicMock()):
+    print(tempfile.gettempdir())
+"""
+
+
+@pytest.mark.processes
+def test_the_first_search_for_the_temporary_folder_ends():
+    subprocess.run([sys.executable, "-c", FIRST_SEARCH], check=True, timeout=60)

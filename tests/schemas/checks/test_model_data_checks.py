@@ -222,6 +222,12 @@ def test_data_that_fit_or_are_known_only_to_a_run_are_accepted(line):
             "'themselves'. Take mse or bce with targets: inputs, or model mlp.",
         ),
         (
+            f"train, data: digits, model: {{kind: autoencoder, hidden: [3]}}, {REST}",
+            "loss: expected a loss of the 64 outputs of autoencoder, got auto, which "
+            "takes 10 for labels of 10 classes of 'digits'. Take mse or bce with "
+            "targets: inputs, or model mlp.",
+        ),
+        (
             f"train, augment: {{flip: true}}, data: columns, {MLP}",
             "augment: expected images (channels, height, width) for shift, flip and "
             "erase, got 64 inputs of 'columns'. Remove these, or do not flatten the "

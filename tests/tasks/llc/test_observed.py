@@ -145,7 +145,7 @@ def make_words():
     return torch.nn.Sequential(*layers)
 
 
-@pytest.mark.parametrize("kept", ["tokens", "labels"])
+@pytest.mark.parametrize("kept", ["tokens", "labels", "samples", "samples of tokens"])
 @pytest.mark.parametrize("seed", range(8))
 def test_losses_of_labels_that_count_have_the_loss_for_their_mean(kept, seed):
     draw = np.random.default_rng(seed)
@@ -153,14 +153,14 @@ def test_losses_of_labels_that_count_have_the_loss_for_their_mean(kept, seed):
         "label_smoothing": float(draw.choice([0.0, 0.3])),
         "class_weights": None if draw.random() < 0.5 else [0.5, 2.0, 1.0],
     }
-    shape = (TRAIN, 4) if kept == "tokens" else (TRAIN,)
+    shape = (TRAIN, 4) if "tokens" in kept else (TRAIN,)
     models = int(draw.integers(1, 3))
     labels = draw.integers(0, CLASSES, (models, *shape))
     labels[draw.random(labels.shape) < 0.4] = -100
     labels.reshape(models, -1)[:, :2] = 0
     model = {"factory": f"{__name__}:make_words"}
     inputs = draw.integers(0, 5, (models, TRAIN, 4))
-    if kept == "labels":
+    if "tokens" not in kept:
         model, inputs = (
             {"kind": "mlp", "hidden": [4]},
             draw.normal(size=(models, TRAIN, 3)),
@@ -178,7 +178,11 @@ def test_losses_of_labels_that_count_have_the_loss_for_their_mean(kept, seed):
     weights_CD, statistics_MS = drawn(problem.network)
     most = int(draw.integers(2, TRAIN + 1))
     observed_only = observed_samples(
-        problem, {"train": samples}, kept=kept, most=most, num_samples=TRAIN
+        problem,
+        {"train": samples},
+        kept=kept.partition(" ")[0],
+        most=most,
+        num_samples=TRAIN,
     )
     losses_CO = observed_only.of_chains(statistics_MS, OWNER).values(weights_CD)
     weight = settings["class_weights"]
@@ -213,6 +217,14 @@ def test_losses_of_labels_that_count_have_the_loss_for_their_mean(kept, seed):
                 told["observed_label"].tolist()
                 == wanted.clamp(min=-1).flatten().tolist()
             )
+        elif "samples" in kept:
+            rows = counts.view(most, -1)
+            expected = terms.view(most, -1).where(rows, 0.0).sum(1) / rows.sum(1)
+            assert told["observed_count"].tolist() == rows.sum(1).tolist()
+            label = (
+                wanted.clamp(min=-1) if wanted.ndim == 1 else torch.full((most,), -1)
+            )
+            assert told["observed_label"].tolist() == label.tolist()
         else:
             expected = torch.stack([terms[wanted == n].mean() for n in range(CLASSES)])
             counted = [int((wanted == n).sum()) for n in range(CLASSES)]

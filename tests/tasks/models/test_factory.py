@@ -294,6 +294,12 @@ def make_complex():
     return module
 
 
+def make_hollow():
+    module = Linear()
+    module.rest = torch.nn.Parameter(torch.zeros(0, 4))
+    return module
+
+
 def make_masked(post=False):
     module = Linear()
     if post:
@@ -341,6 +347,7 @@ def here(name, **kwargs):
         ("Causal", {}, "depend on their own sample alone"),
         ("make_lazy", {}, r"shapes are known, got 'weight' of .* Call the module on"),
         ("make_scripted", {}, r"in Python, got RecursiveScriptModule\. Return what"),
+        ("make_hollow", {}, r"got 'rest' of shape \(0, 4\)\. Remove it"),
         ("make_complex", {}, r"got 'phase' of torch\.complex64\. Hold the real"),
         ("make_masked", {}, "got a hook on that of 'weight', which would not be"),
         ("make_masked", {"post": True}, "got a hook on that of 'weight'"),

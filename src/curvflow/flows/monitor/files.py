@@ -274,17 +274,18 @@ def kept_as(step: int) -> str:
     return f"llc-{step}.npz"
 
 
-def kept_in(folder: Path, last: int) -> dict[int, Weights]:
+def kept_in(folder: Path, last: int | None) -> dict[int, Weights]:
     """Return the weights of requests that a program did not live to answer.
 
     Args:
         folder: the store of a monitor.
-        last: step that it goes on from; requests behind it are given up.
+        last: step that it goes on from; requests behind it are given up. None
+            takes all.
 
     Raises:
         StoreError: a file is none of a monitor.
     """
     paths = {int(path.stem[4:]): path for path in folder.glob("llc-*.npz")}
-    for step in [each for each in paths if each > last]:
+    for step in [each for each in paths if last is not None and each > last]:
         paths.pop(step).unlink()
     return {step: read(path) for step, path in sorted(paths.items())}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from curvflow.flows.monitor.integrations import (
 )
 from curvflow.schemas.kinds.monitor.read import IDENTITY
 from curvflow.schemas.nodes import Array
+from curvflow.schemas.words import counted
 from curvflow.tasks.llc.library import LlcOptions
 from curvflow.tasks.monitor.coefficients import as_tensors
 from curvflow.tasks.monitor.datasets import dataset_of
@@ -35,6 +37,8 @@ from curvflow.tasks.numerics.derivatives.subjects import Loss, Settings
 
 if TYPE_CHECKING:
     from curvflow.stores.labelled.datasets import Dataset
+
+_logger = logging.getLogger("curvflow")
 
 
 class Monitor:
@@ -142,10 +146,8 @@ class Monitor:
         self._folder = None if store is None else Path(store).expanduser()
         self._is_in_loop = llc_in == "loop"
         self._requests = self._no_requests()
-        if self._folder is not None and (self._folder / files.NUMBERS).exists():
+        if self._folder is not None:
             self._go_on(self._folder)
-        if self._llc_at and self._folder is not None:
-            self._ask_again(kept_in(self._folder, self.num_steps))
 
     def _no_requests(self) -> Requests:
         """Return what takes requests for coefficients."""
@@ -162,6 +164,8 @@ class Monitor:
         self.num_steps = self._seen = self._postponed = self._since = 0
         self._records, self._coefficients = Records("step"), Records("llc_step")
         self._is_pending = False
+        # From the store to the first step: whether weights are known to be its last.
+        self._has_last_weights: bool | None = None
         self._began: float | None = None
         self._outside = self._loop_before = self._spent = self._last_seconds = 0.0
 
@@ -196,6 +200,8 @@ class Monitor:
         """
         if self._began is None:
             self._began = perf_counter()
+        if self._has_last_weights is not None:
+            self._check_place(step)
         self.num_steps = self.num_steps + 1 if step is None else step
         lasts = [self._records.last, self._coefficients.last]
         lasts += list(self._requests.weights)
@@ -350,6 +356,7 @@ class Monitor:
             True
         """
         files.check_identity({IDENTITY: np.array(state["identity"])}, self._identity)
+        self._has_last_weights = None
         self._records = Records("step", state["rows"])
         self._coefficients = Records("llc_step", state["llc_rows"])
         self._resume_at(int(state["step"]))
@@ -471,24 +478,58 @@ class Monitor:
             files.write(self._folder / files.STATE, state)
 
     def _go_on(self, folder: Path) -> None:
-        """Take over the measurements of a store."""
-        arrays = files.read(folder / files.NUMBERS)
-        files.check_identity(arrays, self._identity)
-        self._records = Records.of("step", arrays)
-        self._coefficients = Records.of("llc_step", arrays)
-        rows = self._records.rows
-        # Steps behind the last measurement are taken again, coefficients and all.
-        self._coefficients.cut(int(rows[-1]["step"]) + 1 if rows else 0)
+        """Take over what a store has, if there is anything."""
+        if (folder / files.NUMBERS).exists():
+            arrays = files.read(folder / files.NUMBERS)
+            files.check_identity(arrays, self._identity)
+            self._records = Records.of("step", arrays)
+            self._coefficients = Records.of("llc_step", arrays)
+        # Steps behind the last measurement are taken again, coefficients and all;
+        # without one the last coefficient is the place.
+        last = self._records.last
+        requests = kept_in(folder, last) if self._llc_at else {}
+        if last is None:
+            last = max([self._coefficients.last or 0, *requests])
+        self._coefficients.cut(last + 1)
+        if last:
+            self._resume_at(last)
+            self._has_last_weights = self._take_state(folder)
+        self._ask_again(requests)
+
+    def _take_state(self, folder: Path) -> bool:
+        """Take over times and vectors, and return whether weights are those there."""
+        state, rows = folder / files.STATE, self._records.rows
         if not rows:
-            return
-        self._resume_at(int(rows[-1]["step"]))
+            return False
         self._loop_before = float(rows[-1]["loop_seconds"])
         self._last_seconds = float(rows[-1]["seconds"])
         self._spent = float(sum(row["seconds"] for row in rows))
-        state = folder / files.STATE
         kept = files.read(state) if state.exists() else {}
-        if kept and int(kept.pop("step")) == self.num_steps:
-            self._probes.load(kept)
+        if not kept or int(kept.pop("step")) != self.num_steps:
+            return False
+        has_weights = self._probes.has_weights(kept["weights"])
+        self._probes.load(kept)
+        return has_weights
+
+    def _check_place(self, step: int | None) -> None:
+        """Log where the first step is not known to follow the store's last one."""
+        known, self._has_last_weights = self._has_last_weights, None
+        last = self.num_steps
+        if step is None and not known:
+            _logger.warning(
+                f"store: expected the weights of step {last}, the last in "
+                f"{self._folder}, got others or none kept; this step counts as "
+                f"{last + 1}. Pass step=, or take load_state_dict, or name another "
+                "folder where training begins anew."
+            )
+        steps = [int(row["step"]) for row in self._records.rows]
+        late = [] if step is None else [each for each in steps if each >= step]
+        if late and steps[-1] > (step or 0):
+            _logger.warning(
+                f"store: expected a step behind {last}, the last in {self._folder}, "
+                f"got {step}; {counted(len(late), 'measurement')} from there on will "
+                "be replaced. Stop and name another folder to keep them."
+            )
 
     def _resume_at(self, step: int) -> None:
         self.num_steps = self._since = step

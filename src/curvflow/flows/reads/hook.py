@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from importlib.util import resolve_name
 from pathlib import Path
+from tempfile import gettempdir
 from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
@@ -122,6 +123,9 @@ def looking(eye: Eye) -> Iterator[None]:
 def open_eye(eye: Eye) -> None:
     """Let a window see what the process does."""
     global _eyes, _is_installed
+    # Its first search opens files under a lock. Asked for where these are seen, it
+    # would wait for itself.
+    gettempdir()
     with _lock:
         if not _is_installed:
             sys.addaudithook(_heard)

@@ -224,9 +224,6 @@ def _model_problems(params: Any, data: _Dataset) -> Iterator[ParamProblem]:
         yield ("model",), message, hint
         return
     yield from _augment_problems(getattr(params, "augment", None), data)
-    takes_any = input_form(model) not in ("image", "sequence")
-    if loss == "auto" and model.fits_values and takes_any:
-        return  # any data are allowed, or else refused when the stage runs
     targets = data.samples.targets
     yield from _shape_problems(model, data)
     if targets == "values" and not model.fits_values:

@@ -44,6 +44,7 @@ from curvflow.tasks.numerics.kronecker.forms import Pi
 from curvflow.tasks.numerics.kronecker.moments import Spread
 from curvflow.tasks.numerics.kronecker.recorded import Recorded
 from curvflow.tasks.numerics.kronecker.uses import AnyUse
+from curvflow.tasks.numerics.operators.base import columns_of
 
 # Numbers that may go back through a module at once.
 MOST_NUMBERS = 1 << 24
@@ -97,8 +98,13 @@ class KroneckerFactors:
         return FactorsNode("preconditioner", "probe.factors", {}, arrays, digest)
 
     def __matmul__(self, vectors: Tensor) -> Tensor:
-        """Return the products with a vector (D,) or columns (D, S)."""
-        return (self.blocks @ vectors.unsqueeze(0)).squeeze(0)
+        """Return the products with a vector (D,) or columns (D, S).
+
+        Raises:
+            InputError: the vectors are no tensor, or of another length.
+        """
+        columns = columns_of(self.operator, vectors)
+        return (self.blocks @ columns.unsqueeze(0)).squeeze(0)
 
     def solve(
         self, vectors: Tensor, damping: float = 0.0, *, pi: Pi | float | None = None
@@ -115,13 +121,15 @@ class KroneckerFactors:
             The solutions; not finite where K is singular and nothing is added.
 
         Raises:
-            InputError: the damping is negative.
+            InputError: the damping is negative, or the vectors are no tensor, or of
+                another length.
 
         Examples:
             >>> K.solve(torch.ones(2).double(), damping=1.0).round(decimals=6)
             tensor([0.5000, 0.5000], dtype=torch.float64)
         """
-        return self.blocks.solve(vectors.unsqueeze(0), damping, pi=pi).squeeze(0)
+        columns = columns_of(self.operator, vectors).unsqueeze(0)
+        return self.blocks.solve(columns, damping, pi=pi).squeeze(0)
 
     def logdet(self, damping: float = 0.0) -> float:
         """Return log det(K + damping) on the parameters in blocks; NaN if indefinite.

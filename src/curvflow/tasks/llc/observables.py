@@ -139,7 +139,13 @@ def _subsets(
 ) -> Groups:
     row_o = draws["observed_row"][numbers_o]
     for name, rows in subsets.items():
-        if missing := sorted(set(rows) - set(row_o.tolist())):
+        missing = sorted(set(rows) - set(row_o.tolist()))
+        if missing and missing[0] in draws["observed_row"]:
+            raise InputError(
+                f"{field}.subsets: expected samples with a label that counts, got "
+                f"{missing[0]} of '{draws.stage}' without. Leave it out."
+            )
+        if missing:
             raise InputError(
                 f"{field}.subsets: expected numbers of the samples that "
                 f"'{draws.stage}' observes, got {missing[0]}. Lower it."

@@ -19,7 +19,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.losses import loss_name
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.llc.losses import PASS_BYTES
-from curvflow.tasks.networks.losses import parse_loss
+from curvflow.tasks.networks.losses import parse_loss, sum_of_terms
 from curvflow.tasks.networks.problems import Problem, Samples
 from curvflow.tasks.numerics.derivatives.batches import label_losses
 from curvflow.tasks.numerics.derivatives.passes import spans
@@ -76,12 +76,15 @@ class ObservedSamples:
         }
 
     def _described(self, split: str, samples: Samples) -> dict[str, Array]:
-        count, has_labels = samples.count, self.problem.loss == "cross_entropy"
+        count, has_labels = samples.count, _is_of_labels(self.problem)
         labels, is_counted = (part[0].cpu().numpy() for part in self.labels(samples))
         none = np.full(count, -1)
-        row, token = np.arange(count), none
-        label = labels if labels.ndim == 1 and has_labels else none
+        row, token, label = np.arange(count), none, none
+        if labels.ndim == 1 and has_labels:
+            label = np.where(is_counted, labels, -1)
         total = np.ones(count, dtype=np.int64)
+        if self.kept == "samples" and self.problem.criterion.weighs_terms:
+            total = is_counted.reshape(count, -1).sum(1)
         if self.kept == "tokens":
             row, token = (each.ravel() for each in np.indices(labels.shape))
             label = np.where(is_counted, labels, -1).ravel()
@@ -132,7 +135,7 @@ class ObservedLosses:
         return count / self.observed.num_samples / 3
 
     def values(self, weights_CD: Tensor) -> Tensor:
-        """Return the losses, (C, O); NaN of a label without samples.
+        """Return the losses, (C, O); NaN of what has no label that counts.
 
         Args:
             weights_CD: positions of the chains.
@@ -170,10 +173,11 @@ class ObservedLosses:
         if statistics_cS.shape[1]:
             weights_cW = torch.cat([weights_cW, statistics_cS], dim=1)
         loss = problem.criterion.of_samples
-        if split in self.observed.terms and self.observed.kept != "samples":
+        if split in self.observed.terms:
             terms_M = self.observed.terms[split]
             each_c = terms_M if len(terms_M) == 1 else terms_M[self.owner[chains]]
-            loss = partial(self._of_terms, each_c)
+            by_sample = self.observed.kept == "samples"
+            loss = partial(self._of_rows if by_sample else self._of_terms, each_c)
         elif self.observed.kept == "tokens":
             loss = label_losses
         parts = []
@@ -182,6 +186,16 @@ class ObservedLosses:
             outputs = problem.network.outputs(weights_cW, part.inputs)
             parts.append(loss(outputs, part.targets))
         return torch.cat(parts, dim=1)
+
+    def _of_rows(self, terms_C: Tensor, outputs: Tensor, pairs: Tensor) -> Tensor:
+        """Return the mean over the labels of each sample, (C, n); NaN without one.
+
+        The mean over those that count, of a split, is the loss of it.
+        """
+        losses = self.observed.problem.criterion.of_samples(outputs, pairs)
+        counts = sum_of_terms((pairs[..., 1] > 0).to(losses))
+        means = losses * terms_C[:, None].to(losses) / counts
+        return means.where((counts > 0).expand(means.shape), torch.nan)
 
     def _of_terms(self, terms_C: Tensor, outputs: Tensor, pairs: Tensor) -> Tensor:
         """Return the loss of each label, (C, n) or (C, n, T); NaN where none counts.

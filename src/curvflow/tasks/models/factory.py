@@ -90,6 +90,7 @@ def build(
         x = trial_parts(parts, x)
     shape = output_shape(num_outputs, tokens)
     check = partial(check_network, name=spec.factory, output_shape=shape)
+    _check_scripted(called, x[0])
     try:
         check(network, first_W, x)
     except InputError as error:
@@ -221,6 +222,25 @@ def _check_layers(module: nn.Module) -> None:
             )
 
 
+def _check_scripted(called: StackedModule, inputs: Tensor) -> None:
+    """Refuse functions that torch.jit has compiled.
+
+    Raises:
+        InputError: the module calls one.
+    """
+    try:
+        has_some = called.is_scripted(inputs)
+    # What cannot be called is refused with its cause, where networks are tried.
+    except Exception:
+        return
+    if has_some:
+        raise InputError(
+            "model: expected a module in Python, got functions that torch.jit has "
+            "compiled, which torch leaves out of second derivatives. Take those that "
+            "it was given, without its decorator."
+        )
+
+
 def _uninitialised(module: nn.Module) -> str:
     """Return the name of a parameter of a lazy layer, or ""."""
     named = module.named_parameters()
@@ -229,6 +249,11 @@ def _uninitialised(module: nn.Module) -> str:
 
 def _check_parameters(module: nn.Module) -> None:
     for name, parameter in module.named_parameters():
+        if not parameter.numel():
+            raise InputError(
+                f"model: expected parameters with entries, got '{name}' of shape "
+                f"{tuple(parameter.shape)}. Remove it, or hold it as a plain attribute."
+            )
         if parameter.is_complex():
             raise InputError(
                 f"model: expected real parameters, got '{name}' of {parameter.dtype}. "

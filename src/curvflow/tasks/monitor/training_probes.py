@@ -250,6 +250,10 @@ class TrainingProbes:
             None if rate is None else float(rate),
         )
 
+    def has_weights(self, kept: Array) -> bool:
+        """Return whether the module has these parameters, (D,), to the last bit."""
+        return torch.equal(self.state.weights.cpu(), torch.as_tensor(kept))
+
     def restart(self) -> None:
         """Forget what was before, as if the module were new."""
         self.state = State(self._at_now().weights)

@@ -41,6 +41,7 @@ from curvflow.schemas.losses import (
 )
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.numerics.derivatives.batches import SampleLoss
+from curvflow.tasks.numerics.derivatives.differentiation_modes import is_scripted
 from curvflow.tasks.numerics.derivatives.output_laws import (
     LAWS,
     OutputLaw,
@@ -488,6 +489,11 @@ def check_own_loss(text: str, outputs_shape: tuple[int, ...], targets: Rows) -> 
     )
     shapes = f"outputs {tuple(outputs.shape)} and targets {tuple(targets_N.shape)}"
     with _refused(spec.factory, f"compute on {shapes}"):
+        _check_in_python(
+            spec.factory,
+            # No leaf, for a call may write into it.
+            lambda: loss.batch(outputs.clone().requires_grad_().clone(), targets_N),
+        )
         given = outputs.clone()
         whole = loss.batch(given, targets_N)
         parts = [slice(row, row + 1) for row in range(len(outputs))]
@@ -514,6 +520,20 @@ def check_own_loss(text: str, outputs_shape: tuple[int, ...], targets: Rows) -> 
         )
     with _refused(spec.factory, "have second derivatives"):
         jvp(grad(total), (outputs,), (torch.ones_like(outputs),))
+
+
+def _check_in_python(name: str, call: Callable[[], Tensor]) -> None:
+    """Refuse a loss that torch.jit has compiled.
+
+    Raises:
+        InputError: it takes such functions.
+    """
+    if is_scripted(call):
+        raise InputError(
+            f"loss: expected {name} to be in Python, got functions that torch.jit has "
+            "compiled, which torch leaves out of second derivatives. Take those that "
+            "it was given, without its decorator."
+        )
 
 
 def _check_alone(name: str, whole: Tensor, alone: Tensor) -> None:

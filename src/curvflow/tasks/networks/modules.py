@@ -21,11 +21,16 @@ from curvflow.tasks.networks.draws import Drawn, Uniform
 from curvflow.tasks.networks.network import ForwardPass
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
 from curvflow.tasks.numerics.derivatives.calls import arguments, tensor_of
-from curvflow.tasks.numerics.derivatives.differentiation_modes import Derivatives
+from curvflow.tasks.numerics.derivatives.differentiation_modes import (
+    Derivatives,
+    is_scripted,
+)
 from curvflow.tasks.numerics.derivatives.guards import (
+    check_buffers,
     first_layer_without,
     has_forward_derivatives,
     has_second_derivatives,
+    refuse_gone,
 )
 from curvflow.tasks.numerics.derivatives.precision import (
     StepByStep,
@@ -243,6 +248,19 @@ class StackedModule:
 
         return first_layer_without(self._module, call, has_second)
 
+    def is_scripted(self, inputs: Tensor) -> bool:
+        """Return whether torch.jit has compiled functions that the module calls.
+
+        Args:
+            inputs: shape (N, ...).
+        """
+        own = self.statistics | dict(self._module.named_parameters())
+        like = next(iter(self.parameters.values()))
+        x = inputs.to(like) if inputs.is_floating_point() else inputs
+        self._set_mode(is_trained=False)
+        with torch.random.fork_rng(devices=[]):
+            return is_scripted(lambda: self._call(self._held(own), x, None))
+
     def _seen(self, forward_pass: ForwardPass, inputs: Tensor) -> Observed:
         """Return what a call in training draws and moves, from a trial of its shape."""
         if not (forward_pass.in_training and any(self._trained.values())):
@@ -374,16 +392,23 @@ class StackedModule:
                         self._module, tensors, args, named, tie_weights=False
                     )
                 )
+                if self._buffers:
+                    check_buffers(self._module, self._buffers, "model")
+                    emptied = (n for n in self._buffers if tensors[n] is None)
+                    refuse_gone(emptied, "model")
                 return output
+            behind: dict[str, Tensor | None] = {}
             try:
                 for store, key, name, _ in homes:
                     store[key] = tensors[name]
                 output = tensor_of(self._module(*args, **named))
             finally:
                 if self._buffers:
-                    tensors |= {name: store[key] for store, key, name, _ in homes}
+                    behind = {name: store.get(key) for store, key, name, _ in homes}
                 for store, key, _, own in homes:
                     store[key] = own
+        tensors |= {n: t for n, t in behind.items() if t is not None}
+        refuse_gone((n for n, t in behind.items() if t is None), "model")
         return output
 
     def _arguments(self, inputs: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
+from curvflow.schemas.kinds.shared.datasets import dataset_of
 from curvflow.schemas.nodes import DrawnLosses, NodeData
 from curvflow.tasks.probes.learning_coefficients.llc import member_bytes
 from tests.tasks.probes.checks import probes
@@ -18,6 +19,7 @@ from tests.tasks.probes.observables.gaussians import (
 )
 from tests.tasks.test_tokens import DECODER, mean_loss, module_at, text
 from tests.tasks.toys import (
+    as_data,
     assert_declared,
     compute,
     member,
@@ -97,6 +99,53 @@ def test_the_coefficients_of_tokens_have_that_of_the_loss_as_their_mean(tokens):
     assert names["kept"][5] == "train sample 1 token 1"
     assert names["token"] == [f"train token {place}" for place in range(4)]
     assert names["all"] == ["train"]
+
+
+OF_LABELS = {
+    "plain": "cross_entropy",
+    "smooth": {"kind": "cross_entropy", "label_smoothing": 0.2},
+    "weighed": {"kind": "cross_entropy", "class_weights": [0.5, 2.0, 1.0]},
+}
+# Averages over the draws, by their names, and what they are asked of.
+ASKED = {
+    "covariance": ("probe.covariances", {"rows": {"by": "kept"}}),
+    "susceptibility": ("probe.susceptibility", {"shifts": {"by": "label"}}),
+    "llc": (KIND, {"observables": {"by": "all"}}),
+}
+
+
+def observed(inputs, targets, loss):
+    """Return chains about a network fitted to all rows, and averages over them."""
+    parts = inputs, targets, inputs[:0], targets[:0]
+    data = as_data(dataset_of(np.float64, 3, *parts), digest=f"{len(inputs)} rows")
+    (fit,) = train_all([train_member(data, loss=loss)])
+    settings = GIVEN | {"nbeta": 20.0, "keep_losses": "samples"}
+    given = {"weights": weights_of(fit), "data": data}
+    (outcome,) = compute("probe.llc", [member("probe.llc", settings, **given)])
+    averages = {
+        name: computed(kind, edge(outcome), **params).arrays[name]
+        for name, (kind, params) in ASKED.items()
+    }
+    return outcome, averages
+
+
+@pytest.mark.parametrize("loss", OF_LABELS)
+def test_samples_whose_label_does_not_count_are_as_if_they_were_not_there(loss):
+    random = np.random.default_rng(5)
+    labels, inputs = random.integers(0, 3, 14), random.normal(size=(14, 2))
+    counts = random.random(14) > 0.3
+    assert 0 < counts.sum() < 14
+    masked, got = observed(inputs, np.where(counts, labels, -100), OF_LABELS[loss])
+    rest, wanted = observed(inputs[counts], labels[counts], OF_LABELS[loss])
+    losses = masked.arrays["observed_losses"]
+    assert np.isnan(losses[..., ~counts]).all()
+    assert masked.arrays["observed_count"].tolist() == counts.tolist()
+    np.testing.assert_allclose(losses[..., counts], rest.arrays["observed_losses"])
+    for name in ASKED:
+        np.testing.assert_allclose(got[name], wanted[name], rtol=1e-8, atol=1e-12)
+    number = int(np.flatnonzero(~counts)[0])
+    with pytest.raises(InputError, match=f"a label that counts, got {number} of"):
+        computed(KIND, edge(masked), observables={"subsets": {"none": [number]}})
 
 
 @pytest.mark.parametrize("kept", ["samples", "labels"])

@@ -34,6 +34,7 @@ from typing import Any, Literal, Protocol, get_args
 import torch
 from torch import Tensor
 from torch.func import grad, jvp, vmap
+from torch.utils._pytree import tree_leaves
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.recorded_graphs import Tape, record
@@ -43,6 +44,8 @@ Order = Literal[
     "forward_over_reverse", "reverse_over_reverse", "retained", "linearised"
 ]
 ORDERS: tuple[Order, ...] = get_args(Order)
+# Those that derive a gradient forward.
+FORWARD: tuple[Order, ...] = ("forward_over_reverse", "linearised")
 
 # What derivatives there are: all; those back alone; or first ones alone.
 Derivatives = Literal["all", "reverse", "first"]
@@ -50,6 +53,8 @@ Derivatives = Literal["all", "reverse", "first"]
 # Of differences of gradients, and what these may be off, relative to the product:
 # modules may compute in single precision within.
 STEPS, ROOM = (1e-5, 1e-4), 0.05
+# Of a function that torch.jit compiles: it looks at the first, and one is to spare.
+JIT_CALLS = 3
 Scalar = Callable[[Any], Tensor]
 Product = Callable[[Tensor], Tensor]
 Shape = tuple[int, ...]
@@ -329,6 +334,22 @@ def has_functions_by_hand(function: Callable[[Tensor], Tensor], at: Tensor) -> b
         value = function(at.detach().requires_grad_())
     by_hand = torch.autograd.function.BackwardCFunction
     return any(isinstance(node, by_hand) for node in _graph_of(value))
+
+
+def is_scripted(call: Callable[[], Any]) -> bool:
+    """Return whether torch.jit computes, and derives, a part of some outputs.
+
+    It compiles a function by what its first call was given, and torch then leaves it
+    out of second derivatives by forward mode without a word (2.13).
+
+    Args:
+        call: returns the outputs, of tensors that require a gradient.
+    """
+    with torch.enable_grad():
+        calls = [call() for _ in range(JIT_CALLS)]
+    tensors = [leaf for leaf in tree_leaves(calls[-1]) if isinstance(leaf, Tensor)]
+    nodes = (node for tensor in tensors for node in _graph_of(tensor))
+    return any("DifferentiableGraph" in node.name() for node in nodes)
 
 
 def coarsest_eps(tensor: Tensor) -> float:

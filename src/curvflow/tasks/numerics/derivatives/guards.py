@@ -230,6 +230,38 @@ def check_unchanged(
             raise InputError(_rescaled(field, name, layer))
 
 
+def check_buffers(module: nn.Module, before: Iterable[str], field: str) -> None:
+    """Refuse a module whose call has removed buffers.
+
+    Args:
+        module: behind the call.
+        before: names of its buffers before it.
+        field: name of the argument, for messages.
+
+    Raises:
+        InputError: one is gone.
+    """
+    left = {name for name, _ in module.named_buffers(remove_duplicate=False)}
+    refuse_gone((name for name in before if name not in left), field)
+
+
+def refuse_gone(gone: Iterable[str], field: str) -> None:
+    """Refuse a module whose call has removed buffers.
+
+    Args:
+        gone: their names; none is well.
+        field: name of the argument, for messages.
+
+    Raises:
+        InputError: there is one.
+    """
+    if name := next(iter(gone), ""):
+        raise InputError(
+            f"{field}: expected buffers that a call leaves there, got '{name}' that "
+            "forward removes. Keep it there, or hold it as a plain attribute."
+        )
+
+
 @contextmanager
 def rows_kept(module: nn.Module) -> Iterator[None]:
     """Refuse calls of a module within the block that would shorten rows.

@@ -28,6 +28,7 @@ from curvflow.tasks.numerics.derivatives.batches import (
     targets_of,
 )
 from curvflow.tasks.numerics.derivatives.differentiation_modes import (
+    FORWARD,
     ORDERS,
     Order,
     Product,
@@ -39,6 +40,7 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import (
     fastest,
     has_functions_by_hand,
     hessian_product,
+    is_scripted,
     times_as_long,
     tried,
 )
@@ -350,7 +352,7 @@ def _hessian_of(
     def prepare(batch: Batch, _first: int, columns: Tensor) -> Written:
         if not by_hand:
             few = few_of(batch)
-            by_hand["is_by_hand"] = _check_twice(of, scalar(few), few)
+            by_hand["is_by_hand"] = _check_twice(of, scalar(few), few, order)
         if not chosen:
             most = min(TRIAL_COLUMNS, columns_at_once(columns))
             few, trial_columns = few_of(batch), torch.ones_like(columns[:, :most])
@@ -376,11 +378,18 @@ def _hessian_of(
     return prepare
 
 
-def _check_twice(of: Subject, loss: Scalar, batch: Batch) -> bool:
+def _check_twice(of: Subject, loss: Scalar, batch: Batch, order: str) -> bool:
     """Refuse wrong second derivatives; return whether derivatives are by hand."""
     check_derived_twice(loss, of.weights)
+    scripted = is_scripted(lambda: loss(of.weights.detach().requires_grad_()))
+    if scripted and order in FORWARD:
+        raise InputError(
+            f"order: {order} cannot be combined with what torch.jit has compiled, "
+            "which torch leaves out of second derivatives by forward mode. Name "
+            "reverse_over_reverse, or take auto."
+        )
     if not has_functions_by_hand(loss, of.weights):
-        return False
+        return scripted
     check_by_hand(
         of.called.module,
         lambda: of.outputs(of.weights.clone(), batch),

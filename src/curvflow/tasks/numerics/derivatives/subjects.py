@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.parameter import UninitializedParameter
 from torch.utils._pytree import tree_map
 from torch.utils.data import Dataset, IterableDataset
 
@@ -30,6 +31,7 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import parted
 from curvflow.tasks.numerics.derivatives.guards import (
     Cause,
     check,
+    check_buffers,
     check_unchanged,
     check_unscaled,
     is_of_derivatives,
@@ -202,8 +204,13 @@ class Subject:
         )
 
     def moved(self, leaf: Any) -> Any:
-        """Return a tensor on the device of the weights, and anything else as it is."""
-        return leaf.to(self.weights.device) if isinstance(leaf, Tensor) else leaf
+        """Return a tensor on the device of the weights, and anything else as it is.
+
+        Data are not derived by, whether or not they require a gradient.
+        """
+        if not isinstance(leaf, Tensor):
+            return leaf
+        return leaf.detach().to(self.weights.device)
 
     def size_of(self, batch: Batch) -> float:
         """Return the weight of a batch: the number of its samples."""
@@ -255,6 +262,7 @@ class Subject:
         num_samples(batch)
         self._check_pair(batch)
         batch = tree_map(self.moved, batch)
+        before = [name for name, _ in self.called.module.named_buffers()]
         # By the routes that products take.
         with (
             differentiable(),
@@ -263,6 +271,7 @@ class Subject:
             ),
         ):
             outputs = self.outputs(self.weights, batch)
+        check_buffers(self.called.module, before, "module")
         if not isinstance(outputs, Tensor):
             raise InputError(
                 f"module: expected a tensor of outputs, got {type(outputs).__name__}. "
@@ -543,6 +552,12 @@ def _chosen(
     module: nn.Module, patterns: Sequence[str] | None
 ) -> dict[str, nn.Parameter]:
     every = {n: p for n, p in module.named_parameters() if p.requires_grad}
+    for name, parameter in every.items():
+        if isinstance(parameter, UninitializedParameter):
+            raise InputError(
+                f"module: expected parameters whose shapes are known, got '{name}', "
+                "which a first call is to tell. Call the module on a batch once."
+            )
     for pattern in () if patterns is None else patterns:
         if not any(fnmatchcase(name, pattern) for name in every):
             raise InputError(

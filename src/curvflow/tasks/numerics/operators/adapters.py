@@ -11,7 +11,11 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.operators.algebra import BatchedSum, scaled, shifted
-from curvflow.tasks.numerics.operators.base import BatchedOperator, scipy_operator
+from curvflow.tasks.numerics.operators.base import (
+    BatchedOperator,
+    columns_of,
+    scipy_operator,
+)
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
@@ -88,14 +92,9 @@ class Single:
         """Return the product with a vector (D,) or columns (D, S).
 
         Raises:
-            InputError: the vectors are of another length.
+            InputError: the vectors are no tensor, or of another length.
         """
-        if columns.ndim not in (1, 2) or len(columns) != self.shape[0]:
-            raise InputError(
-                f"columns: expected shape ({self.shape[0]},) or ({self.shape[0]}, S), "
-                f"got {tuple(columns.shape)}. Pass vectors as columns."
-            )
-        return (self.batched @ columns.unsqueeze(0)).squeeze(0)
+        return (self.batched @ columns_of(self, columns).unsqueeze(0)).squeeze(0)
 
     def like(self, batched: BatchedOperator) -> Self:
         """Return an operator of this class and size that multiplies by another.

@@ -41,6 +41,39 @@ class Operator(Protocol):
         """Return the same map for SciPy's solvers; products run on `device`."""
 
 
+class Square(Protocol):
+    """Size and type of what multiplies vectors (D,)."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...  # noqa: D102 -- as of Operator
+    @property
+    def dtype(self) -> torch.dtype: ...  # noqa: D102
+
+
+def columns_of(operator: Square, columns: object) -> Tensor:
+    """Return the vectors that a user multiplies an operator by, in its precision.
+
+    Args:
+        operator: of size D.
+        columns: a vector (D,) or columns (D, S).
+
+    Raises:
+        InputError: they are no tensor, or of another length.
+    """
+    size = operator.shape[0]
+    if not isinstance(columns, Tensor):
+        raise InputError(
+            f"columns: expected a tensor, got {type(columns).__name__}. Pass "
+            "torch.as_tensor of it, or take to_scipy() for NumPy's arrays."
+        )
+    if columns.ndim not in (1, 2) or len(columns) != size:
+        raise InputError(
+            f"columns: expected shape ({size},) or ({size}, S), got "
+            f"{tuple(columns.shape)}. Pass vectors as columns."
+        )
+    return columns.to(operator.dtype)
+
+
 class BatchedOperator(Protocol):
     """One symmetric linear map for each of M models, multiplied together.
 

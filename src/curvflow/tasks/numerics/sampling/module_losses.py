@@ -6,6 +6,8 @@ Letters in addition to those of the package: C chains; B samples of a chain's ba
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from itertools import product
 from typing import Any
 
 import torch
@@ -98,8 +100,14 @@ class ModuleLosses:
     def _vectorises(self) -> bool:
         weights_2D = self._of.weights.expand(2, -1)
         rows_22 = torch.zeros(2, 2, dtype=torch.int64, device=weights_2D.device)
+        batches = {False: self._taken(rows_22), True: self._rows(slice(2))}
         try:
-            self._together(weights_2D, self._taken(rows_22), with_gradients=True)
+            # In each way that follows: a recurrent layer has rules for some of them.
+            for (is_shared, batch), slopes in product(batches.items(), (True, False)):
+                with nullcontext() if slopes else torch.no_grad():
+                    self._together(
+                        weights_2D, batch, with_gradients=slopes, is_shared=is_shared
+                    )
         # A module or a loss may fail under vmap in any way.
         except Exception:
             return False
