@@ -23,9 +23,9 @@ from torch import Tensor
 
 Pi = Literal["trace", "frobenius", "spectral"]
 
-# Columns up to which those of all rows are one product: a product of each row with as
-# few takes twenty times as long for a vector, and as long from here on.
-FEW_COLUMNS = 16
+# Columns up to which those of all rows are one product: a product of each row with a
+# vector takes twenty times as long, and with many less, for nothing is laid out anew.
+FEW_COLUMNS = 64
 
 
 @dataclass(frozen=True)
