@@ -167,6 +167,20 @@ def test_columns_of_eigenvalues_and_their_precision_are_named(trained, monkeypat
     )
 
 
+def test_factors_that_are_smaller_than_dense_blocks_are_named(trained, monkeypatch):
+    real = registry.find("probe.factors")
+
+    def count(member):
+        dense = member.params.structure == "block"
+        return 10**12 if dense else 10**9
+
+    sized = replace(real, member_bytes=count, data_bytes=lambda member: 0)
+    monkeypatch.setitem(registry._implementations, "probe.factors", sized)
+    sentence = remedies_of("probe.factors", trained, structure="block")
+    assert sentence == "Set structure: kron, or take another machine."
+    assert "Set structure" not in remedies_of("probe.factors", trained)
+
+
 def test_the_largest_number_that_fits_stands_beside_a_parameter(trained, monkeypatch):
     real = registry.find("probe.eigenvalues")
     sized = replace(

@@ -425,13 +425,21 @@ def _check_shape(
 # Remedies that save less than this part are not named, and three are enough.
 LEAST, MOST = 0.1, 3
 
+# Choices that take less memory than others.
+_LEANER = {
+    ("dtype", "float64"): "float32",
+    ("structure", "block"): "kron",
+    ("other", "block"): "diag",
+}
+
 
 def remedies(kind: Kind, member: Member, room: int = 0) -> str:
     """Return what would make a node smaller, in a sentence, the most effective first.
 
-    Each parameter that can be lowered is halved, or switched off, and the memory
-    estimated anew; what makes no difference is not named. Where a lower number alone
-    leaves it within `room` bytes, the largest such number is named, to two digits.
+    Each parameter that can be lowered is halved, switched off or given its leaner
+    choice, and the memory estimated anew; what makes no difference is not named. Where
+    a lower number alone leaves it within `room` bytes, the largest such number is
+    named, to two digits.
     """
     implementation = find(kind.name)
 
@@ -500,8 +508,8 @@ def _smaller(params: Params) -> Iterator[tuple[str, str, Any]]:
             least = _least(params, name)
             if least < value:
                 yield f"lower {name}", name, max(least, value // 2)
-        elif name == "dtype" and value == "float64":
-            yield "set dtype: float32", name, "float32"
+        elif type(value) is str and (leaner := _LEANER.get((name, value))):
+            yield f"set {name}: {leaner}", name, leaner
 
 
 KEEP_EVERY = 60.0

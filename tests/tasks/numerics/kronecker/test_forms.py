@@ -6,7 +6,11 @@ import pytest
 import torch
 
 from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
-from curvflow.tasks.numerics.kronecker.forms import Product, decomposed
+from curvflow.tasks.numerics.kronecker.forms import (
+    FEW_COLUMNS,
+    Product,
+    decomposed,
+)
 
 MODELS, GROUPS, ROWS, COLUMNS = 2, 2, 3, 4
 SIZE = GROUPS * ROWS * COLUMNS
@@ -42,6 +46,22 @@ def kron(left, right):
         parts = [torch.kron(left[model, g], right[model, g]) for g in range(GROUPS)]
         whole[model][PLACES[:, None], PLACES] = torch.block_diag(*parts)
     return whole
+
+
+@pytest.mark.parametrize("places", [PLACES[:12], torch.arange(3, 15)])
+def test_products_with_few_columns_are_those_of_many(places):
+    both = factors(1, ROWS)[:1, :1], factors(2, COLUMNS)[:1, :1]
+    for block in (Product("w", places, *both), Product("w", places, *both).eigenpairs):
+        K = operator(block)
+        columns = torch.randn(1, SIZE + 2, FEW_COLUMNS + 3, dtype=torch.float64)
+        together = K @ columns
+        for number, apart in enumerate(columns.unbind(2)):
+            torch.testing.assert_close(K @ apart, together[..., number])
+        kept = torch.ones(SIZE + 2, dtype=torch.bool)
+        kept[places] = False
+        assert not together[:, kept].any()
+        expected = torch.kron(both[0][0, 0], both[1][0, 0]) @ columns[0][places]
+        torch.testing.assert_close(together[0][places], expected)
 
 
 def forms():

@@ -9,6 +9,7 @@ from torch import nn
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import stream
 from curvflow.tasks.numerics.kronecker.factors import Choices, factors
+from curvflow.tasks.numerics.kronecker.forms import Product as FactorsOfTwo
 from curvflow.tasks.numerics.kronecker.layers import Places
 from curvflow.tasks.numerics.kronecker.recorded import accounted
 from tests.tasks.models.examples import EXAMPLES
@@ -97,6 +98,19 @@ class ScaledTwice(nn.Module):
         return torch.tanh(self.norm(x)) * self.norm.weight
 
 
+class Turned(nn.Module):
+    """Channels behind a norm as tokens, which come back in other strides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(2, 3, 1), nn.BatchNorm2d(3)
+        self.tokens, self.last = nn.LayerNorm(3), nn.Linear(18, 1)
+
+    def forward(self, x):
+        found = self.norm(self.first(x.unflatten(1, (2, 2, 3))))
+        return self.last(self.tokens(found.flatten(2).transpose(1, 2)).flatten(1))
+
+
 class Tokens(nn.Module):
     """Rows of a table with a padding, summed."""
 
@@ -159,6 +173,16 @@ MODULES = {
         (3,),
         set(),
     ),
+    "encoder": (
+        lambda: nn.Sequential(
+            nn.Unflatten(1, (3, 4)),
+            nn.TransformerEncoderLayer(4, 2, 5, dropout=0.0, batch_first=True),
+            nn.Flatten(), nn.Linear(12, 2),
+        ),
+        (12,),
+        set(),
+    ),
+    "turned": (Turned, (12,), set()),
     "mixed-up": (MixedUp, (6,), {"layer.weight", "layer.bias"}),
     "product": (Product, (3,), {"layer.weight", "layer.bias"}),
     "faint": (Faint, (3,), {"layer.weight", "layer.bias"}),
@@ -201,6 +225,54 @@ def test_blocks_of_a_module_are_those_of_the_matrix_written_out(name):
     assert not rest or left == rest
     named = {n for b in found.operator.blocks for n in b.name.split(" and ")}
     assert named == set(network.layout.names)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_layers_of_a_module_have_factors_and_norms_their_blocks(name):
+    network, weights, inputs, rest = made(name)
+    blocks = factors(recorded(network, weights, inputs), Choices()).operator.blocks
+    apart = {n for b in blocks if not isinstance(b, FactorsOfTwo) for n in parts(b)}
+    shapes = dict(zip(network.layout.names, network.layout.shapes, strict=True))
+    matrices = {n for n, shape in shapes.items() if len(shape) > 1}
+    assert apart & matrices == {n for n in rest if n in matrices}
+
+
+def parts(block):
+    return block.name.split(" and ")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_blocks_of_one_sample_are_those_of_the_matrix_written_out(name):
+    network, weights, inputs, _ = made(name)
+    inputs = inputs[:, :1]
+    found = factors(recorded(network, weights, inputs), Choices("block")).operator
+    expected = within_blocks(found, dense(network, weights, inputs))
+    torch.testing.assert_close(written_out(found), expected, rtol=1e-9, atol=1e-10)
+
+
+def rearranged(matrix, rows):
+    """Return a block with a row for each pair of rows of the weight."""
+    columns = len(matrix) // rows
+    apart = matrix.reshape(rows, columns, rows, columns).transpose(1, 2)
+    return apart.reshape(rows**2, columns**2)
+
+
+@pytest.mark.parametrize("name", [n for n in MODULES if not MODULES[n][2]])
+def test_closest_products_are_the_leading_pairs_of_rearranged_blocks(name):
+    network, weights, inputs, _ = made(name)
+    of = recorded(network, weights, inputs)
+    found, whole = factors(of, Choices("kfoc")), dense(network, weights, inputs)
+    for block in found.operator.blocks:
+        if not isinstance(block, FactorsOfTwo):
+            continue
+        _, groups, rows, _ = block.left_factor.shape
+        for columns in block.columns.chunk(groups):
+            among = columns[:, None], columns
+            for K, G in zip(written_out(found.operator), whole, strict=True):
+                left, sizes, right = torch.linalg.svd(rearranged(G[among], rows))
+                best = sizes[0] * torch.outer(left[:, 0], right[0])
+                gap = (rearranged(K[among], rows) - best).norm()
+                assert gap <= 1e-4 * best.norm() + 1e-12
 
 
 def test_what_is_no_layer_is_refused_by_name():

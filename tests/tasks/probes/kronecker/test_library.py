@@ -49,6 +49,47 @@ def test_blocks_are_those_of_the_operator(name):
     assert K.logdet(0.1) == pytest.approx(float(exact))
 
 
+CHAINS = {
+    "tanh": nn.Tanh,
+    "relu in place": lambda: nn.ReLU(inplace=True),
+    "linear": nn.Identity,
+}
+
+
+def make_chain(name):
+    return nn.Sequential(nn.Linear(3, 4), CHAINS[name](), nn.Linear(4, 3))
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_blocks_of_the_hessian_of_a_module_are_those_of_torch(name):
+    torch.manual_seed(1)
+    net = make_chain(name).double()
+    inputs, labels = torch.randn(7, 3).double(), torch.arange(7) % 3
+    given = net, "cross_entropy", (inputs, labels)
+    K = curvflow.kronecker(*given, curvature="hessian", structure="block")
+    H = curvflow.hessian(*given) @ torch.eye(31).double()
+    dense = K @ torch.eye(31).double()
+    for rows in (slice(0, 16), slice(16, 31)):
+        torch.testing.assert_close(dense[rows, rows], H[rows, rows])
+    assert not dense[:16, 16:].any()
+
+
+def test_recursions_of_a_module_are_those_of_the_same_network_of_the_package():
+    factory = "tests.tasks.probes.kronecker.test_library:make_chain"
+    models = (
+        {"factory": factory, "kwargs": {"name": "tanh"}},
+        {"kind": "mlp", "hidden": [4], "activation": "tanh"},
+    )
+    rule = {"rule": "kfac", "fisher_type": "recursive", "init": {"normal": 0.3}}
+    weights = []
+    for model in models:
+        members = [
+            train_member(blobs(), model=model, rule=rule, seed=s) for s in (0, 1)
+        ]
+        weights.append([fit.arrays["weights"] for fit in train_all(members)])
+    np.testing.assert_allclose(*weights, rtol=1e-6, atol=1e-9)
+
+
 def test_batches_are_all_samples_together():
     net, inputs, targets = made("mse")
     whole = curvflow.kronecker(net, "mse", (inputs, targets))

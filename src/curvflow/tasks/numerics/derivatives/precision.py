@@ -201,6 +201,8 @@ def reroute(module: nn.Module) -> list[RemovableHandle]:
       forward derivatives count it. Tokens of that row are taken as constants.
     - A group norm of inputs that are not contiguous, as attention leaves them: its
       gradient has no forward derivatives. They are copied.
+    - A batch norm of one sample's images: on a CPU it misreads what comes back in other
+      strides, as through a transposition. Their places are put in a row.
     - A weight norm: it has no forward derivatives, and second ones by reverse mode lack
       a term. It is written out.
     - An embedding whose gradient is that of some rows alone: products take all of it.
@@ -228,6 +230,13 @@ def reroute(module: nn.Module) -> list[RemovableHandle]:
         if is_norm and _contiguous not in layer._forward_pre_hooks.values():
             hook = layer.register_forward_pre_hook(_contiguous, with_kwargs=True)
             handles.append(hook)
+        is_of_images = isinstance(layer, nn.BatchNorm2d | nn.BatchNorm3d)
+        if is_of_images and not any(
+            isinstance(hook, _InARow) for hook in layer._forward_hooks.values()
+        ):
+            places = _InARow()
+            handles.append(layer.register_forward_pre_hook(places.take))
+            handles.append(layer.register_forward_hook(places))
     return handles
 
 
@@ -284,6 +293,32 @@ class _WrittenOut:
         length, direction = self._length, self._direction
         del self._length, self._direction
         return _scaled(length, direction, cast("int", layer.dim))
+
+
+class _InARow:
+    """Hooks by which a batch norm sees all places of one sample in a row."""
+
+    _shape: torch.Size | None = None
+
+    def take(self, layer: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        vars(layer).pop("_check_input_dim", None)  # of a call that was refused
+        self._shape = None
+        if not args or len(args[0]) != 1 or args[0].ndim <= 3:
+            return args
+        self._shape = args[0].shape
+        vars(layer)["_check_input_dim"] = _any_shape
+        return (args[0].flatten(2),)
+
+    def __call__(self, layer: nn.Module, _: object, outputs: Tensor) -> Tensor:
+        shape, self._shape = self._shape, None
+        if shape is None:
+            return outputs
+        vars(layer).pop("_check_input_dim")
+        return outputs.reshape(shape)
+
+
+def _any_shape(_: Tensor) -> None:
+    """Take inputs of any number of sides."""
 
 
 def _scaled(length: Tensor, direction: Tensor, dim: int) -> Tensor:

@@ -112,10 +112,15 @@ class BlockOperator:
     ) -> Tensor:
         if columns.ndim == 2:
             return self._by_blocks(columns.unsqueeze(2), times).squeeze(2)
-        found_MDS = torch.zeros_like(columns)
+        is_whole = sum(len(block.columns) for block in self.blocks) == self.shape[1]
+        # Where all is written, nothing is to be cleared before.
+        found_MDS = (torch.empty_like if is_whole else torch.zeros_like)(columns)
         for block in self.blocks:
-            part = columns.index_select(1, block.columns)
-            found_MDS.index_copy_(1, block.columns, times(block, part))
+            if (span := block.span) is None:
+                part = columns.index_select(1, block.columns)
+                found_MDS.index_copy_(1, block.columns, times(block, part))
+            else:
+                found_MDS[:, span] = times(block, columns[:, span])
         return found_MDS
 
     def towards(self, which: Literal["LA", "SA"]) -> BlockOperator:

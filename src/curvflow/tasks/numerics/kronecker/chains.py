@@ -83,12 +83,12 @@ def _check_chain(of: Recorded, outputs: Tensor, record: Sequence[AnyUse]) -> Non
     used = [name for use in record for name in (use.weight, use.bias) if name]
     wrong = sorted({name for name in of.names if used.count(name) != 1})
     for use in record:
-        is_dense = isinstance(use, Use) and isinstance(use.form, Rows) and not use.apart
-        if not is_dense or use.outputs[0].ndim != 3:
+        is_dense = isinstance(use, Use) and isinstance(use.form, Rows)
+        if not is_dense or use.outputs[0].ndim != 3 - use.apart:
             wrong.append(use.weight)
     # Where memory is counted there are no numbers to compare.
     is_end = outputs.is_meta or not record
-    if not (wrong or is_end or torch.equal(record[-1].outputs[0], outputs)):
+    if not (wrong or is_end or torch.equal(_together(record[-1].outputs), outputs)):
         wrong.append(record[-1].weight)
     if wrong:
         raise InputError(_no_chain(wrong[0]))
@@ -108,25 +108,35 @@ def _derivatives(use: Use, following: AnyUse) -> tuple[Tensor, Tensor]:
     Raises:
         InputError: it is no function of each entry by itself.
     """
-    h_MNO, a_MNO = use.outputs[0], following.inputs
+    outputs, a_MNO = use.outputs, following.inputs
+    h_MNO = _together(outputs)
     if a_MNO.shape != h_MNO.shape:
         raise InputError(_no_chain(following.weight))
     varied = 1.5 + torch.arange(h_MNO.shape[2]).to(h_MNO).cos()
-    (slope,) = torch.autograd.grad(
-        a_MNO.sum(), h_MNO, create_graph=True, allow_unused=True
+    slopes = torch.autograd.grad(
+        a_MNO.sum(), outputs, create_graph=True, allow_unused=True
     )
-    if slope is None:  # layers side by side
+    if any(one is None for one in slopes):  # layers side by side
         raise InputError(_no_chain(following.weight))
-    (mixed,) = torch.autograd.grad((varied * a_MNO).sum(), h_MNO, retain_graph=True)
+    slope = _together(slopes)
+    mixed = _together(
+        torch.autograd.grad((varied * a_MNO).sum(), outputs, retain_graph=True)
+    )
     if not (mixed.is_meta or _agree(mixed, varied * slope)):
         raise InputError(_no_chain(following.weight))
     bend = torch.zeros_like(slope)
     if slope.requires_grad:
-        (gradient,) = torch.autograd.grad(
-            slope.sum(), h_MNO, retain_graph=True, allow_unused=True
+        gradients = torch.autograd.grad(
+            slope.sum(), outputs, retain_graph=True, allow_unused=True
         )
-        bend = bend if gradient is None else gradient
+        if all(one is not None for one in gradients):
+            bend = _together(gradients)
     return slope.detach(), bend
+
+
+def _together(tensors: Sequence[Tensor]) -> Tensor:
+    """Return a tensor of all models (M, N, O), of one or of one of each, (N, O)."""
+    return tensors[0] if tensors[0].ndim > 2 else torch.stack(list(tensors))
 
 
 def _agree(one: Tensor, other: Tensor) -> bool:

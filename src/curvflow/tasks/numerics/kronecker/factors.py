@@ -300,7 +300,7 @@ class _Sweep:
             left = _moved(left, self._beside(right, transposed=False), going_M)
             right = _moved(right, self._beside(left, transposed=True), going_M)
             now = {name: _norm(left[name]) * _norm(right[name]) for name in left}
-            changed = [(now[n] - before[n]).abs() > eps * now[n] for n in now]
+            changed = [((now[n] - before[n]).abs() > eps * now[n]).any(1) for n in now]
             going_M = going_M & torch.stack(changed).any(0)
             # Where memory is counted iterations are alike, and none has an end.
             if going_M.is_meta or not going_M.any():
@@ -363,7 +363,8 @@ class _Sweep:
 
 
 def _norm(matrices: Tensor) -> Tensor:
-    norms: Tensor = torch.linalg.vector_norm(matrices.flatten(1), dim=1)
+    """Return the norm of the factor of each group, (M, G)."""
+    norms: Tensor = torch.linalg.vector_norm(matrices, dim=(2, 3))
     return norms
 
 
@@ -376,8 +377,8 @@ def _moved(
 
 
 def _over(mean: Tensor, given: Tensor) -> Tensor:
-    """Return a mean over the square of a norm; 0 for a factor that is zero."""
-    square = given.square().sum((1, 2, 3), keepdim=True)
+    """Return means over squared norms, group by group; 0 for a factor that is zero."""
+    square = given.square().sum((2, 3), keepdim=True)
     return torch.where(square > 0, mean / square, 0.0)
 
 

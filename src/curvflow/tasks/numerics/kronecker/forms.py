@@ -23,6 +23,10 @@ from torch import Tensor
 
 Pi = Literal["trace", "frobenius", "spectral"]
 
+# Columns up to which those of all rows are one product: a product of each row with a
+# vector takes twenty times as long, and with many less, for nothing is laid out anew.
+FEW_COLUMNS = 64
+
 
 @dataclass(frozen=True)
 class Block(ABC):
@@ -41,6 +45,15 @@ class Block(ABC):
     def columns(self) -> Tensor:
         """Places of its parameters in a vector, (P,)."""
         return self.places if isinstance(self.places, Tensor) else self.places()
+
+    @cached_property
+    def span(self) -> slice | None:
+        """Its places, where they follow each other; else None."""
+        columns = self.columns
+        if columns.is_meta or not bool((columns.diff() == 1).all()):
+            return None
+        start = int(columns[0])
+        return slice(start, start + len(columns))
 
     @property
     @abstractmethod
@@ -126,7 +139,7 @@ class Eigenpairs(Block):
         """Return products with the matrix of the same eigenvectors and other values."""
         count = vectors_MPS.shape[2]
         along = self.left.mT @ _rows_first(vectors_MPS, self.left)
-        if len(vectors_MPS) == self.left.shape[1] == 1:
+        if _is_by_rows(self.left, count):
             turned = _by_rows(self.right.mT, along, count)
             each = torch.unflatten(turned, 3, (-1, count))
             each *= values_MGOI.unsqueeze(4)
@@ -226,7 +239,7 @@ class Product(Block):
         """Return the products with columns, (M, P, S)."""
         count = vectors_MPS.shape[2]
         along = self.left_factor @ _rows_first(vectors_MPS, self.left_factor)
-        if len(vectors_MPS) == self.left_factor.shape[1] == 1:
+        if _is_by_rows(self.left_factor, count):
             found = _by_rows(self.right_factor, along, count)
             return found.reshape_as(vectors_MPS)
         turned = self.right_factor @ _swapped(along, count)
@@ -259,6 +272,11 @@ def _rows_first(vectors_MPS: Tensor, left: Tensor) -> Tensor:
     """Return columns as rows of blocks, (M, G, O, I S)."""
     models, groups, rows, _ = left.shape
     return vectors_MPS.reshape(models, groups, rows, -1)
+
+
+def _is_by_rows(left: Tensor, count: int) -> bool:
+    """Return whether a single block, of one model, meets many columns."""
+    return len(left) == left.shape[1] == 1 and count > FEW_COLUMNS
 
 
 def _by_rows(right: Tensor, parts: Tensor, count: int) -> Tensor:

@@ -72,7 +72,7 @@ class Rows:
     Positions may be folded into the samples, each sample's one after another.
 
     Attributes:
-        tokens_first: rows are (M, T, N, I).
+        tokens_first: rows are (M, T, N, I), which may be folded as well.
     """
 
     tokens_first: bool = False
@@ -96,7 +96,8 @@ class Rows:
 
     def _rows(self, rows: Tensor, samples: int, size: int) -> Tensor:
         if self.tokens_first:
-            rows = rows.transpose(1, 2)
+            rows = rows.reshape(len(rows), -1, samples, 1, size)
+            return rows.transpose(1, 2)
         return rows.reshape(len(rows), samples, -1, 1, size)
 
 

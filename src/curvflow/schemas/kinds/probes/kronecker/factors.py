@@ -140,7 +140,7 @@ def _ritz(name: str, description: str, units: str = "1") -> Variable:
 
 KIND = Kind(
     name="probe.factors",
-    version=3,
+    version=4,
     summary="Kronecker factors of curvature, layer by layer, by their eigenpairs.",
     params=FactorsParams,
     returns=Factors,
