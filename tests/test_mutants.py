@@ -4,6 +4,7 @@ import ast
 import os
 import subprocess
 from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import entry_points
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -260,10 +261,17 @@ def edit_of(tree, old, new):
     return Edit(path, 5, start, start + len(old), new)
 
 
+def load_plugins():
+    """Import what each run of pytest would import in its fork."""
+    for plugin in entry_points(group="pytest11"):
+        plugin.load()
+
+
 @pytest.fixture(scope="module")
 def in_small_process():
     """Call functions in a process that is small, as are its forks."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+    context = get_context("spawn")
+    with ProcessPoolExecutor(1, context, initializer=load_plugins) as pool:
         yield lambda *call: pool.submit(*call).result()
 
 

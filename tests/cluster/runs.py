@@ -129,14 +129,19 @@ def _set(*, width, every=3600.0, patience=30.0, answer=60.0, forks=False):
 
 
 def _dask(folder, arguments, environment):
-    from dask.__main__ import main as dask
+    import dask.config
+    from dask.__main__ import main as dask_main
 
+    from curvflow.flows.run.runners.local import UNSEEN
+
+    # They wait for most of the time that the tests take.
+    dask.config.set({**UNSEEN, "distributed.worker.profile.enabled": False})
     os.setsid()
     os.chdir(folder)
     _speak_to(os.devnull, os.devnull)
     os.environ.update(environment)
     sys.argv = ["dask", *arguments]
-    dask()
+    dask_main()
 
 
 def _speak_to(*paths):

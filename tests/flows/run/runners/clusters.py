@@ -29,8 +29,12 @@ class Forked:
 
 
 def _dask(arguments, cwd):
+    import dask.config
     from dask.__main__ import main
 
+    from curvflow.flows.run.runners.local import UNSEEN
+
+    dask.config.set({**UNSEEN, "distributed.worker.profile.enabled": False})
     os.chdir(cwd)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)

@@ -24,6 +24,10 @@ def settings(dask_worker):
         "pause": dask.config.get("distributed.worker.memory.pause"),
         "memory": dask_worker.memory_manager.memory_limit,
         "pid": os.getpid(),
+        "pauses": [
+            dask_worker.periodic_callbacks[name].callback_time
+            for name in ("tick", "monitor")
+        ],
     }
 
 
@@ -50,6 +54,7 @@ def test_each_gpu_has_a_process_that_sees_no_other_and_stages_keep_to_theirs(run
             False,
             False,
         )
+        assert min(worker["pauses"]) >= 1000  # ms: a waiting process takes no time
     total = sum(worker["memory"] for worker in by_mask.values())
     assert total <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
