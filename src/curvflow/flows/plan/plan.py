@@ -174,8 +174,8 @@ def mark_revived(plan: Plan, sources: PlanSources) -> None:
     for node in plan.graph:
         shown = issubclass(node.kind.returns, Table | Figure)
         payload = node.receipt.payload if node.receipt else None
-        is_asked_for = node.stage in sources.revive and payload in evicted
-        if is_asked_for or (shown and payload in plan.removed):
+        is_named = node.stage in sources.revive and payload in evicted
+        if is_named or (shown and payload in plan.removed):
             node.revive, node.state = True, "stale"
 
 
