@@ -168,7 +168,7 @@ def mark_revived(plan: Plan, sources: PlanSources) -> None:
     """Mark removed results as stale that are shown, or that the request names.
 
     What lies in the trash can be read until the next collection. It is there for what
-    is shown, and is computed again where that is asked for, which keeps it.
+    is shown, and is computed again where the request names it, which keeps it.
     """
     evicted = plan.removed | plan.index.evicted
     for node in plan.graph:
