@@ -168,14 +168,14 @@ def mark_revived(plan: Plan, sources: PlanSources) -> None:
     """Mark removed results as stale that are shown, or that the request names.
 
     What lies in the trash can be read until the next collection. It is there for what
-    is shown, and is computed again where that is asked for, which keeps it.
+    is shown, and is computed again where the request names it, which keeps it.
     """
     evicted = plan.removed | plan.index.evicted
     for node in plan.graph:
         shown = issubclass(node.kind.returns, Table | Figure)
         payload = node.receipt.payload if node.receipt else None
-        is_asked_for = node.stage in sources.revive and payload in evicted
-        if is_asked_for or (shown and payload in plan.removed):
+        is_named = node.stage in sources.revive and payload in evicted
+        if is_named or (shown and payload in plan.removed):
             node.revive, node.state = True, "stale"
 
 
