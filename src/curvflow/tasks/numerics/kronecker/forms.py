@@ -23,8 +23,8 @@ from torch import Tensor
 
 Pi = Literal["trace", "frobenius", "spectral"]
 
-# Columns up to which those of all rows are one product: a product of each row with a
-# vector takes twenty times as long, and with many less, for nothing is laid out anew.
+# Columns up to which those of all rows are multiplied at once: row by row a vector
+# takes twenty times as long. Of more columns rows by themselves need no copies.
 FEW_COLUMNS = 64
 
 
