@@ -39,7 +39,7 @@ from curvflow.tasks.numerics.derivatives.gauss_newton import (
 from curvflow.tasks.numerics.derivatives.gauss_newton import Kind as GaussNewton
 from curvflow.tasks.numerics.derivatives.guards import is_of_derivatives
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
-from curvflow.tasks.numerics.derivatives.passes import Averaged
+from curvflow.tasks.numerics.derivatives.passes import Averaged, models_together
 from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.numerics.user_errors import summary
 from curvflow.tasks.registry import Machine
@@ -185,18 +185,20 @@ def _source(
     weights_MD, statistics_MS = problem.network.split(weights_MW)
     data = [member.one("data") for member in members]
     samples = load_samples(problem, data, "", machine.device, weights_MD.dtype)
-    on_cpu = weights_MD.device.type == "cpu"
     together = rows_together(members[0], modes[0]) if modes else None
-    most = len(members)
-    if on_cpu:
-        most = whole.models_per_pass(samples.count, columns, together)
+    most = max(2, len(members))
+    if weights_MD.device.type == "cpu":
+        most = models_together(
+            whole.models_per_pass(samples.count, columns, together),
+            has_plain_path=whole.network.takes_leaves,
+        )
     inputs = OperatorInputs(
         weights_MD=weights_MD,
         inputs=samples.inputs,
         targets=samples.targets,
         fixed_MS=statistics_MS,
         batch_size=whole.rows_per_pass(columns),
-        models_per_pass=max(2, most),
+        models_per_pass=most,
     )
     return _OperatorSource(problem, inputs, machine.partial.record)
 

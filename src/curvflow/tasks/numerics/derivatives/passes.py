@@ -77,17 +77,36 @@ def peak_bytes(compute: Callable[[], object], given: Sequence[Tensor] = ()) -> i
     return meter.peak
 
 
-def spans(models: int, most: int) -> list[slice]:
+# Models that must fit into a pass on a CPU for vmap to be faster than one call after
+# another: where they are fewer, each is arithmetic, of which vmap makes more.
+FEWEST_TOGETHER = 8
+
+
+def models_together(most: int, *, has_plain_path: bool) -> int:
+    """Return how many models a pass on a CPU takes.
+
+    Args:
+        most: models that fit into one.
+        has_plain_path: a model alone needs no copy: see decision 0027.
+
+    Returns:
+        1 where they go one by one, else two or more.
+    """
+    return 1 if has_plain_path and most < FEWEST_TOGETHER else max(2, most)
+
+
+def spans(models: int, most: int, *, fewest: int = 2) -> list[slice]:
     """Cut models into even spans, none of a single model: see decision 0003.
 
     Args:
         models: how many, M.
         most: models wanted per span; exceeded where a span of one were left.
+        fewest: models of a span, 1 where one of them takes the plain path.
 
     Returns:
         The spans in order; their lengths differ by at most one.
     """
-    count = max(1, min(-(-models // max(2, most)), models // 2))
+    count = max(1, min(-(-models // max(fewest, most)), models // fewest))
     bounds = [models * number // count for number in range(count + 1)]
     return [slice(*bounds[number : number + 2]) for number in range(count)]
 
@@ -199,9 +218,9 @@ def passes(
         inputs: shape (M or 1, N, ...).
         targets: shape (M or 1, N, ...).
         batch_size: samples per pass.
-        models_per_pass: models per pass, at least two where there are as many.
+        models_per_pass: models per pass; by 1 they go one by one.
     """
-    for models in spans(len(weights_MD), models_per_pass):
+    for models in _spans(len(weights_MD), models_per_pass):
         of_models = slice(None) if len(inputs) == 1 else models
         few_MD = in_separate_memory(weights_MD[models])
         for start in range(0, inputs.shape[1], batch_size):
@@ -214,6 +233,10 @@ def passes(
                 inputs[of_models, rows],
                 targets[of_models, rows],
             )
+
+
+def _spans(models: int, models_per_pass: int) -> list[slice]:
+    return spans(models, models_per_pass, fewest=min(2, models_per_pass))
 
 
 class Draws(Protocol):
@@ -230,7 +253,8 @@ class Averaged(ABC):
     """A symmetric operator of M models that is a mean over samples.
 
     Data are read once per block of columns. Where all models and samples fit into one
-    pass, what does not depend on the columns is kept for the next block.
+    pass, or all samples and models go one by one, what does not depend on the columns
+    is kept for the next block.
     """
 
     def __init__(
@@ -253,7 +277,7 @@ class Averaged(ABC):
             fixed_MS: what functions take behind the weights and nothing is derived
                 by, such as the running statistics of a batch norm.
             batch_size: samples per pass, bounding memory; the mean stays exact.
-            models_per_pass: models per pass; None for all.
+            models_per_pass: models per pass; None for all, 1 for one by one.
             draws: sources of random numbers, which functions then take as `draw`;
                 samples of a pass may meet in them.
         """
@@ -267,7 +291,7 @@ class Averaged(ABC):
         self._batch_size = batch_size or inputs.shape[1]
         self._models_per_pass = models_per_pass or models
         self._sources = draws
-        self._kept: Product | None = None
+        self._kept: dict[int, Product] = {}
 
     def __matmul__(self, columns: Tensor) -> Tensor:
         """Return the products with vectors (M, D) or columns (M, D, S)."""
@@ -278,9 +302,10 @@ class Averaged(ABC):
         total: Tensor | None = None
         with differentiable():
             for part in self.parts():
-                product = self._kept or self.prepare(part, columns.shape[2])
-                if self._is_one_pass():
-                    self._kept = product
+                first = part.models.start
+                product = self._kept.get(first) or self.prepare(part, columns.shape[2])
+                if self._keeps():
+                    self._kept[first] = product
                 products = product(columns[part.models])
                 total = torch.empty_like(columns) if total is None else total
                 into = total[part.models]
@@ -330,9 +355,10 @@ class Averaged(ABC):
             draw: source of the numbers.
         """
 
-    def _is_one_pass(self) -> bool:
-        models = len(spans(len(self._weights_MD), self._models_per_pass))
-        return models == 1 and self._batch_size >= self.num_samples
+    def _keeps(self) -> bool:
+        passes = len(_spans(len(self._weights_MD), self._models_per_pass))
+        is_kept = passes == 1 or self._models_per_pass == 1
+        return is_kept and self._batch_size >= self.num_samples
 
     @abstractmethod
     def prepare(self, part: Part, columns: int) -> Product:
@@ -368,7 +394,7 @@ class Averaged(ABC):
         twin.device = torch.device(device)
         for name in GIVEN:
             setattr(twin, name, getattr(self, name).to(device))
-        twin._kept = None
+        twin._kept = {}
         return twin
 
     def of_samples(self, models: Tensor, rows: Tensor) -> Self:
@@ -399,7 +425,7 @@ class Averaged(ABC):
             self._fixed_MS[models],
         )
         few._inputs, few._targets = pick(self._inputs), pick(self._targets)
-        few._kept = None
+        few._kept = {}
         return few
 
     def in_training(self, draws: Draws) -> Self:
@@ -410,7 +436,7 @@ class Averaged(ABC):
         """
         twin = copy.copy(self)
         twin._sources, twin._batch_size = draws, self.num_samples
-        twin._kept = None
+        twin._kept = {}
         return twin
 
     def select(self, models: Tensor) -> Self:
@@ -426,5 +452,5 @@ class Averaged(ABC):
         subset._inputs, subset._targets = pick(self._inputs), pick(self._targets)
         subset._models_per_pass = min(self._models_per_pass, len(models))
         subset._sources = self._sources and self._sources.select(models)
-        subset._kept = None
+        subset._kept = {}
         return subset
