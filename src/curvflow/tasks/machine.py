@@ -94,8 +94,7 @@ def _freed_memory_kept() -> Iterator[None]:
     take longer than to compute with it. A nanny of Dask has its workers give back all.
     Only glibc can be told; other allocators go on as they do.
     """
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if not hasattr(libc, "mallopt"):
+    if sys.platform != "linux" or not hasattr(libc := ctypes.CDLL(None), "mallopt"):
         yield
         return
     libc.mallopt(MMAP_THRESHOLD, MAPPED_BYTES)

@@ -82,17 +82,11 @@ def test_the_graph_of_each_is_kept_for_the_next_vectors():
         calls.append(len(given[0]))
         return problem.losses(*given)
 
-    def products(models_per_pass, of):
-        operator = BatchedHessian(
-            of,
-            weights_MD,
-            samples.inputs,
-            samples.targets,
-            models_per_pass=models_per_pass,
-            order="retained",
-        )
-        return [operator @ weights_MD for _ in range(2)]
-
-    alone = products(1, losses)
+    given = weights_MD, samples.inputs, samples.targets
+    together = BatchedHessian(losses, *given, order="retained")
+    alone = together.one_by_one()
+    products = [alone @ weights_MD for _ in range(2)]
     assert calls == [1, 1, 1]
-    torch.testing.assert_close(alone, products(3, problem.losses))
+    torch.testing.assert_close(products, 2 * [together @ weights_MD])
+    two = alone.select(torch.tensor([2, 0]))
+    assert torch.equal(two @ weights_MD[[2, 0]], products[0][[2, 0]])

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -123,7 +122,8 @@ def batched_operator(
     """
     chosen = params[0]
     source = _source(members, machine, chosen.dtype, columns, names, modes=params)
-    return _BUILDERS[chosen.operator](_in_training(source, params), params)
+    built = _BUILDERS[chosen.operator](_in_training(source, params), params)
+    return built.one_by_one() if source.goes_alone else built
 
 
 def batched_hessian(
@@ -155,16 +155,25 @@ def batched_hessian(
         InputError: a weight is NaN or infinite.
     """
     source = _source(members, machine, dtype, columns, names, modes=modes)
-    return _hessian(_in_training(source, modes) if modes else source)
+    hessian = _hessian(_in_training(source, modes) if modes else source)
+    return hessian.one_by_one() if source.goes_alone else hessian
 
 
 @dataclass(frozen=True)
 class _OperatorSource:
-    """A problem, the tensors of its operators, and a log for the fastest mode."""
+    """A problem, the tensors of its operators, and a log for the fastest mode.
+
+    Attributes:
+        problem: network and loss.
+        inputs: of its operators.
+        record: the log.
+        goes_alone: each model has passes of its own.
+    """
 
     problem: Problem
     inputs: OperatorInputs
     record: Callable[[str], None]
+    goes_alone: bool = False
 
 
 def _source(
@@ -200,7 +209,9 @@ def _source(
         batch_size=whole.rows_per_pass(columns),
         models_per_pass=most,
     )
-    return _OperatorSource(problem, inputs, machine.partial.record)
+    return _OperatorSource(
+        problem, inputs, machine.partial.record, goes_alone=most == 1
+    )
 
 
 def batch_draws(modes: Sequence[ModeParams], count: int) -> BatchDraws | None:
@@ -322,9 +333,7 @@ def _hessian(
     )
 
 
-def _residual(
-    source: _OperatorSource, params: Sequence[OperatorParams]
-) -> BatchedOperator:
+def _residual(source: _OperatorSource, params: Sequence[OperatorParams]) -> Averaged:
     problem, order = source.problem, params[0].order
     problem.network.check_derivatives()
     if problem.network.derivatives == "reverse":
@@ -339,7 +348,7 @@ def _residual(
 
 def _gauss_newton(
     kind: GaussNewton, source: _OperatorSource, params: Sequence[OperatorParams]
-) -> BatchedOperator:
+) -> Averaged:
     problem = source.problem
     if kind not in ("empirical", "covariance"):
         problem.network.check_derivatives()
@@ -360,7 +369,7 @@ def _gauss_newton(
 
 
 _BUILDERS: dict[
-    str, Callable[[_OperatorSource, Sequence[OperatorParams]], BatchedOperator]
+    str, Callable[[_OperatorSource, Sequence[OperatorParams]], Averaged]
 ] = {
     "hessian": lambda source, params: _hessian(source, params[0].order),
     "residual": _residual,
@@ -424,5 +433,5 @@ def _counted_bytes(
     inputs = meta_inputs(problem, rows, samples, getattr(torch, chosen.dtype))
     both = [chosen, chosen]
     source = _in_training(_OperatorSource(problem, inputs, lambda _: None), both)
-    operator = cast("Averaged", _BUILDERS[chosen.operator](source, both))
+    operator = _BUILDERS[chosen.operator](source, both)
     return operator.product_bytes(columns) // 2

@@ -209,6 +209,7 @@ def passes(
     *,
     batch_size: int,
     models_per_pass: int,
+    fewest: int = 2,
 ) -> Iterator[Part]:
     """Yield passes over models and samples, samples within models.
 
@@ -218,9 +219,10 @@ def passes(
         inputs: shape (M or 1, N, ...).
         targets: shape (M or 1, N, ...).
         batch_size: samples per pass.
-        models_per_pass: models per pass; by 1 they go one by one.
+        models_per_pass: models per pass, at least two where there are as many.
+        fewest: models of a pass, as of `spans`.
     """
-    for models in _spans(len(weights_MD), models_per_pass):
+    for models in spans(len(weights_MD), models_per_pass, fewest=fewest):
         of_models = slice(None) if len(inputs) == 1 else models
         few_MD = in_separate_memory(weights_MD[models])
         for start in range(0, inputs.shape[1], batch_size):
@@ -233,10 +235,6 @@ def passes(
                 inputs[of_models, rows],
                 targets[of_models, rows],
             )
-
-
-def _spans(models: int, models_per_pass: int) -> list[slice]:
-    return spans(models, models_per_pass, fewest=min(2, models_per_pass))
 
 
 class Draws(Protocol):
@@ -277,7 +275,7 @@ class Averaged(ABC):
             fixed_MS: what functions take behind the weights and nothing is derived
                 by, such as the running statistics of a batch norm.
             batch_size: samples per pass, bounding memory; the mean stays exact.
-            models_per_pass: models per pass; None for all, 1 for one by one.
+            models_per_pass: models per pass; None for all.
             draws: sources of random numbers, which functions then take as `draw`;
                 samples of a pass may meet in them.
         """
@@ -290,7 +288,7 @@ class Averaged(ABC):
         self._fixed_MS = weights_MD[:, :0] if fixed_MS is None else fixed_MS.detach()
         self._batch_size = batch_size or inputs.shape[1]
         self._models_per_pass = models_per_pass or models
-        self._sources = draws
+        self._sources, self._fewest = draws, 2
         self._kept: dict[int, Product] = {}
 
     def __matmul__(self, columns: Tensor) -> Tensor:
@@ -323,6 +321,7 @@ class Averaged(ABC):
             self._targets,
             batch_size=self._batch_size,
             models_per_pass=self._models_per_pass,
+            fewest=self._fewest,
         ):
             yield self._drawing(part)
 
@@ -356,8 +355,8 @@ class Averaged(ABC):
         """
 
     def _keeps(self) -> bool:
-        passes = len(_spans(len(self._weights_MD), self._models_per_pass))
-        is_kept = passes == 1 or self._models_per_pass == 1
+        models, most = len(self._weights_MD), self._models_per_pass
+        is_kept = self._fewest == 1 or len(spans(models, most)) == 1
         return is_kept and self._batch_size >= self.num_samples
 
     @abstractmethod
@@ -436,6 +435,16 @@ class Averaged(ABC):
         """
         twin = copy.copy(self)
         twin._sources, twin._batch_size = draws, self.num_samples
+        twin._kept = {}
+        return twin
+
+    def one_by_one(self) -> Self:
+        """Return the same operator, of which each model has passes of its own.
+
+        Functions take one model as they take several, with the bits of one alone.
+        """
+        twin = copy.copy(self)
+        twin._models_per_pass = twin._fewest = 1
         twin._kept = {}
         return twin
 
