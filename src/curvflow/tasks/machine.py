@@ -92,7 +92,7 @@ def _freed_memory_kept() -> Iterator[None]:
 
     Memory that was given back is new when it is taken again, and to touch it first may
     take longer than to compute with it. A nanny of Dask has its workers give back all.
-    Only glibc can be told; other allocators go on as they do.
+    Only glibc has these settings; other allocators go on as they do.
     """
     if sys.platform != "linux" or not hasattr(libc := ctypes.CDLL(None), "mallopt"):
         yield

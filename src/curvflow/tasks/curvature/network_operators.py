@@ -167,7 +167,7 @@ class _OperatorSource:
         problem: network and loss.
         inputs: of its operators.
         record: the log.
-        goes_alone: each model has passes of its own.
+        goes_alone: each model has separate passes.
     """
 
     problem: Problem

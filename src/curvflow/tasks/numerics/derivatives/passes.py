@@ -439,7 +439,7 @@ class Averaged(ABC):
         return twin
 
     def one_by_one(self) -> Self:
-        """Return the same operator, of which each model has passes of its own.
+        """Return the same operator, each of whose models has separate passes.
 
         Functions take one model as they take several, with the bits of one alone.
         """
