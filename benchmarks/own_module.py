@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.models import parse_model
 from curvflow.schemas.nodes import Array, Data, Member, Outcome, Weights
+from curvflow.tasks.machine import threads
 from curvflow.tasks.networks.problems import forget, pose
 from curvflow.tasks.numerics.derivatives.differentiation_modes import Order
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
@@ -115,14 +117,17 @@ def member(data: Data, width: int, dtype: str) -> Member:
 
 
 def least(calls: dict[str, Callable[[], Any]], turns: int) -> dict[str, float]:
-    """Return the least CPU seconds of each call, in turns after an untimed one."""
-    best = dict.fromkeys(calls, float("inf"))
+    """Return the least CPU seconds of each call, in turns after an untimed one.
+
+    The order is drawn anew for each turn, for what one call frees the next one takes.
+    """
+    best, draws = dict.fromkeys(calls, float("inf")), random.Random(0)
     for call in calls.values():
         call()
     for _ in range(turns):
-        for name, call in calls.items():
+        for name in draws.sample(list(calls), len(calls)):
             begun = time.process_time()
-            call()
+            calls[name]()
             best[name] = min(best[name], time.process_time() - begun)
     return best
 
@@ -508,20 +513,18 @@ def main() -> None:
     parser.add_argument("--floor", action="store_true")
     parser.add_argument("--operators", action="store_true")
     given = parser.parse_args()
-    turns = given.turns
-    torch.set_num_threads(1)
-    if given.operators:
-        print_operators()
-        return
-    if given.floor:
-        print_floor(turns)
-        return
-    if given.siblings:
-        print_siblings(turns)
-        return
-    print_whole(turns)
-    print()
-    print_parts(turns)
+    # Threads and memory as where a stage is computed.
+    with threads(1):
+        if given.operators:
+            print_operators()
+        elif given.floor:
+            print_floor(given.turns)
+        elif given.siblings:
+            print_siblings(given.turns)
+        else:
+            print_whole(given.turns)
+            print()
+            print_parts(given.turns)
 
 
 def print_whole(turns: int) -> None:

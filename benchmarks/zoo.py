@@ -51,6 +51,7 @@ from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.shared.datasets import dataset_of
 from curvflow.schemas.models import parse_model
 from curvflow.schemas.nodes import Data, Member
+from curvflow.tasks.machine import threads
 from curvflow.tasks.networks.problems import Problem, pose
 from curvflow.tasks.numerics.derivatives.differentiation_modes import Order
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
@@ -469,7 +470,8 @@ def measured(subject: Subject, turns: int) -> Row:
         with reasoned(row, "dense twin"):
             row.error = compared(subject, problem, weights_1W)
     for add_times in (time_training, time_products):
-        with reasoned(row, add_times.__name__.replace("_", " ")):
+        # Threads and memory as where a stage is computed.
+        with reasoned(row, add_times.__name__.replace("_", " ")), threads(1):
             add_times(row, problem, weights_1W, turns)
     return row
 

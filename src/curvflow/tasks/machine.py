@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +12,16 @@ import torch
 
 from curvflow.errors import RequestError
 from curvflow.tasks.registry import Machine
+
+# Settings of the allocator, by their numbers in glibc's malloc.h: how much freed memory
+# at the end of the heap is kept, and from which size on an array is mapped by itself.
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
+
+# What is kept: as much as a tile may take by default.
+KEPT_BYTES = 1 << 30
+
+# The most that glibc allows for the other, and what it keeps by itself beside that.
+MAPPED_BYTES, USUAL_BYTES = 1 << 25, 1 << 26
 
 
 def machine_for(
@@ -55,7 +67,7 @@ def threads(count: int) -> Iterator[None]:
     """Set the number of PyTorch's CPU threads for the duration of a block.
 
     Subnormal numbers count as zero within it: weights that decay towards zero would
-    make every product with them many times slower.
+    make every product with them many times slower. Freed memory is kept until its end.
 
     Args:
         count: number of threads.
@@ -67,10 +79,31 @@ def threads(count: int) -> Iterator[None]:
     torch.set_num_threads(count)
     torch.set_flush_denormal(True)
     try:
-        yield
+        with _freed_memory_kept():
+            yield
     finally:
         torch.set_flush_denormal(was_flushing)
         torch.set_num_threads(before)
+
+
+@contextmanager
+def _freed_memory_kept() -> Iterator[None]:
+    """Keep memory that is freed for the next arrays, within the block.
+
+    Memory that was given back is new when it is taken again, and to touch it first may
+    take longer than to compute with it. A nanny of Dask has its workers give back all.
+    Only glibc has these settings; other allocators go on as they do.
+    """
+    if sys.platform != "linux" or not hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        yield
+        return
+    libc.mallopt(MMAP_THRESHOLD, MAPPED_BYTES)
+    libc.mallopt(TRIM_THRESHOLD, KEPT_BYTES)
+    try:
+        yield
+    finally:
+        libc.mallopt(TRIM_THRESHOLD, USUAL_BYTES)
+        libc.malloc_trim(0)
 
 
 def _flushes_denormals() -> bool:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -39,7 +38,7 @@ from curvflow.tasks.numerics.derivatives.gauss_newton import (
 from curvflow.tasks.numerics.derivatives.gauss_newton import Kind as GaussNewton
 from curvflow.tasks.numerics.derivatives.guards import is_of_derivatives
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
-from curvflow.tasks.numerics.derivatives.passes import Averaged
+from curvflow.tasks.numerics.derivatives.passes import Averaged, models_together
 from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.numerics.user_errors import summary
 from curvflow.tasks.registry import Machine
@@ -123,7 +122,8 @@ def batched_operator(
     """
     chosen = params[0]
     source = _source(members, machine, chosen.dtype, columns, names, modes=params)
-    return _BUILDERS[chosen.operator](_in_training(source, params), params)
+    built = _BUILDERS[chosen.operator](_in_training(source, params), params)
+    return built.one_by_one() if source.goes_alone else built
 
 
 def batched_hessian(
@@ -155,16 +155,25 @@ def batched_hessian(
         InputError: a weight is NaN or infinite.
     """
     source = _source(members, machine, dtype, columns, names, modes=modes)
-    return _hessian(_in_training(source, modes) if modes else source)
+    hessian = _hessian(_in_training(source, modes) if modes else source)
+    return hessian.one_by_one() if source.goes_alone else hessian
 
 
 @dataclass(frozen=True)
 class _OperatorSource:
-    """A problem, the tensors of its operators, and a log for the fastest mode."""
+    """A problem, the tensors of its operators, and a log for the fastest mode.
+
+    Attributes:
+        problem: network and loss.
+        inputs: of its operators.
+        record: the log.
+        goes_alone: each model has separate passes.
+    """
 
     problem: Problem
     inputs: OperatorInputs
     record: Callable[[str], None]
+    goes_alone: bool = False
 
 
 def _source(
@@ -185,20 +194,24 @@ def _source(
     weights_MD, statistics_MS = problem.network.split(weights_MW)
     data = [member.one("data") for member in members]
     samples = load_samples(problem, data, "", machine.device, weights_MD.dtype)
-    on_cpu = weights_MD.device.type == "cpu"
     together = rows_together(members[0], modes[0]) if modes else None
-    most = len(members)
-    if on_cpu:
-        most = whole.models_per_pass(samples.count, columns, together)
+    most = max(2, len(members))
+    if weights_MD.device.type == "cpu":
+        most = models_together(
+            whole.models_per_pass(samples.count, columns, together),
+            has_plain_path=whole.network.takes_leaves,
+        )
     inputs = OperatorInputs(
         weights_MD=weights_MD,
         inputs=samples.inputs,
         targets=samples.targets,
         fixed_MS=statistics_MS,
         batch_size=whole.rows_per_pass(columns),
-        models_per_pass=max(2, most),
+        models_per_pass=most,
     )
-    return _OperatorSource(problem, inputs, machine.partial.record)
+    return _OperatorSource(
+        problem, inputs, machine.partial.record, goes_alone=most == 1
+    )
 
 
 def batch_draws(modes: Sequence[ModeParams], count: int) -> BatchDraws | None:
@@ -320,9 +333,7 @@ def _hessian(
     )
 
 
-def _residual(
-    source: _OperatorSource, params: Sequence[OperatorParams]
-) -> BatchedOperator:
+def _residual(source: _OperatorSource, params: Sequence[OperatorParams]) -> Averaged:
     problem, order = source.problem, params[0].order
     problem.network.check_derivatives()
     if problem.network.derivatives == "reverse":
@@ -337,7 +348,7 @@ def _residual(
 
 def _gauss_newton(
     kind: GaussNewton, source: _OperatorSource, params: Sequence[OperatorParams]
-) -> BatchedOperator:
+) -> Averaged:
     problem = source.problem
     if kind not in ("empirical", "covariance"):
         problem.network.check_derivatives()
@@ -358,7 +369,7 @@ def _gauss_newton(
 
 
 _BUILDERS: dict[
-    str, Callable[[_OperatorSource, Sequence[OperatorParams]], BatchedOperator]
+    str, Callable[[_OperatorSource, Sequence[OperatorParams]], Averaged]
 ] = {
     "hessian": lambda source, params: _hessian(source, params[0].order),
     "residual": _residual,
@@ -422,5 +433,5 @@ def _counted_bytes(
     inputs = meta_inputs(problem, rows, samples, getattr(torch, chosen.dtype))
     both = [chosen, chosen]
     source = _in_training(_OperatorSource(problem, inputs, lambda _: None), both)
-    operator = cast("Averaged", _BUILDERS[chosen.operator](source, both))
+    operator = _BUILDERS[chosen.operator](source, both)
     return operator.product_bytes(columns) // 2

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.networks.problems import Problem, Samples
-from curvflow.tasks.numerics.derivatives.passes import spans
+from curvflow.tasks.numerics.derivatives.passes import models_together, spans
 
 # Activations of one pass on a CPU. Measured: beyond the allocator's threshold for
 # mapped memory, 32 MB, page faults make a pass up to three times slower.
@@ -43,8 +43,12 @@ def apply_in_blocks(
     models: slice,
     samples: Samples,
     like: Tensor,
+    *,
+    is_compiled: bool = False,
 ) -> tuple[Tensor, ...]:
     """Apply a function to blocks of models and concatenate the results.
+
+    Modules of the user's own of which few fit into a block on a CPU go one by one.
 
     Args:
         function: from a slice of models to tensors whose leading dimension is the
@@ -53,15 +57,22 @@ def apply_in_blocks(
         models: slice of all models to compute.
         samples: samples of all models.
         like: a tensor of the dtype and device of the computation.
+        is_compiled: the function is compiled, for several models at once.
 
     Returns:
         The tensors for all these models.
     """
     each = samples.count * problem.network.width * like.element_size()
-    most = CPU_PASS_BYTES if like.device.type == "cpu" else GPU_PASS_BYTES
+    has_plain_path = problem.network.takes_leaves and not is_compiled
+    count = models.stop - models.start
+    if like.device.type == "cpu":
+        most = models_together(CPU_PASS_BYTES // each, has_plain_path=has_plain_path)
+        blocks = spans(count, most, fewest=min(2, most))
+    else:
+        blocks = spans(count, GPU_PASS_BYTES // each)
     parts = [
         function(slice(models.start + span.start, models.start + span.stop))
-        for span in spans(models.stop - models.start, most // each)
+        for span in blocks
     ]
     if len(parts) == 1:
         return parts[0]

@@ -85,7 +85,7 @@ class Fit:
     def __post_init__(self) -> None:
         """Begin at epoch 0."""
         self._leaves: Leaves | None = None
-        if len(self.weights) == 1 and self.problem.network.takes_leaves:
+        if self.problem.network.takes_leaves:
             self._leaves = Leaves(self.problem.network.layout, self.weights)
         self.begin(0, self.weights)
 

@@ -328,8 +328,8 @@ def gradients(
         compiler: mode of torch.compile; `none` computes call by call.
         accumulation: parts of a batch, one after another, to bound the memory. Losses
             and derivatives are those of the whole; a batch norm sees part by part.
-        leaves: of one model whose network takes them, kept for the next call; None
-            makes them for this one.
+        leaves: of one model at a time whose network takes them, kept for the next
+            call; None makes them for this one.
 
     Returns:
         Losses, gradients and products with the Hessian.
@@ -361,14 +361,18 @@ def gradients(
                 values = derive(*held, batch.inputs, batch.targets)
             else:
                 draw = part.draw(noise.of(span).uniform())
-                values = _one_pass(problem, *arguments, draw, has_product=has_product)
+                values = _one_pass(
+                    problem, *arguments, draw, has_product=has_product, leaves=leaves
+                )
             statistics = values[2]
             total = _accumulated(problem, total, values, part.share)
         return total
 
     largest = samples.rows(parts[-1].rows)
     passes = [
-        apply_in_blocks(run, problem, span, largest, weights_MD)
+        apply_in_blocks(
+            run, problem, span, largest, weights_MD, is_compiled=compiler != "none"
+        )
         for run, span in (
             (partial(one_pass, has_product=False), slice(0, without)),
             (partial(one_pass, has_product=True), slice(without, models)),
@@ -458,9 +462,12 @@ def _one_pass(
     draw: Callable[[tuple[int, ...]], Tensor],
     *,
     has_product: bool,
+    leaves: Leaves | None,
 ) -> tuple[Tensor, ...]:
     if len(weights_MD) == 1 and problem.network.takes_leaves and not has_product:
-        return _one_model(problem, weights_MD, statistics_MS, samples, draw)
+        return _one_model(
+            problem, weights_MD, statistics_MS, samples, draw, leaves=leaves
+        )
     if has_product:
         problem.network.check_derivatives()
     weights_MD = weights_MD.detach().requires_grad_()

@@ -117,11 +117,11 @@ class BatchedHessian(Averaged):
     def _tried(self, part: Part, columns: int) -> Order:
         small = self._drawing(part.first(TRIAL_SAMPLES))
         loss, weights_MD = self.scalar(small), small.weights
-        orders = tried(keeps=self._is_one_pass(), columns=columns)
+        orders = tried(keeps=self._keeps(), columns=columns)
         trial = fastest(
             {o: partial(hessian_product, o, loss, weights_MD) for o in orders},
             torch.ones_like(weights_MD).unsqueeze(-1).repeat(1, 1, columns),
-            keeps=self._is_one_pass(),
+            keeps=self._keeps(),
             key=self._key,
         )
         if self._tell:

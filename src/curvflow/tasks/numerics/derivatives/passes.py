@@ -77,17 +77,36 @@ def peak_bytes(compute: Callable[[], object], given: Sequence[Tensor] = ()) -> i
     return meter.peak
 
 
-def spans(models: int, most: int) -> list[slice]:
+# Models that must fit into a pass on a CPU for vmap to be faster than one call after
+# another: where they are fewer, each is arithmetic, of which vmap makes more.
+FEWEST_TOGETHER = 8
+
+
+def models_together(most: int, *, has_plain_path: bool) -> int:
+    """Return how many models a pass on a CPU takes.
+
+    Args:
+        most: models that fit into one.
+        has_plain_path: a model alone needs no copy: see decision 0027.
+
+    Returns:
+        1 where they go one by one, else two or more.
+    """
+    return 1 if has_plain_path and most < FEWEST_TOGETHER else max(2, most)
+
+
+def spans(models: int, most: int, *, fewest: int = 2) -> list[slice]:
     """Cut models into even spans, none of a single model: see decision 0003.
 
     Args:
         models: how many, M.
         most: models wanted per span; exceeded where a span of one were left.
+        fewest: models of a span, 1 where one of them takes the plain path.
 
     Returns:
         The spans in order; their lengths differ by at most one.
     """
-    count = max(1, min(-(-models // max(2, most)), models // 2))
+    count = max(1, min(-(-models // max(fewest, most)), models // fewest))
     bounds = [models * number // count for number in range(count + 1)]
     return [slice(*bounds[number : number + 2]) for number in range(count)]
 
@@ -190,6 +209,7 @@ def passes(
     *,
     batch_size: int,
     models_per_pass: int,
+    fewest: int = 2,
 ) -> Iterator[Part]:
     """Yield passes over models and samples, samples within models.
 
@@ -200,8 +220,9 @@ def passes(
         targets: shape (M or 1, N, ...).
         batch_size: samples per pass.
         models_per_pass: models per pass, at least two where there are as many.
+        fewest: models of a pass, as of `spans`.
     """
-    for models in spans(len(weights_MD), models_per_pass):
+    for models in spans(len(weights_MD), models_per_pass, fewest=fewest):
         of_models = slice(None) if len(inputs) == 1 else models
         few_MD = in_separate_memory(weights_MD[models])
         for start in range(0, inputs.shape[1], batch_size):
@@ -230,7 +251,8 @@ class Averaged(ABC):
     """A symmetric operator of M models that is a mean over samples.
 
     Data are read once per block of columns. Where all models and samples fit into one
-    pass, what does not depend on the columns is kept for the next block.
+    pass, or all samples and models go one by one, what does not depend on the columns
+    is kept for the next block.
     """
 
     def __init__(
@@ -266,8 +288,8 @@ class Averaged(ABC):
         self._fixed_MS = weights_MD[:, :0] if fixed_MS is None else fixed_MS.detach()
         self._batch_size = batch_size or inputs.shape[1]
         self._models_per_pass = models_per_pass or models
-        self._sources = draws
-        self._kept: Product | None = None
+        self._sources, self._fewest = draws, 2
+        self._kept: dict[int, Product] = {}
 
     def __matmul__(self, columns: Tensor) -> Tensor:
         """Return the products with vectors (M, D) or columns (M, D, S)."""
@@ -278,9 +300,10 @@ class Averaged(ABC):
         total: Tensor | None = None
         with differentiable():
             for part in self.parts():
-                product = self._kept or self.prepare(part, columns.shape[2])
-                if self._is_one_pass():
-                    self._kept = product
+                first = part.models.start
+                product = self._kept.get(first) or self.prepare(part, columns.shape[2])
+                if self._keeps():
+                    self._kept[first] = product
                 products = product(columns[part.models])
                 total = torch.empty_like(columns) if total is None else total
                 into = total[part.models]
@@ -298,6 +321,7 @@ class Averaged(ABC):
             self._targets,
             batch_size=self._batch_size,
             models_per_pass=self._models_per_pass,
+            fewest=self._fewest,
         ):
             yield self._drawing(part)
 
@@ -330,9 +354,10 @@ class Averaged(ABC):
             draw: source of the numbers.
         """
 
-    def _is_one_pass(self) -> bool:
-        models = len(spans(len(self._weights_MD), self._models_per_pass))
-        return models == 1 and self._batch_size >= self.num_samples
+    def _keeps(self) -> bool:
+        models, most = len(self._weights_MD), self._models_per_pass
+        is_kept = self._fewest == 1 or len(spans(models, most)) == 1
+        return is_kept and self._batch_size >= self.num_samples
 
     @abstractmethod
     def prepare(self, part: Part, columns: int) -> Product:
@@ -368,7 +393,7 @@ class Averaged(ABC):
         twin.device = torch.device(device)
         for name in GIVEN:
             setattr(twin, name, getattr(self, name).to(device))
-        twin._kept = None
+        twin._kept = {}
         return twin
 
     def of_samples(self, models: Tensor, rows: Tensor) -> Self:
@@ -399,7 +424,7 @@ class Averaged(ABC):
             self._fixed_MS[models],
         )
         few._inputs, few._targets = pick(self._inputs), pick(self._targets)
-        few._kept = None
+        few._kept = {}
         return few
 
     def in_training(self, draws: Draws) -> Self:
@@ -410,7 +435,17 @@ class Averaged(ABC):
         """
         twin = copy.copy(self)
         twin._sources, twin._batch_size = draws, self.num_samples
-        twin._kept = None
+        twin._kept = {}
+        return twin
+
+    def one_by_one(self) -> Self:
+        """Return the same operator, each of whose models has separate passes.
+
+        Functions take one model as they take several, with the bits of one alone.
+        """
+        twin = copy.copy(self)
+        twin._models_per_pass = twin._fewest = 1
+        twin._kept = {}
         return twin
 
     def select(self, models: Tensor) -> Self:
@@ -426,5 +461,5 @@ class Averaged(ABC):
         subset._inputs, subset._targets = pick(self._inputs), pick(self._targets)
         subset._models_per_pass = min(self._models_per_pass, len(models))
         subset._sources = self._sources and self._sources.select(models)
-        subset._kept = None
+        subset._kept = {}
         return subset
