@@ -41,6 +41,7 @@ from curvflow.tasks.numerics.derivatives.subjects import (
 from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
 from curvflow.tasks.numerics.kronecker.factors import factors
 from curvflow.tasks.numerics.kronecker.forms import Pi
+from curvflow.tasks.numerics.kronecker.hessian_parts import HessianPart, PartName
 from curvflow.tasks.numerics.kronecker.moments import Spread
 from curvflow.tasks.numerics.kronecker.recorded import Recorded
 from curvflow.tasks.numerics.kronecker.uses import AnyUse
@@ -61,6 +62,8 @@ class KroneckerFactors:
         operator: the same as an operator that can be measured, (D, D).
         blocks: eigenvectors and eigenvalues of each block.
         spreads: relative standard errors of the factors, by the names of blocks.
+        structure: of the blocks.
+        chain: layers of which these are blocks of the Hessian; None for other factors.
 
     Examples:
         >>> import curvflow, torch
@@ -76,6 +79,8 @@ class KroneckerFactors:
     operator: SymmetricOperator
     blocks: BlockOperator
     spreads: Mapping[str, Spread]
+    structure: str
+    chain: Recorded | None = None
 
     def __repr__(self) -> str:
         """Return whose factors, their size and where they are."""
@@ -96,6 +101,82 @@ class KroneckerFactors:
         arrays["size"] = np.array(self.blocks.shape[1], dtype=np.int64)
         digest = sha256({name: array_digest(array) for name, array in arrays.items()})
         return FactorsNode("preconditioner", "probe.factors", {}, arrays, digest)
+
+    @property
+    def second_order(self) -> SymmetricOperator:
+        """Part of the Hessian by the second derivatives of layers' outputs, (D, D).
+
+        Its diagonal blocks are those of the Hessian. With `first_order` it adds up to
+        the Hessian.
+
+        Raises:
+            InputError: these are no factors of the Hessian.
+
+        Examples:
+            >>> import curvflow, torch
+            >>> net = torch.nn.Sequential(
+            ...     torch.nn.Linear(1, 1, bias=False), torch.nn.Linear(1, 1, bias=False)
+            ... ).double()
+            >>> _ = [torch.nn.init.ones_(p) for p in net.parameters()]
+            >>> x = torch.ones(1, 1).double()
+            >>> B = curvflow.kronecker(  # (vw - 3)^2 at v = w = 1
+            ...     net, "sse", (x, 3 * x), curvature="hessian", structure="block"
+            ... )
+            >>> (B.second_order @ torch.eye(2).double()).round(decimals=6)
+            tensor([[2., 2.],
+                    [2., 2.]], dtype=torch.float64)
+
+        Reference:
+            Botev (2020), lemma 3.15.
+        """
+        return self._part("second_order")
+
+    @property
+    def first_order(self) -> SymmetricOperator:
+        """Part of the Hessian by first derivatives alone, (D, D).
+
+        It has nothing in the blocks of layers: how inputs of a layer move with the
+        parameters of those before it, times the gradient by its outputs.
+
+        Raises:
+            InputError: these are no factors of the Hessian.
+
+        Examples:
+            >>> (B.first_order @ torch.eye(2).double()).round(decimals=6)
+            tensor([[ 0., -4.],
+                    [-4.,  0.]], dtype=torch.float64)
+
+        Reference:
+            Botev (2020), lemma 3.15.
+        """
+        return self._part("first_order")
+
+    @property
+    def off_diagonal(self) -> SymmetricOperator:
+        """The Hessian without these blocks, (D, D).
+
+        Raises:
+            InputError: these are no exact blocks of the Hessian.
+
+        Examples:
+            >>> (B.off_diagonal @ torch.eye(2).double()).round(decimals=6)
+            tensor([[ 0., -2.],
+                    [-2.,  0.]], dtype=torch.float64)
+        """
+        if self.structure != "block":
+            raise InputError(
+                f"structure: expected block for off_diagonal, got {self.structure}. "
+                "Take curvflow.hessian minus operator for what products leave out."
+            )
+        return self.second_order + self.first_order - self.operator
+
+    def _part(self, name: PartName) -> SymmetricOperator:
+        if self.chain is None:
+            raise InputError(
+                f"curvature: expected hessian for {name}, got ggn. Pass "
+                "curvature='hessian'."
+            )
+        return SymmetricOperator(HessianPart(self.chain, name), dict(self.sizes))
 
     def __matmul__(self, vectors: Tensor) -> Tensor:
         """Return the products with a vector (D,) or columns (D, S).
@@ -185,7 +266,10 @@ def kronecker_factors(
     sizes = dict(zip(of.names, of.sizes, strict=True))
     name: OperatorName = "hessian" if params.curvature == "hessian" else "ggn"
     operator = SymmetricOperator(computed.operator, sizes, name=name)
-    return KroneckerFactors(operator, computed.operator, computed.spreads)
+    chain = recorded if params.curvature == "hessian" else None
+    return KroneckerFactors(
+        operator, computed.operator, computed.spreads, params.structure, chain
+    )
 
 
 def _joined(of: Subject) -> tuple[Tensor, Tensor]:

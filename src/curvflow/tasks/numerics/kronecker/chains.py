@@ -31,7 +31,7 @@ ENTRYWISE = 1e-6
 
 
 @dataclass(frozen=True)
-class _Link:
+class Link:
     """A layer of a chain, at the samples of a pass.
 
     Attributes:
@@ -52,7 +52,7 @@ class _Link:
         return self.use.inputs.detach().expand(len(self.weight), -1, -1)
 
 
-def _links(of: Recorded, part: Part) -> tuple[Tensor, list[_Link]]:
+def links_of(of: Recorded, part: Part) -> tuple[Tensor, list[Link]]:
     """Return outputs and the chain's layers in order.
 
     Raises:
@@ -70,7 +70,7 @@ def _links(of: Recorded, part: Part) -> tuple[Tensor, list[_Link]]:
         slope, bend = None, None
         if number + 1 < len(record):
             slope, bend = _derivatives(use, record[number + 1])
-        links.append(_Link(use, flat.view(-1, rows, columns), slope, bend))
+        links.append(Link(use, flat.view(-1, rows, columns), slope, bend))
     return outputs, links
 
 
@@ -152,7 +152,7 @@ def check_chain(of: Recorded) -> None:
     Raises:
         InputError: they are not.
     """
-    _links(of, next(of.parts()).first(2))
+    links_of(of, next(of.parts()).first(2))
 
 
 def is_chain(of: Recorded) -> bool:
@@ -165,12 +165,12 @@ def is_chain(of: Recorded) -> bool:
 
 
 def _hessians(
-    of: Recorded, part: Part, links: Sequence[_Link], outputs: Tensor
+    of: Recorded, part: Part, links: Sequence[Link], outputs: Tensor
 ) -> list[Tensor]:
     """Return H_l of each sample, (M, N, O, O) of each layer."""
     assert of.slopes is not None
     delta_MNO = of.slopes(part, outputs.detach())
-    matrices = [_output_matrices(of, part, outputs)]
+    matrices = [output_matrices(of, part, outputs)]
     for link, after in zip(links[-2::-1], links[:0:-1], strict=True):
         assert link.slope is not None
         assert link.bend is not None
@@ -183,7 +183,8 @@ def _hessians(
     return matrices[::-1]
 
 
-def _output_matrices(of: Recorded, part: Part, outputs: Tensor) -> Tensor:
+def output_matrices(of: Recorded, part: Part, outputs: Tensor) -> Tensor:
+    """Return the matrix of each sample by its outputs, (M, N, C, C)."""
     roots_MNRC = of.roots(part, outputs.detach())
     return roots_MNRC.mT @ roots_MNRC
 
@@ -211,7 +212,7 @@ def hessian_blocks(
     left: dict[str, list[Tensor]] = {piece.name: [] for piece in pieces}
     right: dict[str, list[Tensor]] = {piece.name: [] for piece in pieces}
     for part in of.parts():
-        outputs, links = _links(of, part)
+        outputs, links = links_of(of, part)
         hessians = _hessians(of, part, links, outputs)
         by_weight = {
             link.use.weight: (link, h) for link, h in zip(links, hessians, strict=True)
@@ -244,7 +245,7 @@ def hessian_blocks(
     ]
 
 
-def _given(piece: Piece, link: _Link) -> Tensor:
+def _given(piece: Piece, link: Link) -> Tensor:
     """Return the columns' side of a block, (M, N, I), with ones for the bias."""
     inputs = link.inputs
     parts = [inputs] if piece.has_weight else []
@@ -284,8 +285,8 @@ def recursive_factors(
     slopes: dict[str, list[Tensor]] = {}
     rights: dict[str, list[Tensor]] = {piece.name: [] for piece in pieces}
     for part in of.parts():
-        outputs, links = _links(of, part)
-        add_to(ends, part, _output_matrices(of, part, outputs).sum(1))
+        outputs, links = links_of(of, part)
+        add_to(ends, part, output_matrices(of, part, outputs).sum(1))
         by_weight = {link.use.weight: link for link in links}
         for link in links[:-1]:
             assert link.slope is not None
