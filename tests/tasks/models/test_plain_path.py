@@ -44,6 +44,29 @@ def test_they_are_trained_to_the_bits_of_each_alone(monkeypatch, rule):
     assert_alone(together, alone)
 
 
+@pytest.mark.parametrize("few", ["sgd", "metric"])
+def test_mixed_rules_are_trained_to_the_bits_of_each_alone(monkeypatch, few):
+    monkeypatch.setattr(cache_blocks, "CPU_PASS_BYTES", 1)
+    rules = {
+        "sgd": {"rule": "sgd", "lr": 0.3},
+        "metric": {"rule": "metric", "lr": 0.3, "rate": 0.01},
+    }
+    names = [few, *sorted({*rules} - {few}) * 2]
+    members = [
+        train_member(
+            blobs(),
+            model=MODULE,
+            rule=rules[name],
+            seed=seed,
+            epochs=3,
+            batch_size=10,
+            dtype="float32",
+        )
+        for seed, name in enumerate(names)
+    ]
+    assert_alone(train_all(members), [train_all([member]) for member in members])
+
+
 @pytest.mark.parametrize("operator", ["hessian", "residual", "ggn", "fisher_mc"])
 def test_products_have_the_bits_of_each_alone(monkeypatch, operator):
     monkeypatch.setattr(problems, "CPU_PRODUCT_BYTES", 1)
