@@ -431,7 +431,7 @@ def _is_counted(
 ) -> bool:
     """Return whether the estimated memory covers a graph of each of some models.
 
-    It does of one, and where products with what is kept of all samples can be counted.
+    It does of one, and where products that keep a graph of all samples can be counted.
     """
     if len(members) == 1:
         return True
