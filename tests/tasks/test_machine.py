@@ -1,12 +1,15 @@
 """Settings of the processor hold for as long as results are computed."""
 
+import ctypes
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from curvflow.tasks import machine
 from curvflow.tasks.machine import threads
 
 
@@ -27,39 +30,103 @@ def test_numbers_below_the_normal_ones_are_zero_meanwhile(dtype):
     assert half(dtype) > 0
 
 
-FAULTS = """
-import resource
+MEMORY = """
+import os
 import torch
 from curvflow.tasks.machine import threads
 
 def used():
     arrays = [torch.ones(1 << 18) for _ in range(64)]
 
-def faults():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+def held():
+    pages = int(open("/proc/self/statm").read().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 with threads(1):
     used()
-    before = faults()
-    for _ in range(4):
-        used()
-    print(faults() - before)
+before = held()
+with threads(1):
+    used()
+    within = held() - before
     with threads(1):
         pass
-    used()
-before = faults()
-used()
-print(faults() - before)
+    behind_another = held() - before
+print(within, behind_another, held() - before)
 """
 
+# What the arrays above take together.
+USED = 64 << 20
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the allocator is that of glibc")
-def test_freed_memory_is_kept_for_the_next_arrays_until_the_end():
-    # As a nanny of Dask sets it for its workers.
-    environment = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "65536"}
-    code = [sys.executable, "-c", FAULTS]
-    told = subprocess.run(code, env=environment, capture_output=True, check=True)
-    pages = 64 * (1 << 20) // os.sysconf("SC_PAGE_SIZE")
-    within, behind = map(int, told.stdout.split())
-    assert within < pages / 4
-    assert behind > pages / 2
+# As a nanny of Dask sets it for its workers.
+NANNY = {"MALLOC_TRIM_THRESHOLD_": "65536"}
+
+
+def kept(settings):
+    """Return the memory that stays with a process in the block, and behind it."""
+    ours = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MALLOC_", "GLIBC_TUNABLES"))
+    }
+    code = [sys.executable, "-c", MEMORY]
+    told = subprocess.run(
+        code, env={**ours, **settings}, capture_output=True, check=False, text=True
+    )
+    assert told.returncode == 0, told.stderr
+    return tuple(map(int, told.stdout.split()))
+
+
+of_glibc = pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"),
+    reason="the allocator is not that of glibc",
+)
+
+
+@of_glibc
+@pytest.mark.parametrize("settings", [{}, NANNY])
+def test_freed_memory_is_kept_for_the_next_arrays_until_the_end(settings):
+    within, behind_another, behind = kept(settings)
+    assert min(within, behind_another) > 0.75 * USED
+    assert behind < USED / 4
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Calls of an allocator that is as glibc's."""
+    made = []
+    libc = SimpleNamespace(
+        mallopt=lambda *given: made.append(given),
+        malloc_trim=lambda pad: made.append(pad),
+    )
+    monkeypatch.setattr(machine.ctypes, "CDLL", lambda name: libc)
+    monkeypatch.setattr(machine.sys, "platform", "linux")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("settings", "mapped", "trim"), [({}, 32 << 20, 64 << 20), (NANNY, 131072, 65536)]
+)
+def test_settings_of_malloc_are_put_back_once(
+    monkeypatch, calls, settings, mapped, trim
+):
+    monkeypatch.setattr(machine.os, "environ", settings)
+    with threads(1):
+        with threads(1):
+            pass
+        assert calls == 2 * [(-3, 32 << 20), (-1, 1 << 30)]
+    assert calls[4:] == [(-3, mapped), (-1, trim), 0]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"MALLOC_TRIM_THRESHOLD_": "131072"},
+        {**NANNY, "MALLOC_MMAP_THRESHOLD_": "65536"},
+        {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=65536"},
+    ],
+)
+def test_settings_of_malloc_that_the_user_has_stay(monkeypatch, calls, settings):
+    monkeypatch.setattr(machine.os, "environ", settings)
+    with threads(1):
+        pass
+    assert calls == []

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -17,11 +20,22 @@ from curvflow.tasks.registry import Machine
 # at the end of the heap is kept, and from which size on an array is mapped by itself.
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 
-# What is kept: as much as a tile may take by default.
-KEPT_BYTES = 1 << 30
+# What is kept: as much as a tile may take by default, of arrays below the most that
+# glibc allows for the other.
+KEPT, MAPPED = 1 << 30, 1 << 25
 
-# The most that glibc allows for the other, and what it keeps by itself beside that.
-MAPPED_BYTES, USUAL_BYTES = 1 << 25, 1 << 26
+# Where glibc's own adjustment of the two ends, once arrays of 32 MB were freed, and
+# where it begins, both as in mallopt(3). There is none if the environment names one.
+ADJUSTED, FIRST_MAPPED = (2 * MAPPED, MAPPED), 1 << 17
+
+# What a nanny of Dask names for its workers.
+NANNY = ("MALLOC_TRIM_THRESHOLD_", "65536")
+
+
+class _Blocks:
+    """Blocks of this process that keep freed memory, which may lie in each other."""
+
+    count, lock = 0, threading.Lock()
 
 
 def machine_for(
@@ -67,13 +81,20 @@ def threads(count: int) -> Iterator[None]:
     """Set the number of PyTorch's CPU threads for the duration of a block.
 
     Subnormal numbers count as zero within it: weights that decay towards zero would
-    make every product with them many times slower. Freed memory is kept until its end.
+    make every product with them many times slower.
+
+    On Linux with glibc up to 1 GiB of freed memory is kept for the next arrays, of
+    those below 32 MB; larger ones are mapped by themselves. Where the environment has
+    settings of malloc (MALLOC_..._ or GLIBC_TUNABLES), they stay, but for what a nanny
+    of Dask sets.
 
     Args:
         count: number of threads.
 
     Yields:
-        Nothing; the caller's setting is restored afterwards.
+        Nothing; the caller's setting is restored afterwards, and memory given back. Of
+        malloc the nanny's setting is, or else the values that glibc adjusts itself to
+        once large arrays were freed; that it adjusts them cannot be restored.
     """
     before, was_flushing = torch.get_num_threads(), _flushes_denormals()
     torch.set_num_threads(count)
@@ -88,22 +109,48 @@ def threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def _freed_memory_kept() -> Iterator[None]:
-    """Keep memory that is freed for the next arrays, within the block.
+    """Keep memory that is freed for the next arrays, until the outermost block ends.
 
     Memory that was given back is new when it is taken again, and to touch it first may
     take longer than to compute with it. A nanny of Dask has its workers give back all.
     Only glibc has these settings; other allocators go on as they do.
     """
-    if sys.platform != "linux" or not hasattr(libc := ctypes.CDLL(None), "mallopt"):
+    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if not hasattr(libc, "mallopt") or _is_set_otherwise():
         yield
         return
-    libc.mallopt(MMAP_THRESHOLD, MAPPED_BYTES)
-    libc.mallopt(TRIM_THRESHOLD, KEPT_BYTES)
+    with _Blocks.lock:
+        _Blocks.count += 1
+        _set(libc, KEPT, MAPPED)
     try:
         yield
     finally:
-        libc.mallopt(TRIM_THRESHOLD, USUAL_BYTES)
-        libc.malloc_trim(0)
+        with _Blocks.lock:
+            _Blocks.count -= 1
+            if not _Blocks.count:
+                _give_back(libc)
+
+
+def _is_set_otherwise() -> bool:
+    """Return whether the environment has settings of malloc but those of a nanny."""
+    return any(
+        name == "GLIBC_TUNABLES" or (name.startswith("MALLOC_") and name.endswith("_"))
+        for name, value in os.environ.items()
+        if (name, value) != NANNY
+    )
+
+
+def _give_back(libc: Any) -> None:
+    """Give back free memory, and do so from now on as before."""
+    name, value = NANNY
+    has_nanny = os.environ.get(name) == value
+    _set(libc, *((int(value), FIRST_MAPPED) if has_nanny else ADJUSTED))
+    libc.malloc_trim(0)
+
+
+def _set(libc: Any, trim: int, mapped: int) -> None:
+    libc.mallopt(MMAP_THRESHOLD, mapped)
+    libc.mallopt(TRIM_THRESHOLD, trim)
 
 
 def _flushes_denormals() -> bool:

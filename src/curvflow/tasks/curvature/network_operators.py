@@ -18,6 +18,7 @@ from curvflow.schemas.kinds.shared.operators import (
 )
 from curvflow.schemas.nodes import Member
 from curvflow.tasks.networks.problems import (
+    CountBytes,
     OperatorInputs,
     Problem,
     data_shapes,
@@ -123,7 +124,9 @@ def batched_operator(
     chosen = params[0]
     source = _source(members, machine, chosen.dtype, columns, names, modes=params)
     built = _BUILDERS[chosen.operator](_in_training(source, params), params)
-    return built.one_by_one() if source.goes_alone else built
+    if not source.goes_alone:
+        return built
+    return built.one_by_one(keeps=_is_counted(members, chosen, columns, names))
 
 
 def batched_hessian(
@@ -156,7 +159,10 @@ def batched_hessian(
     """
     source = _source(members, machine, dtype, columns, names, modes=modes)
     hessian = _hessian(_in_training(source, modes) if modes else source)
-    return hessian.one_by_one() if source.goes_alone else hessian
+    if not source.goes_alone:
+        return hessian
+    # Forward over reverse prepares nothing; a graph of each is in no estimate.
+    return hessian.one_by_one(keeps=len(members) == 1)
 
 
 @dataclass(frozen=True)
@@ -392,6 +398,19 @@ def product_bytes(
         columns: vectors multiplied at once.
         names: the parameter tensors of the diagonal block.
     """
+    count, data = _counter(params, names), member.one("data")
+    rows, problem = rows_together(member, params), problem_of(member)
+    products = problem.product_bytes(data, columns, count, rows)
+    if len(names) == len(problem.network.layout.names):
+        return products
+    # Of few parameters the outputs weigh as much as what is counted, once more.
+    rows = min(rows or problem.rows_per_pass(columns), len(data["inputs"]))
+    outputs = problem.num_outputs * (problem.tokens or 1)
+    return products + 8 * rows * outputs * columns
+
+
+def _counter(params: OperatorParams, names: tuple[str, ...]) -> CountBytes:
+    """Return the function that counts the bytes of products, once for each shape."""
     # The other parameters do not change memory.
     chosen = OperatorParams(
         operator=params.operator,
@@ -401,15 +420,29 @@ def product_bytes(
         mode=params.mode,
         train_batch_size=params.train_batch_size,
     )
-    count, data = partial(_counted_bytes, chosen, names), member.one("data")
-    rows, problem = rows_together(member, params), problem_of(member)
-    products = problem.product_bytes(data, columns, count, rows)
-    if len(names) == len(problem.network.layout.names):
-        return products
-    # Of few parameters the outputs weigh as much as what is counted, once more.
-    rows = min(rows or problem.rows_per_pass(columns), len(data["inputs"]))
-    outputs = problem.num_outputs * (problem.tokens or 1)
-    return products + 8 * rows * outputs * columns
+    return partial(_counted_bytes, chosen, names)
+
+
+def _is_counted(
+    members: Sequence[Member],
+    params: OperatorParams,
+    columns: int,
+    names: tuple[str, ...],
+) -> bool:
+    """Return whether the estimated memory covers a graph of each of some models.
+
+    It does of one, and where products that keep a graph of all samples can be counted.
+    """
+    if len(members) == 1:
+        return True
+    samples = len(members[0].one("data")["inputs"])
+    count, text = _counter(params, names), network_text(members[0])
+    try:
+        count(text, samples, samples, columns)
+    # A module of the user's own may want numbers, and fail in any way without.
+    except Exception:
+        return False
+    return True
 
 
 @lru_cache(maxsize=256)

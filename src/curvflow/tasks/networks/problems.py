@@ -215,7 +215,8 @@ class Problem:
 
         Counted on meta tensors for a pass of two models, the fewest that occur: half of
         it for each. Where a tile takes several passes of models this overestimates,
-        since one pass at a time holds activations.
+        since one pass at a time computes; what modules that go one by one keep of
+        passes that are over is within it, if it is counted.
 
         Args:
             data: the data set; it is in memory as stored and as loaded.

@@ -37,6 +37,29 @@ def rows_at_once(problem: Problem, item: int) -> int | None:
     return None if each < LARGE else max(1, ROWS_BYTES // each)
 
 
+def go_one_by_one(
+    problem: Problem, samples: Samples, like: Tensor, *, is_compiled: bool = False
+) -> bool:
+    """Return whether models go one by one: few modules of the user's own fit a block.
+
+    Args:
+        problem: network and loss, which set the activations per sample.
+        samples: of one pass.
+        like: a tensor of the dtype and device of the computation.
+        is_compiled: the function is compiled, for several models at once.
+    """
+    return like.device.type == "cpu" and _most(problem, samples, like, is_compiled) == 1
+
+
+def _most(problem: Problem, samples: Samples, like: Tensor, is_compiled: bool) -> int:
+    """Return how many models a block takes."""
+    each = samples.count * problem.network.width * like.element_size()
+    if like.device.type != "cpu":
+        return GPU_PASS_BYTES // each
+    has_plain_path = problem.network.takes_leaves and not is_compiled
+    return models_together(CPU_PASS_BYTES // each, has_plain_path=has_plain_path)
+
+
 def apply_in_blocks(
     function: Callable[[slice], tuple[Tensor, ...]],
     problem: Problem,
@@ -62,14 +85,9 @@ def apply_in_blocks(
     Returns:
         The tensors for all these models.
     """
-    each = samples.count * problem.network.width * like.element_size()
-    has_plain_path = problem.network.takes_leaves and not is_compiled
-    count = models.stop - models.start
-    if like.device.type == "cpu":
-        most = models_together(CPU_PASS_BYTES // each, has_plain_path=has_plain_path)
-        blocks = spans(count, most, fewest=min(2, most))
-    else:
-        blocks = spans(count, GPU_PASS_BYTES // each)
+    is_apart = go_one_by_one(problem, samples, like, is_compiled=is_compiled)
+    most = _most(problem, samples, like, is_compiled)
+    blocks = spans(models.stop - models.start, most, fewest=1 if is_apart else 2)
     parts = [
         function(slice(models.start + span.start, models.start + span.stop))
         for span in blocks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -19,7 +19,11 @@ from curvflow.tasks.networks.network import Layout
 from curvflow.tasks.networks.problems import Problem, Samples, read
 from curvflow.tasks.numerics.derivatives.batches import fused_label_losses
 from curvflow.tasks.numerics.streams import stream
-from curvflow.tasks.training.cache_blocks import apply_in_blocks, rows_at_once
+from curvflow.tasks.training.cache_blocks import (
+    apply_in_blocks,
+    go_one_by_one,
+    rows_at_once,
+)
 
 # From parameters, statistics, inputs and targets to losses, gradient, statistics, and
 # the product H w where it is computed.
@@ -344,34 +348,32 @@ def gradients(
         arguments = weights_MD, statistics_MS, samples, noise.uniform()
         values = _one_model(problem, *arguments, leaves=leaves)
         return Gradients(*values, weights_MD[:0])
-    if models > 1 and 1 in (without, models - without):
-        without = 0  # no pass is of a single model
-
     parts = parts_in_memory(problem, samples.count, weights_MD, accumulation)
+    largest, is_compiled = samples.rows(parts[-1].rows), compiler != "none"
+    is_apart = go_one_by_one(problem, largest, weights_MD, is_compiled=is_compiled)
+    if models > 1 and 1 in (without, models - without) and not is_apart:
+        without = 0  # no pass is of a single model
 
     def one_pass(span: slice, *, has_product: bool) -> tuple[Tensor, ...]:
         total: tuple[Tensor, ...] = ()
         statistics = statistics_MS[span]
         for part in parts:
             batch = samples.models(span).rows(part.rows)
-            arguments = weights_MD[span], statistics, batch
-            if compiler != "none":
+            if is_compiled:
                 derive = compiled(problem.text, compiler, has_product=has_product)
                 held = _packed(weights_MD[span]), _packed(statistics)
                 values = derive(*held, batch.inputs, batch.targets)
             else:
                 draw = part.draw(noise.of(span).uniform())
-                values = _one_pass(
-                    problem, *arguments, draw, has_product=has_product, leaves=leaves
-                )
+                arguments = problem, weights_MD[span], statistics, batch, draw
+                values = _one_pass(*arguments, has_product=has_product, leaves=leaves)
             statistics = values[2]
             total = _accumulated(problem, total, values, part.share)
         return total
 
-    largest = samples.rows(parts[-1].rows)
     passes = [
         apply_in_blocks(
-            run, problem, span, largest, weights_MD, is_compiled=compiler != "none"
+            run, problem, span, largest, weights_MD, is_compiled=is_compiled
         )
         for run, span in (
             (partial(one_pass, has_product=False), slice(0, without)),
@@ -379,12 +381,15 @@ def gradients(
         )
         if span.start < span.stop
     ]
-    losses_M, gradient_MD, after_MS = (
-        torch.cat(several) if len(several) > 1 else several[0]
-        for several in zip(*(values[:3] for values in passes), strict=True)
-    )
     product_mD = passes[-1][3] if without < models else weights_MD[:0]
+    losses_M, gradient_MD, after_MS = _joined([values[:3] for values in passes])
     return Gradients(losses_M, gradient_MD, after_MS, product_mD)
+
+
+def _joined(passes: Sequence[tuple[Tensor, ...]]) -> Iterator[Tensor]:
+    """Yield losses, gradients and statistics of the models of all passes."""
+    for several in zip(*passes, strict=True):
+        yield torch.cat(several) if len(several) > 1 else several[0]
 
 
 def _packed(values: Tensor) -> Tensor:

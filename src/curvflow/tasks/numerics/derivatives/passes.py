@@ -251,8 +251,8 @@ class Averaged(ABC):
     """A symmetric operator of M models that is a mean over samples.
 
     Data are read once per block of columns. Where all models and samples fit into one
-    pass, or all samples and models go one by one, what does not depend on the columns
-    is kept for the next block.
+    pass, what does not depend on the columns is kept for the next block; so it is of
+    models that go one by one, if all samples fit and memory is counted on for it.
     """
 
     def __init__(
@@ -288,7 +288,7 @@ class Averaged(ABC):
         self._fixed_MS = weights_MD[:, :0] if fixed_MS is None else fixed_MS.detach()
         self._batch_size = batch_size or inputs.shape[1]
         self._models_per_pass = models_per_pass or models
-        self._sources, self._fewest = draws, 2
+        self._sources, self._fewest, self._keeps_each = draws, 2, False
         self._kept: dict[int, Product] = {}
 
     def __matmul__(self, columns: Tensor) -> Tensor:
@@ -356,8 +356,8 @@ class Averaged(ABC):
 
     def _keeps(self) -> bool:
         models, most = len(self._weights_MD), self._models_per_pass
-        is_kept = self._fewest == 1 or len(spans(models, most)) == 1
-        return is_kept and self._batch_size >= self.num_samples
+        is_one = len(spans(models, most, fewest=self._fewest)) == 1
+        return (is_one or self._keeps_each) and self._batch_size >= self.num_samples
 
     @abstractmethod
     def prepare(self, part: Part, columns: int) -> Product:
@@ -438,13 +438,18 @@ class Averaged(ABC):
         twin._kept = {}
         return twin
 
-    def one_by_one(self) -> Self:
+    def one_by_one(self, *, keeps: bool = True) -> Self:
         """Return the same operator, each of whose models has separate passes.
 
         Functions take one model as they take several, with the bits of one alone.
+
+        Args:
+            keeps: keep what each pass prepares, such as a graph of each model, where
+                all samples fit into one.
         """
         twin = copy.copy(self)
         twin._models_per_pass = twin._fewest = 1
+        twin._keeps_each = keeps
         twin._kept = {}
         return twin
 
