@@ -205,7 +205,7 @@ def reroute(module: nn.Module) -> list[RemovableHandle]:
       gradient has no forward derivatives. They are copied.
     - A batch norm of one sample's images: on a CPU it misreads what comes back in other
       strides, as through a transposition. Their places are put in a row. What a
-      subclass calls in a `forward` of its own, or `F.batch_norm`, stays as it is.
+      subclass calls in its own `forward`, or `F.batch_norm`, stays as it is.
     - A weight norm: it has no forward derivatives, and second ones by reverse mode lack
       a term. It is written out.
     - An embedding whose gradient is that of some rows alone: products take all of it.

@@ -24,7 +24,7 @@ from torch import Tensor
 Pi = Literal["trace", "frobenius", "spectral"]
 
 # Columns up to which those of all rows are multiplied at once: row by row the matrix is
-# read again for each, for little arithmetic. Of more, rows by themselves need no copies.
+# read again for each, for little arithmetic. Of more, rows apart need no copies.
 FEW_COLUMNS = 64
 
 
