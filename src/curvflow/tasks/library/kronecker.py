@@ -240,10 +240,12 @@ def kronecker_factors(
         The factors.
 
     Raises:
-        InputError: module, loss or data cannot be taken, samples meet, the loss is no
-            mean over samples, or has no likelihood to draw from.
+        InputError: module, loss or data cannot be taken, a parameter has no entries,
+            samples meet, the loss is no mean over samples, or has no likelihood to draw
+            from.
     """
     of = subject(module, loss, data, {"params": params.layers and list(params.layers)})
+    _check_entries(of)
     inputs, targets = _joined(of)
     _check_apart(of, inputs, targets)
     output = _output_loss(of, loss, inputs, targets)
@@ -270,6 +272,20 @@ def kronecker_factors(
     return KroneckerFactors(
         operator, computed.operator, computed.spreads, params.structure, chain
     )
+
+
+def _check_entries(of: Subject) -> None:
+    """Refuse parameters without entries, which have no factors.
+
+    Raises:
+        InputError: there is one; it is named.
+    """
+    for name, shape, size in zip(of.names, of.shapes, of.sizes, strict=True):
+        if not size:
+            raise InputError(
+                f"module: expected parameters with entries, got '{name}' of shape "
+                f"{shape}. Remove it, or take the others by layers."
+            )
 
 
 def _joined(of: Subject) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ Letters: I observables; C chains that did not fail; K draws of each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,15 +72,20 @@ def observables(draws: NodeData, wanted: Observed, field: str) -> Observables:
         The observables, at least one.
 
     Raises:
-        InputError: nothing of the split was kept, the data have no labels or tokens to
-            group by, or a subset names samples that were not observed.
+        InputError: nothing of the split was kept or counts, the data have no labels or
+            tokens to group by, or a subset names samples that were not observed.
     """
-    is_test_O = draws["observed_is_test"] == (wanted.split == "test")
-    count_O = np.where(is_test_O, draws["observed_count"], 0)
-    if not count_O.any():
+    is_there_O = _is_of(draws, wanted.split)
+    if not is_there_O.any():
         raise InputError(
             f"{field}.split: expected losses of {wanted.split} samples in "
             f"'{draws.stage}', got none. Set observed of '{draws.stage}' to both."
+        )
+    count_O = np.where(is_there_O, draws["observed_count"], 0)
+    if not count_O.any():
+        raise InputError(
+            f"{field}.split: expected {wanted.split} samples with a label that counts "
+            f"in '{draws.stage}', got none. Observe some that have one."
         )
     groups = dict(_groups(draws, wanted, field, np.flatnonzero(count_O)))
     losses_CKO, init_O = (
@@ -98,6 +103,12 @@ def observables(draws: NodeData, wanted: Observed, field: str) -> Observables:
     )
 
 
+def _is_of(draws: NodeData, split: str) -> Array:
+    """Return which of the kept losses are of a split, (O,)."""
+    is_of_O: Array = draws["observed_is_test"] == (split == "test")
+    return is_of_O
+
+
 def _finite_chains(draws: NodeData) -> Tensor:
     losses_CK = torch.as_tensor(draws["loss_trace"], dtype=torch.float64)
     return ~failed(losses_CK, torch.as_tensor(draws["failed_at"]))
@@ -113,7 +124,7 @@ def _groups(draws: NodeData, wanted: Observed, field: str, numbers_o: Array) -> 
         draws[f"observed_{name}"][numbers_o] for name in ("row", "token", "label")
     )
     if wanted.subsets is not None:
-        yield from _subsets(draws, wanted.subsets, field, numbers_o)
+        yield from _subsets(draws, wanted, field, numbers_o)
     elif wanted.by == "all":
         yield wanted.split, numbers_o
     elif wanted.by == "kept":
@@ -131,16 +142,12 @@ def _groups(draws: NodeData, wanted: Observed, field: str, numbers_o: Array) -> 
             yield f"{wanted.split} {wanted.by} {value}", numbers_o[by_o == value]
 
 
-def _subsets(
-    draws: NodeData,
-    subsets: Mapping[str, Sequence[int]],
-    field: str,
-    numbers_o: Array,
-) -> Groups:
+def _subsets(draws: NodeData, wanted: Observed, field: str, numbers_o: Array) -> Groups:
     row_o = draws["observed_row"][numbers_o]
-    for name, rows in subsets.items():
+    observed = draws["observed_row"][_is_of(draws, wanted.split)]
+    for name, rows in (wanted.subsets or {}).items():
         missing = sorted(set(rows) - set(row_o.tolist()))
-        if missing and missing[0] in draws["observed_row"]:
+        if missing and missing[0] in observed:
             raise InputError(
                 f"{field}.subsets: expected samples with a label that counts, got "
                 f"{missing[0]} of '{draws.stage}' without. Leave it out."

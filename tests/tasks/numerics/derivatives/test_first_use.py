@@ -97,6 +97,7 @@ def test_a_recurrent_layer_has_a_coefficient(layer, batch_size):
         "cross_entropy",
         (x, Y),
         batch_size=batch_size,
+        at_draws="full",
         keep_draws=True,
         **how,
         **given,
@@ -110,5 +111,4 @@ def test_a_recurrent_layer_has_a_coefficient(layer, batch_size):
             for name, part in zip(names, parts, strict=True)
         }
         loss = nn.functional.cross_entropy(functional_call(net, tensors, (x,)), Y)
-        if batch_size is None:
-            assert fit.loss_trace[chain, draw] == pytest.approx(float(loss), rel=1e-10)
+        assert fit.loss_trace[chain, draw] == pytest.approx(float(loss), rel=1e-10)

@@ -1,5 +1,6 @@
 """Full precision within a block, and layers called in another way."""
 
+import copy
 import itertools
 
 import pytest
@@ -20,6 +21,7 @@ from curvflow.tasks.numerics.derivatives.precision import (
     StepByStep,
     derivative_along,
     fuses_steps,
+    reroute,
 )
 from curvflow.tasks.training.fit import Fit
 from curvflow.testing import assert_operator_is, dense, dense_ggn, dense_hessian
@@ -141,6 +143,98 @@ def test_a_tied_head_is_derived_by_where_the_padding_is_not():
     assert twin[2:4].abs().max() > 0
     order = "forward_over_reverse"
     assert_operator_is(hessian(module, "cross_entropy", (x, y), order=order), twin)
+
+
+class Normed(nn.Module):
+    """A norm of images whose places are the tokens of what follows."""
+
+    def __init__(self, norm, sides, *, by_name=False):
+        super().__init__()
+        self.first = nn.Linear(1, 2)
+        self.norm, self.last = norm, nn.Linear(12, 3)
+        self.by_name, self.sides = by_name, sides
+
+    def forward(self, x):
+        images = self.first(x).mT.contiguous().unflatten(2, self.sides)
+        images = self.norm(input=images) if self.by_name else self.norm(images)
+        assert images.shape[2:] == self.sides
+        return self.last(images.flatten(2).mT.flatten(1).tanh())
+
+
+class OfFourSides(nn.BatchNorm2d):
+    """A norm of the user's that counts the sides of its inputs."""
+
+    def forward(self, x):
+        _, _, _, _ = x.shape
+        return super().forward(x)
+
+
+def normed(norm, sides=(2, 3), **how):
+    torch.manual_seed(0)
+    module = Normed(norm, sides, **how).double()
+    module(torch.randn(5, 6, 1).double())
+    return module.eval(), torch.randn(1, 6, 1).double(), torch.tensor([1])
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+@pytest.mark.parametrize("norm", [nn.BatchNorm2d, nn.BatchNorm3d])
+def test_norms_of_the_images_of_one_sample_are_derived(norm, by_name):
+    sides = (2, 3) if norm is nn.BatchNorm2d else (1, 2, 3)
+    module, x, y = normed(norm(2), sides, by_name=by_name)
+    # Of the sample twice, which has the same mean, torch has them right.
+    twin = dense_hessian(module, F.cross_entropy, x.repeat(2, 1, 1), y.repeat(2))
+    for order in ORDERS:
+        of = module, "cross_entropy", (x, y)
+        assert_operator_is(hessian(*of, order=order), twin)
+    assert not {"forward", "_check_input_dim"} & vars(module.norm).keys()
+
+
+def test_a_norm_with_a_call_of_its_own_sees_images():
+    torch.manual_seed(0)
+    norm = OfFourSides(2)
+    net = nn.Sequential(nn.Conv2d(1, 2, 1), norm, nn.Flatten(), nn.Linear(8, 3))
+    x, y = torch.randn(1, 1, 2, 2).double(), torch.tensor([1])
+    module = net.double().eval()
+    twin = dense_hessian(module, F.cross_entropy, x, y)
+    assert_operator_is(hessian(module, "cross_entropy", (x, y)), twin)
+
+
+def test_hooks_of_a_norm_see_images():
+    module, x, y = normed(nn.BatchNorm2d(2))
+    seen = []
+    module.norm.register_forward_pre_hook(lambda _, args: seen.append(args[0].shape))
+    module.norm.register_forward_hook(
+        lambda _, args, outputs: seen.extend([args[0].shape, outputs.shape])
+    )
+    of = hessian(module, "cross_entropy", (x, y))
+    of @ torch.ones(of.shape[0]).double()
+    assert set(seen) == {(1, 2, 2, 3)}
+
+
+def test_a_norm_that_refuses_a_call_is_left_as_it_was():
+    norm = nn.BatchNorm2d(2)
+    before = set(vars(norm))
+    (handle,) = reroute(norm)
+    assert not reroute(norm)  # which has one
+    for refused in (
+        torch.ones(1, 3, 2, 2),
+        torch.ones(1, 2, 2),
+        torch.ones(1, 2, 2, 2, 2),
+    ):
+        with pytest.raises((RuntimeError, ValueError), match=r"expected|running"):
+            norm(refused)
+        assert set(vars(norm)) == before | {"forward"}
+    handle.remove()
+    assert set(vars(norm)) == before
+
+
+def test_a_copy_of_a_norm_is_called_by_its_own_statistics():
+    norm, x = nn.BatchNorm2d(2).eval(), torch.randn(1, 2, 2, 3)
+    reroute(norm)
+    copied = copy.deepcopy(norm)
+    copied.running_mean += 1
+    assert not torch.allclose(copied(x), norm(x))
+    torch.testing.assert_close(copied(x), nn.BatchNorm2d.forward(copied, x))
 
 
 STOPS = ["no_grad", "decorated", "set", "flag", "within", "detach"]

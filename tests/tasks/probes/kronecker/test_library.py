@@ -135,6 +135,17 @@ def test_what_cannot_be_taken_is_refused_in_one_line(given, message):
         curvflow.kronecker(net, "cross_entropy", (inputs, targets), **given)
 
 
+def test_a_parameter_without_entries_is_refused_by_its_name():
+    net, inputs, targets = made("cross_entropy")
+    net.register_parameter("rest", nn.Parameter(torch.zeros(0, 4).double()))
+    of = net, "cross_entropy", (inputs, targets)
+    message = r"got 'rest' of shape \(0, 4\)\. Remove it, or take the others by layers"
+    with pytest.raises(InputError, match=message):
+        curvflow.kronecker(*of)
+    assert curvflow.kronecker(*of, layers=["4.*"]).logdet(1.0) > 0
+    assert curvflow.ggn(*of).shape == (29, 29)
+
+
 def test_negative_damping_and_drawn_labels_of_unknown_losses_are_refused():
     net, inputs, targets = made("huber")
     given = net, nn.SmoothL1Loss(), (inputs, targets)

@@ -148,6 +148,44 @@ def test_samples_whose_label_does_not_count_are_as_if_they_were_not_there(loss):
         computed(KIND, edge(masked), observables={"subsets": {"none": [number]}})
 
 
+def of_both_splits(labels, test_labels):
+    """Return chains that observe the samples of both splits, of random inputs."""
+    inputs = np.random.default_rng(6).normal(size=(8, 2))
+    parts = inputs[: len(labels)], labels, inputs[-len(test_labels) :], test_labels
+    data = as_data(dataset_of(np.float64, 3, *map(np.array, parts)), digest=str(labels))
+    (fit,) = train_all([train_member(data, epochs=2)])
+    settings = GIVEN | {"nbeta": 20.0, "keep_losses": "samples", "observed": "both"}
+    given = {"weights": weights_of(fit), "data": data}
+    (outcome,) = compute("probe.llc", [member("probe.llc", settings, **given)])
+    return edge(outcome)
+
+
+def test_samples_of_the_other_split_are_none_of_a_subset():
+    draws = of_both_splits([0, 1, -100, 2, 0, 1], [2, -100])
+
+    def refused(split, number):
+        wanted = {"split": split, "subsets": {"some": [number]}}
+        with pytest.raises(InputError) as caught:
+            computed(KIND, draws, observables=wanted)
+        return str(caught.value)
+
+    # Number 4 is of a training sample, and number 1 counts in training alone.
+    assert "numbers of the samples that 'llc' observes, got 4. Low" in refused(
+        "test", 4
+    )
+    assert "a label that counts, got 1 of 'llc' without" in refused("test", 1)
+    assert "a label that counts, got 2 of 'llc' without" in refused("train", 2)
+    wanted = {"split": "train", "subsets": {"some": [1, 4]}}
+    assert computed(KIND, draws, observables=wanted).arrays["llc"].shape == (1,)
+
+
+def test_a_split_of_which_no_label_counts_is_refused():
+    draws = of_both_splits([0, 1, 2], [-100, -100])
+    message = r"expected test samples with a label that counts in 'llc', got none\. Obs"
+    with pytest.raises(InputError, match=message):
+        computed(KIND, draws, observables={"split": "test"})
+
+
 @pytest.mark.parametrize("kept", ["samples", "labels"])
 def test_more_draws_go_on_with_their_losses(kept):
     settings = {**GIVEN, "keep_losses": kept, "observed": "both", "max_observed": 6}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Self, cast
+from functools import partial
+from typing import Any, Self, TypeGuard, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from torch.autograd import forward_ad
 from torch.func import jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import embedding, linear
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils.parametrizations import _WeightNorm
 from torch.nn.utils.weight_norm import WeightNorm
 from torch.overrides import TorchFunctionMode
@@ -202,7 +204,8 @@ def reroute(module: nn.Module) -> list[RemovableHandle]:
     - A group norm of inputs that are not contiguous, as attention leaves them: its
       gradient has no forward derivatives. They are copied.
     - A batch norm of one sample's images: on a CPU it misreads what comes back in other
-      strides, as through a transposition. Their places are put in a row.
+      strides, as through a transposition. Their places are put in a row. What a
+      subclass calls in its own `forward`, or `F.batch_norm`, stays as it is.
     - A weight norm: it has no forward derivatives, and second ones by reverse mode lack
       a term. It is written out.
     - An embedding whose gradient is that of some rows alone: products take all of it.
@@ -211,7 +214,7 @@ def reroute(module: nn.Module) -> list[RemovableHandle]:
         module: whose layers these are.
 
     Returns:
-        Hooks of the layers, but for those that have theirs; each may be removed.
+        Handles of the layers, but for those that have theirs; each may be removed.
     """
     handles: list[RemovableHandle] = []
     for layer in module.modules():
@@ -230,13 +233,8 @@ def reroute(module: nn.Module) -> list[RemovableHandle]:
         if is_norm and _contiguous not in layer._forward_pre_hooks.values():
             hook = layer.register_forward_pre_hook(_contiguous, with_kwargs=True)
             handles.append(hook)
-        is_of_images = isinstance(layer, nn.BatchNorm2d | nn.BatchNorm3d)
-        if is_of_images and not any(
-            isinstance(hook, _InARow) for hook in layer._forward_hooks.values()
-        ):
-            places = _InARow()
-            handles.append(layer.register_forward_pre_hook(places.take))
-            handles.append(layer.register_forward_hook(places))
+        if _is_norm_of_images(layer):
+            handles.append(cast("RemovableHandle", _CalledInARow(layer)))
     return handles
 
 
@@ -295,26 +293,36 @@ class _WrittenOut:
         return _scaled(length, direction, cast("int", layer.dim))
 
 
-class _InARow:
-    """Hooks by which a batch norm sees all places of one sample in a row."""
+def _is_norm_of_images(layer: nn.Module) -> TypeGuard[_BatchNorm]:
+    """Return whether a layer is a batch norm of images that is called as torch's is."""
+    if not isinstance(layer, nn.BatchNorm2d | nn.BatchNorm3d):
+        return False
+    return type(layer).forward is _BatchNorm.forward and "forward" not in vars(layer)
 
-    _shape: torch.Size | None = None
 
-    def take(self, layer: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        vars(layer).pop("_check_input_dim", None)  # of a call that was refused
-        self._shape = None
-        if not args or len(args[0]) != 1 or args[0].ndim <= 3:
-            return args
-        self._shape = args[0].shape
-        vars(layer)["_check_input_dim"] = _any_shape
-        return (args[0].flatten(2),)
+class _CalledInARow:
+    """Handle of a batch norm that is called with the places of one sample in a row.
 
-    def __call__(self, layer: nn.Module, _: object, outputs: Tensor) -> Tensor:
-        shape, self._shape = self._shape, None
-        if shape is None:
-            return outputs
-        vars(layer).pop("_check_input_dim")
-        return outputs.reshape(shape)
+    Its hooks see inputs and outputs as they are.
+    """
+
+    def __init__(self, norm: _BatchNorm) -> None:
+        self._norm = norm
+        vars(norm)["forward"] = partial(_in_a_row, norm)
+
+    def remove(self) -> None:
+        vars(self._norm).pop("forward", None)
+
+
+def _in_a_row(norm: _BatchNorm, input: Tensor) -> Tensor:  # by torch's name of it
+    if input.ndim <= 3 or len(input) != 1:
+        return _BatchNorm.forward(norm, input)
+    norm._check_input_dim(input)  # type: ignore[no-untyped-call] # torch has no types
+    vars(norm)["_check_input_dim"] = _any_shape
+    try:
+        return _BatchNorm.forward(norm, input.flatten(2)).reshape(input.shape)
+    finally:
+        vars(norm).pop("_check_input_dim")
 
 
 def _any_shape(_: Tensor) -> None:

@@ -23,8 +23,8 @@ from torch import Tensor
 
 Pi = Literal["trace", "frobenius", "spectral"]
 
-# Columns up to which those of all rows are multiplied at once: row by row a vector
-# takes twenty times as long. Of more columns rows by themselves need no copies.
+# Columns up to which those of all rows are multiplied at once: row by row the matrix is
+# read again for each, for little arithmetic. Of more, rows apart need no copies.
 FEW_COLUMNS = 64
 
 
