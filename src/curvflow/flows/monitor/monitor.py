@@ -153,11 +153,11 @@ class Monitor:
         """Return what takes requests for coefficients."""
         if self._is_in_loop:
             estimate = partial(self._probes.coefficient, self._llc)
-            return InLoop(estimate, self._folder)
+            return InLoop(estimate, self._folder, self._identity)
         request = partial(self._probes.packed_request, self._llc, packed)
         if self._llc_at:
             request()  # refused now, if at all
-        return Background(request, self._folder)
+        return Background(request, self._folder, self._identity)
 
     def _begin(self) -> None:
         """Count from here on: steps, measurements and time."""
@@ -487,7 +487,7 @@ class Monitor:
         # Steps behind the last measurement are taken again, coefficients and all;
         # without one the last coefficient is the place.
         last = self._records.last
-        requests = kept_in(folder, last) if self._llc_at else {}
+        requests = kept_in(folder, last, self._llc_at, self._identity)
         if last is None:
             last = max([self._coefficients.last or 0, *requests])
         self._coefficients.cut(last + 1)
