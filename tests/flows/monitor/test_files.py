@@ -125,6 +125,22 @@ def test_a_loop_that_begins_anew_on_a_store_is_told_what_it_replaces(tmp_path, c
     assert "\n" not in message
 
 
+def test_a_measurement_before_the_first_step_is_gone_on_from(tmp_path, caplog):
+    net = small()
+    monitor = monitored(net, store=tmp_path)
+    row = monitor.measure()
+    again = monitored(net, store=tmp_path)
+    state, kept = again.state_dict(), monitor.state_dict()
+    assert state["spent"] == row["seconds"] == state["last_seconds"]
+    assert {*state["state"]} == {*kept["state"]} == {"weights", "vector", "critical_lr"}
+    for name, value in kept["state"].items():
+        assert torch.equal(state["state"][name], value)
+    assert first_step(net, tmp_path, caplog) == ([], 1)
+    (message,), step = first_step(small(1), tmp_path, caplog)
+    assert step == 1
+    assert "expected the weights of step 0" in message
+
+
 def test_coefficients_without_a_measurement_are_gone_on_from(tmp_path, caplog):
     settings = {"every": 50, "llc_at": [3, 6], "llc": FEW, "store": tmp_path}
     loop = Loop(small()).run(4, monitored(small(), **settings))

@@ -488,12 +488,13 @@ class Monitor:
         # without one the last coefficient is the place.
         last = self._records.last
         requests = kept_in(folder, last, self._llc_at, self._identity)
-        if last is None:
-            last = max([self._coefficients.last or 0, *requests])
+        steps = [row["llc_step"] for row in self._coefficients.rows]
+        if last is None and not (steps or requests):
+            return
+        last = int(max([*steps, *requests])) if last is None else last
         self._coefficients.cut(last + 1)
-        if last:
-            self._resume_at(last)
-            self._has_last_weights = self._take_state(folder)
+        self._resume_at(last)
+        self._has_last_weights = self._take_state(folder)
         self._ask_again(requests)
 
     def _take_state(self, folder: Path) -> bool:
