@@ -290,7 +290,7 @@ def kept_as(step: int) -> str:
 
 def kept_in(
     folder: Path, last: int | None, steps: Collection[int], identity: Mapping[str, Any]
-) -> dict[int, Weights]:
+) -> Mapping[int, Weights]:
     """Return the weights of requests that a program did not live to answer.
 
     Args:
