@@ -462,6 +462,19 @@ def test_a_payload_is_verified_in_parts(seed, zipped, most, monkeypatch, tmp_pat
         store.verify_payload(payload, [gone])
 
 
+def test_slices_that_a_store_says_are_none_are_corruption(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(30.0).reshape(10, 3))
+    store = LocalStore(tmp_path / "store")
+    payload = store.write_payload({"weights": npy_rows(tmp_path / "x.npy")})
+    parts = {f"weights@{row}": "0" * 64 for row in range(10)}
+    receipt = receipt_of({"weights": np.zeros(1)}, 0, payload=payload)
+    receipt = replace(receipt, parts=parts)
+    (form,) = (tmp_path / "store").rglob("weights/zarr.json")
+    form.write_text(json.dumps(json.loads(form.read_text()) | {"shape": [1, 0, 3]}))
+    with pytest.raises(CorruptPayloadError, match="its content is not what was"):
+        store.verify_payload(payload, [receipt])
+
+
 @pytest.mark.parametrize("form", ["nodes", "shards", "rows"])
 def test_a_payload_is_verified_in_little_memory(form, monkeypatch, tmp_path):
     array = np.random.default_rng(0).normal(size=(40, 50, 1000))

@@ -172,6 +172,56 @@ def test_what_a_loop_takes_again_is_not_started_when_it_goes_on(monkeypatch, tmp
     assert not [*tmp_path.glob("llc-*")]
 
 
+def left_before_the_first_measurement(store, monkeypatch):
+    """Leave the weights of step 3 without any numbers, and return the settings."""
+    monkeypatch.setattr(background.subprocess, "Popen", AtWork)
+    settings = SETTINGS | {"every": 50, "llc_at": [3], "store": store}
+    monitor = monitored(small(), **settings)
+    Loop(monitor._probes.module).run(4, monitor)
+    assert [path.name for path in store.iterdir()] == ["llc-3.npz"]
+    return settings
+
+
+def test_weights_without_numbers_are_gone_on_from(monkeypatch, tmp_path):
+    settings = left_before_the_first_measurement(tmp_path, monkeypatch)
+    monkeypatch.setattr(background.subprocess, "Popen", Answered)
+    again = monitored(small(), **settings)
+    assert again.num_steps == 3
+    again.wait()
+    assert again.to_xarray().llc_step.values.tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"seed": 1}, "seed 0 there and 1 here"),
+        ({"llc": FEW | {"num_draws": 9}}, "llc.num_draws 10 there and 9 here"),
+        ({"llc_at": [], "llc": {}}, "llc.calibrate none there and nothing here"),
+        ({"llc_at": [6], "seed": 1}, "seed 0 there and 1 here"),
+        ({"llc_in": "loop", "seed": 1}, "seed 0 there and 1 here"),
+    ],
+)
+def test_weights_of_other_settings_are_not_taken_without_numbers(
+    change, named, monkeypatch, tmp_path
+):
+    settings = left_before_the_first_measurement(tmp_path, monkeypatch)
+    with pytest.raises(InputError, match=f"store: expected measurements .*{named}"):
+        monitored(small(), **settings | change)
+    assert (tmp_path / "llc-3.npz").exists()
+
+
+@pytest.mark.parametrize("llc_in", ["loop", "process"])
+def test_weights_of_steps_that_are_no_longer_named_are_given_up(
+    llc_in, monkeypatch, tmp_path
+):
+    settings = left_before_the_first_measurement(tmp_path, monkeypatch)
+    settings |= {"llc_at": [6], "llc_in": llc_in}
+    again = monitored(small(1), **settings)
+    assert again.num_steps == 0
+    assert not again.state_dict()["llc_weights"]
+    assert not [*tmp_path.glob("llc-*")]
+
+
 def test_a_loop_that_waits_estimates_what_a_process_did_not(monkeypatch, tmp_path):
     monkeypatch.setattr(background.subprocess, "Popen", AtWork)
     net = small()

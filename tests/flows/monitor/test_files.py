@@ -125,6 +125,72 @@ def test_a_loop_that_begins_anew_on_a_store_is_told_what_it_replaces(tmp_path, c
     assert "\n" not in message
 
 
+def test_coefficients_that_a_loop_replaces_are_counted_too(
+    tmp_path, caplog, monkeypatch
+):
+    settings = {"every": 50, "llc_at": [2, 4], "llc": FEW, "store": tmp_path}
+    Loop(small()).run(4, monitored(small(), **settings))
+    monitored(small(), **settings).step(step=1)
+    (message,) = caplog.messages
+    assert "expected a step behind 4, the last in" in message
+    assert "got 1; 2 coefficients from there on will be replaced. Stop" in message
+    # One that is not estimated yet, beside a measurement.
+    (tmp_path / files.NUMBERS).unlink()
+    monkeypatch.setattr(files.InLoop, "answers", lambda self, wait=False: iter(()))
+    asked = monitored(small(), **settings)
+    asked.step(step=3)
+    asked._requests.add(2, asked._probes.snapshot())
+    asked.measure()
+    caplog.clear()
+    monitored(small(), **settings).step(step=1)
+    (message,) = caplog.messages
+    assert "got 1; 1 measurement and 1 coefficient from there on" in message
+
+
+def test_a_measurement_before_a_step_is_told_what_it_replaces(tmp_path, caplog):
+    net = small()
+    loop = Loop(net).run(10, monitored(net, store=tmp_path))
+    again = monitored(net, store=tmp_path)
+    again.measure()
+    (message,) = caplog.messages
+    assert "expected a step behind 10, the last in" in message
+    assert "got none; its measurement is replaced by one at the same" in message
+    again.measure()
+    again.step()
+    assert len(caplog.messages) == 1
+    loop.run(3)
+    elsewhere = monitored(net, store=tmp_path)
+    caplog.clear()
+    elsewhere.measure()
+    (message,) = caplog.messages
+    assert "expected the weights of step 10" in message
+    assert "this measurement counts as that of step 10. Take a step" in message
+    elsewhere.step(step=7)
+    assert "got 7; 1 measurement from there on" in caplog.messages[1]
+    caplog.clear()
+    monitored(net, store=tmp_path / "new").measure()
+    from_state = monitored(net, store=tmp_path)
+    from_state.load_state_dict(again.state_dict())
+    from_state.measure()
+    assert not caplog.messages
+
+
+def test_a_measurement_before_the_first_step_is_gone_on_from(tmp_path, caplog):
+    net = small()
+    monitor = monitored(net, store=tmp_path)
+    row = monitor.measure()
+    again = monitored(net, store=tmp_path)
+    state, kept = again.state_dict(), monitor.state_dict()
+    assert state["spent"] == row["seconds"] == state["last_seconds"]
+    assert {*state["state"]} == {*kept["state"]} == {"weights", "vector", "critical_lr"}
+    for name, value in kept["state"].items():
+        assert torch.equal(state["state"][name], value)
+    assert first_step(net, tmp_path, caplog) == ([], 1)
+    (message,), step = first_step(small(1), tmp_path, caplog)
+    assert step == 1
+    assert "expected the weights of step 0" in message
+
+
 def test_coefficients_without_a_measurement_are_gone_on_from(tmp_path, caplog):
     settings = {"every": 50, "llc_at": [3, 6], "llc": FEW, "store": tmp_path}
     loop = Loop(small()).run(4, monitored(small(), **settings))

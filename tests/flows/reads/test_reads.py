@@ -476,6 +476,34 @@ with hook.looking(mock.MagicMock()):
 """
 
 
+NO_FOLDER = """
+import tempfile
+from unittest import mock
+from curvflow.flows.reads import hook, places
+
+tempfile._candidate_tempdir_list = lambda: ["/no such folder"]
+eye = mock.MagicMock()
+with hook.looking(eye):
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        open("/etc/hosts").close()
+        print(places.is_temporary("/etc/hosts"), eye.failed.called)
+"""
+
+
+@pytest.mark.processes
+def test_without_a_folder_that_can_be_written_files_are_seen():
+    done = subprocess.run(
+        [sys.executable, "-c", NO_FOLDER],
+        check=True,
+        timeout=60,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert done.stdout == "False False\n"
+
+
 @pytest.mark.processes
 def test_the_first_search_for_the_temporary_folder_ends():
     subprocess.run([sys.executable, "-c", FIRST_SEARCH], check=True, timeout=60)

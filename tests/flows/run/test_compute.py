@@ -1,6 +1,7 @@
 """Snapshots that tiles keep, outcomes, and remedies for nodes that are too large."""
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.graph.tiles import MemberJob, TileJob
 from curvflow.flows.run.compute import Snapshots, main_memory, outcomes, remedies
 from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.params import Params
 from curvflow.tasks import registry
 from curvflow.tasks.machine import machine_for
 from tests.flows.toys import FitParams
@@ -179,6 +181,28 @@ def test_factors_that_are_smaller_than_dense_blocks_are_named(trained, monkeypat
     sentence = remedies_of("probe.factors", trained, structure="block")
     assert sentence == "Set structure: kron, or take another machine."
     assert "Set structure" not in remedies_of("probe.factors", trained)
+
+
+class OfAUser(Params):
+    """Parameters named as those of other kinds, with choices of their own."""
+
+    dtype: Literal["float64", "bfloat16"] = "float64"
+    structure: Literal["block", "chain"] = "block"
+    other: Literal["block", "none"] = "block"
+
+
+def test_choices_that_a_kind_does_not_have_are_no_remedy(trained, monkeypatch):
+    real = registry.find("probe.eigenvalues")
+
+    def count(member):
+        return 10**12 if member.params == OfAUser() else 10**6
+
+    sized = replace(real, member_bytes=count, data_bytes=lambda member: 0)
+    monkeypatch.setitem(registry._implementations, "probe.eigenvalues", sized)
+    asked = replace(member("probe.eigenvalues", {}, **trained), params=OfAUser())
+    assert remedies(find_kind("probe.eigenvalues"), asked) == (
+        "Take a smaller model, or take another machine."
+    )
 
 
 def test_the_largest_number_that_fits_stands_beside_a_parameter(trained, monkeypatch):

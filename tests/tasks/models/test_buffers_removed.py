@@ -43,6 +43,28 @@ def test_a_study_refuses_the_module(how, cell):
         build(spec, (3,), 2)
 
 
+class RemovingParameter(nn.Linear):
+    """A parameter that is deleted when it is used, beside a buffer or alone."""
+
+    def __init__(self, beside):
+        super().__init__(3, 2)
+        self.scale = nn.Parameter(torch.full((2,), 0.5))
+        if beside:
+            self.register_buffer("mask", torch.ones(2))
+
+    def forward(self, x):
+        y = super().forward(x) * self.scale
+        del self.scale
+        return y
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_parameter_is_not_taken_for_a_buffer(beside):
+    kwargs = {"beside": beside}
+    spec = parse_model({"factory": f"{__name__}:RemovingParameter", "kwargs": kwargs})
+    assert build(spec, (3,), 2).layout.names == ("weight", "bias", "scale")
+
+
 @pytest.mark.parametrize("how", ["deleted", "attribute"])
 def test_the_library_refuses_the_module(how):
     x, y = torch.ones(4, 3), torch.tensor([0, 1, 0, 1])

@@ -50,7 +50,10 @@ class Background(Requests):
     """Requests of which the first is answered in a process."""
 
     def __init__(
-        self, request: Callable[[Weights], bytes], folder: Path | None
+        self,
+        request: Callable[[Weights], bytes],
+        folder: Path | None,
+        identity: Mapping[str, Any],
     ) -> None:
         """Take no requests yet.
 
@@ -58,8 +61,9 @@ class Background(Requests):
             request: from weights to what the process is given, as `packed` returns it;
                 made when it is its turn, for it holds all data.
             folder: keeps the weights; None keeps none.
+            identity: of the monitor, kept with them.
         """
-        super().__init__(folder)
+        super().__init__(folder, identity)
         self._request = request
         self._waiting: deque[int] = deque()
         self._running: _Running | None = None

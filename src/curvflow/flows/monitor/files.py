@@ -3,6 +3,8 @@
 `monitor.npz` holds an array for each variable and the identity as JSON, and
 `state.npz` the weights and vectors of the last measurement. Each is replaced at once,
 numbers first: what is killed between the two loses the start of the next measurement.
+`llc-3.npz` holds the weights of a request at step 3, with the same identity, for it may
+be there before any numbers are.
 `Records` are the measurements along steps, and `Requests` the learning coefficients
 that are not yet estimated, of a monitor in the loop those that the process of an
 earlier program did not live to answer.
@@ -13,7 +15,7 @@ from __future__ import annotations
 import io
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -27,6 +29,8 @@ from curvflow.schemas.nodes import Array
 from curvflow.stores.files import NO_ARRAYS, Disk, disk_errors
 
 NUMBERS, STATE = "monitor.npz", "state.npz"
+# In a file of weights, none of whose names begins with a dot.
+_IDENTITY = f".{IDENTITY}"
 
 
 def write(path: Path, arrays: Mapping[str, Array]) -> None:
@@ -211,10 +215,15 @@ class Requests(ABC):
         weights: of the requests that are not answered, by step.
     """
 
-    def __init__(self, folder: Path | None) -> None:
-        """Take no requests yet; a folder keeps the weights of those to come."""
+    def __init__(self, folder: Path | None, identity: Mapping[str, Any]) -> None:
+        """Take no requests yet.
+
+        Args:
+            folder: keeps the weights of those to come; None keeps none.
+            identity: of the monitor, kept with them.
+        """
         self.weights: dict[int, Weights] = {}
-        self._folder = folder
+        self._folder, self._identity = folder, json.dumps(identity)
 
     def add(self, step: int, weights: Weights) -> None:
         """Take a request behind the others.
@@ -229,6 +238,7 @@ class Requests(ABC):
         self.weights[step] = weights
         if self._folder is not None:
             arrays = {name: np.asarray(tensor) for name, tensor in weights.items()}
+            arrays[_IDENTITY] = np.array(self._identity)
             write(self._folder / kept_as(step), arrays)
 
     def cut(self, step: int) -> None:
@@ -251,15 +261,19 @@ class InLoop(Requests):
     """Requests that are answered as soon as answers are requested."""
 
     def __init__(
-        self, estimate: Callable[[Weights], Mapping[str, Any]], folder: Path | None
+        self,
+        estimate: Callable[[Weights], Mapping[str, Any]],
+        folder: Path | None,
+        identity: Mapping[str, Any],
     ) -> None:
         """Take no requests yet.
 
         Args:
             estimate: from weights to numbers by name.
             folder: keeps the weights; None keeps none.
+            identity: of the monitor, kept with them.
         """
-        super().__init__(folder)
+        super().__init__(folder, identity)
         self._estimate = estimate
 
     def answers(self, *, wait: bool = False) -> Iterator[Estimate]:
@@ -274,18 +288,30 @@ def kept_as(step: int) -> str:
     return f"llc-{step}.npz"
 
 
-def kept_in(folder: Path, last: int | None) -> dict[int, Weights]:
+def kept_in(
+    folder: Path, last: int | None, steps: Collection[int], identity: Mapping[str, Any]
+) -> Mapping[int, Weights]:
     """Return the weights of requests that a program did not live to answer.
 
     Args:
         folder: the store of a monitor.
         last: step that it goes on from; requests behind it are given up. None
             takes all.
+        steps: those that it requests coefficients at; others are given up.
+        identity: of the monitor.
 
     Raises:
+        InputError: they are requests of a monitor of other settings.
         StoreError: a file is none of a monitor.
     """
     paths = {int(path.stem[4:]): path for path in folder.glob("llc-*.npz")}
-    for step in [each for each in paths if last is not None and each > last]:
-        paths.pop(step).unlink()
-    return {step: read(path) for step, path in sorted(paths.items())}
+    kept = {step: read(path) for step, path in sorted(paths.items())}
+    for arrays in kept.values():
+        here = {IDENTITY: arrays.pop(_IDENTITY)} if _IDENTITY in arrays else {}
+        check_identity(here, identity)
+    # None is removed before all are known to be this monitor's.
+    for step in [*kept]:
+        if step not in steps or (last is not None and step > last):
+            paths[step].unlink()
+            del kept[step]
+    return kept

@@ -153,19 +153,20 @@ class Monitor:
         """Return what takes requests for coefficients."""
         if self._is_in_loop:
             estimate = partial(self._probes.coefficient, self._llc)
-            return InLoop(estimate, self._folder)
+            return InLoop(estimate, self._folder, self._identity)
         request = partial(self._probes.packed_request, self._llc, packed)
         if self._llc_at:
             request()  # refused now, if at all
-        return Background(request, self._folder)
+        return Background(request, self._folder, self._identity)
 
     def _begin(self) -> None:
         """Count from here on: steps, measurements and time."""
         self.num_steps = self._seen = self._postponed = self._since = 0
         self._records, self._coefficients = Records("step"), Records("llc_step")
         self._is_pending = False
-        # From the store to the first step: whether weights are known to be its last.
+        # Of a store, until a step or a measurement: whether weights are its last.
         self._has_last_weights: bool | None = None
+        self._is_resumed = False
         self._began: float | None = None
         self._outside = self._loop_before = self._spent = self._last_seconds = 0.0
 
@@ -200,7 +201,7 @@ class Monitor:
         """
         if self._began is None:
             self._began = perf_counter()
-        if self._has_last_weights is not None:
+        if self._is_resumed:
             self._check_place(step)
         self.num_steps = self.num_steps + 1 if step is None else step
         lasts = [self._records.last, self._coefficients.last]
@@ -235,6 +236,8 @@ class Monitor:
             >>> round(monitor.measure()["sharpness"], 6)  # 2 x^2, its mean
             5.0
         """
+        if self._has_last_weights is not None:
+            self._check_measured()
         synchronize(self._probes.module)
         began, loop = perf_counter(), self._loop_seconds()
         numbers = self._probes.measure()
@@ -356,7 +359,7 @@ class Monitor:
             True
         """
         files.check_identity({IDENTITY: np.array(state["identity"])}, self._identity)
-        self._has_last_weights = None
+        self._has_last_weights, self._is_resumed = None, False
         self._records = Records("step", state["rows"])
         self._coefficients = Records("llc_step", state["llc_rows"])
         self._resume_at(int(state["step"]))
@@ -487,13 +490,14 @@ class Monitor:
         # Steps behind the last measurement are taken again, coefficients and all;
         # without one the last coefficient is the place.
         last = self._records.last
-        requests = kept_in(folder, last) if self._llc_at else {}
-        if last is None:
-            last = max([self._coefficients.last or 0, *requests])
+        requests = kept_in(folder, last, self._llc_at, self._identity)
+        steps = [row["llc_step"] for row in self._coefficients.rows]
+        if last is None and not (steps or requests):
+            return
+        last = int(max([*steps, *requests])) if last is None else last
         self._coefficients.cut(last + 1)
-        if last:
-            self._resume_at(last)
-            self._has_last_weights = self._take_state(folder)
+        self._resume_at(last)
+        self._has_last_weights, self._is_resumed = self._take_state(folder), True
         self._ask_again(requests)
 
     def _take_state(self, folder: Path) -> bool:
@@ -514,22 +518,49 @@ class Monitor:
     def _check_place(self, step: int | None) -> None:
         """Log where the first step is not known to follow the store's last one."""
         known, self._has_last_weights = self._has_last_weights, None
-        last = self.num_steps
-        if step is None and not known:
-            _logger.warning(
-                f"store: expected the weights of step {last}, the last in "
-                f"{self._folder}, got others or none kept; this step counts as "
-                f"{last + 1}. Pass step=, or take load_state_dict, or name another "
-                "folder where training begins anew."
-            )
-        steps = [int(row["step"]) for row in self._records.rows]
-        late = [] if step is None else [each for each in steps if each >= step]
-        if late and steps[-1] > (step or 0):
+        self._is_resumed, last = False, self.num_steps
+        if step is None and known is False:
+            self._log_other_weights(f"step counts as {last + 1}. Pass step=")
+        elif step is not None and (late := self._from(step)) and step < last:
             _logger.warning(
                 f"store: expected a step behind {last}, the last in {self._folder}, "
-                f"got {step}; {counted(len(late), 'measurement')} from there on will "
-                "be replaced. Stop and name another folder to keep them."
+                f"got {step}; {late} from there on will be replaced. Stop and name "
+                "another folder to keep them."
             )
+
+    def _check_measured(self) -> None:
+        """Log what a measurement before the first step replaces, or counts as."""
+        known, self._has_last_weights = self._has_last_weights, None
+        last = self.num_steps
+        if not known:
+            self._log_other_weights(
+                f"measurement counts as that of step {last}. Take a step first"
+            )
+        elif self._records.last == last:
+            _logger.warning(
+                f"store: expected a step behind {last}, the last in {self._folder}, "
+                "got none; its measurement is replaced by one at the same weights. "
+                "Take a step first to keep it."
+            )
+
+    def _log_other_weights(self, counted_as: str) -> None:
+        _logger.warning(
+            f"store: expected the weights of step {self.num_steps}, the last in "
+            f"{self._folder}, got others or none kept; this {counted_as}, or take "
+            "load_state_dict, or name another folder where training begins anew."
+        )
+
+    def _from(self, step: int) -> str:
+        """Return how many measurements and coefficients there are from a step on."""
+        lists = {
+            "measurement": [row["step"] for row in self._records.rows],
+            "coefficient": {
+                *(row["llc_step"] for row in self._coefficients.rows),
+                *self._requests.weights,
+            },
+        }
+        counts = {name: sum(e >= step for e in each) for name, each in lists.items()}
+        return " and ".join(counted(n, name) for name, n in counts.items() if n)
 
     def _resume_at(self, step: int) -> None:
         self.num_steps = self._since = step

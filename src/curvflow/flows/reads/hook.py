@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from functools import wraps
 from importlib.util import resolve_name
 from pathlib import Path
-from tempfile import gettempdir
 from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
@@ -36,6 +35,7 @@ from curvflow.flows.reads.places import (
     physical,
     source_of,
     stat_of,
+    temporary_folder,
     value_digest,
 )
 
@@ -125,7 +125,7 @@ def open_eye(eye: Eye) -> None:
     global _eyes, _is_installed
     # Its first search opens files under a lock. Asked for where these are seen, it
     # would wait for itself.
-    gettempdir()
+    temporary_folder()
     with _lock:
         if not _is_installed:
             sys.addaudithook(_heard)

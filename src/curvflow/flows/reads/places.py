@@ -11,14 +11,15 @@ import re
 import site
 import sys
 import sysconfig
+import tempfile
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from functools import cache
 from hashlib import file_digest, sha256
 from importlib.util import source_from_cache
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from tempfile import gettempdir
 from typing import Literal, NamedTuple
 
 PACKAGE = str(Path(__file__).parents[2])
@@ -110,12 +111,30 @@ def is_skipped(path: str) -> bool:
 # Folders of what PyTorch compiles on the way, from code that counts by itself.
 @cache
 def _compiled() -> tuple[str, ...]:
-    return f"{gettempdir()}/torchinductor_", f"{_home() or gettempdir()}/.triton/"
+    temporary = temporary_folder()
+    return f"{temporary}/torchinductor_", f"{_home() or temporary}/.triton/"
+
+
+@cache
+def _searched() -> str:
+    with suppress(OSError):
+        return tempfile.gettempdir()
+    return ""
+
+
+def temporary_folder() -> str:
+    """Return the folder of temporary files; "" if none can be written.
+
+    Without one each search begins anew, under a lock: here there is one search only.
+    """
+    return os.fsdecode(tempfile.tempdir or _searched())
 
 
 def is_temporary(path: str) -> bool:
     """Return whether a path is in a folder of temporary files, and in no project."""
-    if not path.startswith((f"{gettempdir()}/", IN_MEMORY)):
+    temporary = temporary_folder()
+    inside = (f"{temporary}/", IN_MEMORY) if temporary else IN_MEMORY
+    if not path.startswith(inside):
         return False
     return not any(_is_in(path, entry) for entry in sys.path if entry)
 

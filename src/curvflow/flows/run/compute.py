@@ -508,8 +508,11 @@ def _smaller(params: Params) -> Iterator[tuple[str, str, Any]]:
             least = _least(params, name)
             if least < value:
                 yield f"lower {name}", name, max(least, value // 2)
-        elif type(value) is str and (leaner := _LEANER.get((name, value))):
-            yield f"set {name}: {leaner}", name, leaner
+        elif type(value) is str:
+            leaner = _LEANER.get((name, value))
+            # A kind of a user's may have other choices by the same name.
+            if leaner is not None and _is_taken(params, name, leaner):
+                yield f"set {name}: {leaner}", name, leaner
 
 
 KEEP_EVERY = 60.0

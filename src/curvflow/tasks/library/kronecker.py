@@ -182,7 +182,7 @@ class KroneckerFactors:
         """Return the products with a vector (D,) or columns (D, S).
 
         Raises:
-            InputError: the vectors are no tensor, or of another length.
+            InputError: the vectors are no tensor, complex, or of another length.
         """
         columns = columns_of(self.operator, vectors)
         return (self.blocks @ columns.unsqueeze(0)).squeeze(0)
@@ -202,8 +202,8 @@ class KroneckerFactors:
             The solutions; not finite where K is singular and nothing is added.
 
         Raises:
-            InputError: the damping is negative, or the vectors are no tensor, or of
-                another length.
+            InputError: the damping is negative, or the vectors are no tensor, complex,
+                or of another length.
 
         Examples:
             >>> K.solve(torch.ones(2).double(), damping=1.0).round(decimals=6)

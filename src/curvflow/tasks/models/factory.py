@@ -23,7 +23,10 @@ from curvflow.tasks.networks.checks import (
 )
 from curvflow.tasks.networks.modules import StackedModule, parameters_of
 from curvflow.tasks.networks.network import Layout, Network
-from curvflow.tasks.numerics.derivatives.differentiation_modes import Derivatives
+from curvflow.tasks.numerics.derivatives.differentiation_modes import (
+    Derivatives,
+    refuse_scripted,
+)
 from curvflow.tasks.numerics.derivatives.guards import check_unchanged
 from curvflow.tasks.numerics.user_errors import not_returned, summary
 
@@ -234,11 +237,7 @@ def _check_scripted(called: StackedModule, inputs: Tensor) -> None:
     except Exception:
         return
     if has_some:
-        raise InputError(
-            "model: expected a module in Python, got functions that torch.jit has "
-            "compiled, which torch leaves out of second derivatives. Take those that "
-            "it was given, without its decorator."
-        )
+        refuse_scripted("model: expected a module in Python")
 
 
 def _uninitialised(module: nn.Module) -> str:

@@ -41,7 +41,10 @@ from curvflow.schemas.losses import (
 )
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.numerics.derivatives.batches import SampleLoss
-from curvflow.tasks.numerics.derivatives.differentiation_modes import is_scripted
+from curvflow.tasks.numerics.derivatives.differentiation_modes import (
+    is_scripted,
+    refuse_scripted,
+)
 from curvflow.tasks.numerics.derivatives.output_laws import (
     LAWS,
     OutputLaw,
@@ -529,11 +532,7 @@ def _check_in_python(name: str, call: Callable[[], Tensor]) -> None:
         InputError: it takes such functions.
     """
     if is_scripted(call):
-        raise InputError(
-            f"loss: expected {name} to be in Python, got functions that torch.jit has "
-            "compiled, which torch leaves out of second derivatives. Take those that "
-            "it was given, without its decorator."
-        )
+        refuse_scripted(f"loss: expected {name} to be in Python")
 
 
 def _check_alone(name: str, whole: Tensor, alone: Tensor) -> None:

@@ -408,7 +408,9 @@ class StackedModule:
                 for store, key, _, own in homes:
                     store[key] = own
         tensors |= {n: t for n, t in behind.items() if t is not None}
-        refuse_gone((n for n, t in behind.items() if t is None), "model")
+        # A parameter is put back, and the next call is as the first.
+        gone = (n for n, t in behind.items() if t is None and n in self._buffers)
+        refuse_gone(gone, "model")
         return output
 
     def _arguments(self, inputs: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:

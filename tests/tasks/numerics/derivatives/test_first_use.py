@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from torch import nn
 from torch.func import functional_call
 
 import curvflow
 from curvflow.errors import InputError
+from curvflow.tasks.numerics import from_scipy
 
 Y = torch.tensor([0, 1, 2, 0, 1])
 
@@ -23,6 +25,7 @@ def drawn(*shape):
         ([1.0] * 12, r"expected a tensor, got list\. Pass torch\.as_tensor"),
         (torch.ones(11), r"expected shape \(12,\) or \(12, S\), got \(11,\)"),
         (torch.ones(2, 12), r"expected shape \(12,\) or \(12, S\), got \(2, 12\)"),
+        (torch.ones(12) * 1j, r"expected real numbers, got torch\.complex64\. Mul"),
     ],
 )
 def test_what_an_operator_cannot_multiply_is_refused(columns, message):
@@ -38,6 +41,18 @@ def test_what_an_operator_cannot_multiply_is_refused(columns, message):
     ):
         with pytest.raises(InputError, match=f"columns: {message}"):
             product(columns)
+
+
+def test_complex_vectors_are_refused_beside_scipy():
+    ones = torch.ones(3).double() * 1j
+    foreign = from_scipy(sparse.eye_array(3))
+    for of, columns in (
+        (curvflow.from_matrix(np.eye(3)).to_scipy(), ones.numpy()),
+        (foreign.to_scipy(), ones.numpy()),
+        (foreign, ones),
+    ):
+        with pytest.raises(InputError, match="columns: expected real numbers, got"):
+            of @ columns
 
 
 def test_vectors_of_another_precision_are_taken_in_that_of_the_operator():

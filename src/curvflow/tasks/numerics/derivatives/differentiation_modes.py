@@ -352,6 +352,22 @@ def is_scripted(call: Callable[[], Any]) -> bool:
     return any("DifferentiableGraph" in node.name() for node in nodes)
 
 
+def refuse_scripted(expected: str) -> None:
+    """Refuse functions that torch.jit has compiled.
+
+    Args:
+        expected: field and form of what holds them.
+
+    Raises:
+        InputError: always.
+    """
+    raise InputError(
+        f"{expected}, got functions that torch.jit has compiled, which torch leaves "
+        "out of second derivatives. Take those that it was given, without its "
+        "decorator."
+    )
+
+
 def coarsest_eps(tensor: Tensor) -> float:
     """Return the rounding of the least precise numbers that a tensor is made of."""
     # Not all versions of torch tell.

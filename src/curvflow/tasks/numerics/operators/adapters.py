@@ -13,6 +13,7 @@ from curvflow.errors import InputError
 from curvflow.tasks.numerics.operators.algebra import BatchedSum, scaled, shifted
 from curvflow.tasks.numerics.operators.base import (
     BatchedOperator,
+    check_real,
     columns_of,
     scipy_operator,
 )
@@ -30,7 +31,12 @@ class Foreign:
         self.dtype, self.device = dtype, torch.device(device)
 
     def __matmul__(self, columns: Tensor) -> Tensor:
-        """Return the product with a vector (D,) or columns (D, S)."""
+        """Return the product with a vector (D,) or columns (D, S).
+
+        Raises:
+            InputError: the vectors are complex.
+        """
+        check_real(columns)
         product = self._linear @ columns.detach().cpu().numpy()
         # A copy, for a map may return an array that it writes to again.
         return torch.tensor(np.asarray(product), dtype=self.dtype, device=self.device)
@@ -92,7 +98,7 @@ class Single:
         """Return the product with a vector (D,) or columns (D, S).
 
         Raises:
-            InputError: the vectors are no tensor, or of another length.
+            InputError: the vectors are no tensor, complex, or of another length.
         """
         return (self.batched @ columns_of(self, columns).unsqueeze(0)).squeeze(0)
 

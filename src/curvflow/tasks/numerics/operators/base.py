@@ -58,7 +58,7 @@ def columns_of(operator: Square, columns: object) -> Tensor:
         columns: a vector (D,) or columns (D, S).
 
     Raises:
-        InputError: they are no tensor, or of another length.
+        InputError: they are no tensor, complex, or of another length.
     """
     size = operator.shape[0]
     if not isinstance(columns, Tensor):
@@ -71,7 +71,24 @@ def columns_of(operator: Square, columns: object) -> Tensor:
             f"columns: expected shape ({size},) or ({size}, S), got "
             f"{tuple(columns.shape)}. Pass vectors as columns."
         )
+    check_real(columns)
     return columns.to(operator.dtype)
+
+
+def check_real(columns: Tensor) -> None:
+    """Refuse complex vectors, whose imaginary part a real operator would leave out.
+
+    Args:
+        columns: vectors to multiply.
+
+    Raises:
+        InputError: they are complex.
+    """
+    if columns.is_complex():
+        raise InputError(
+            f"columns: expected real numbers, got {columns.dtype}. Multiply the real "
+            "and the imaginary part one by one."
+        )
 
 
 class BatchedOperator(Protocol):
@@ -156,8 +173,9 @@ def scipy_operator(operator: Operator) -> LinearOperator:
     from scipy.sparse.linalg import LinearOperator as Wrapped
 
     def product(of: Operator, columns: Any) -> Any:
-        tensor = torch.as_tensor(columns, dtype=of.dtype, device=of.device)
-        return (of @ tensor).cpu().numpy()
+        tensor = torch.as_tensor(columns, device=of.device)
+        check_real(tensor)
+        return (of @ tensor.to(of.dtype)).cpu().numpy()
 
     transposed = operator.adjoint()
     return Wrapped(
