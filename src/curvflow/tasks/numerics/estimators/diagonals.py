@@ -33,6 +33,7 @@ from curvflow.tasks.numerics.estimators.batch_traces import (
 from curvflow.tasks.numerics.estimators.forms import (
     EQUAL,
     MANY,
+    TINY,
     pairs_differ,
     spread_tells,
 )
@@ -50,9 +51,6 @@ from curvflow.tasks.numerics.operators.base import (
     as_batched,
     as_sample_mean,
 )
-
-# Divisor of what is at least so large that a smaller bound takes its place.
-TINY = 1e-300
 
 
 @dataclass(frozen=True)
