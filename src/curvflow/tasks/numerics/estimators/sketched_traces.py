@@ -373,6 +373,16 @@ class TraceDraws:
     control: ControlVariate | None = None
 
     @property
+    def layer_vectors(self) -> Tensor:
+        """Part of the errors of blocks that the vectors have, (L,): all of it."""
+        return self.layer_sem
+
+    @property
+    def num_vectors(self) -> int:
+        """Vectors that see two dimensions apart: one a draw."""
+        return self.draws.shape[1]
+
+    @property
     def sem_vectors(self) -> Tensor:
         """Part of the error that the vectors have, (): all of it."""
         return self.sem
