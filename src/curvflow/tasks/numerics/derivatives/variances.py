@@ -208,13 +208,14 @@ class GradientVariance:
     Attributes:
         layer_variance: sum over each parameter tensor's entries of the variance between
             samples, S^2 of divisor n - 1, (M, L); its mean is that of all N.
-        sem: standard error of the sum over tensors, (M,); 0 if all samples were used,
-            NaN if those that were are alike.
+        sem: standard error of the sum over tensors, (M,); 0 if all samples were used
+            one by one, NaN if those that were are alike.
         squared_norm: of the mean gradient over all N, without bias, (M,).
         low: lower end of an interval of 95 % of the sum over tensors, (M,).
-        high: upper end, (M,); both are the sum if all samples were used.
+        high: upper end, (M,); both are the sum if all samples were used one by one.
         effective: how many samples, or batches, make up the sum, (M,); infinite if all
-            samples were used.
+            samples were used one by one. Batches of all could be others, with other
+            random numbers, and are counted.
         drawn_variance: the part of S^2 that random numbers drawn for each batch have,
             such as masks, (M,); none of it is between samples, so that it does not go
             where all N are in a batch.
