@@ -1,4 +1,4 @@
-"""Intervals of the traces of diagonal blocks, which signs may not tell.
+"""Intervals of the traces of diagonal blocks, which few signs may not show.
 
 Further letters: L blocks of the dimension D.
 """
@@ -37,7 +37,7 @@ def layer_intervals(
 
     Where one coupling is all that a block has, few signs may all see it with one sign:
     their draws agree and are all wrong. So there is none, NaN, where the spread of
-    signs does not tell the error, and where too few of them agree.
+    signs does not show the error, and where too few of them agree.
 
     Args:
         of: draws and their errors.
