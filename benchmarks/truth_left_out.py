@@ -18,6 +18,7 @@ _OBSERVABLES = "of chains about Gaussian posteriors, held by `benchmarks.observa
 _OF_TABLES = "a statistic of rows, whose law is that of seeds; no operator has it"
 _COPIED = "as another kind measured it"
 _FOLLOWS = "a function of one number that is compared"
+_BLOCKS = "the sizes of its blocks are not told; `tests/tasks/probes/test_trace.py`"
 
 # By kind, or by kind and variable where others of the kind are compared.
 LEFT_OUT = {
@@ -39,7 +40,10 @@ LEFT_OUT = {
     "probe.factors": "exact eigenpairs, or labels drawn, whose error is relative",
     "probe.free_energy.watanabe": _CHAINS,
     "probe.free_energy.wbic": _CHAINS,
-    "probe.hessian_trace.layer_trace": "the sizes of its blocks are not told",
+    "probe.gradient_variance.batch_gradient_variance": _FOLLOWS,
+    "probe.gradient_variance.layer_gradient_variance": "a part of what is compared",
+    "probe.gradient_variance.noise_scale": "has no error; by what is compared",
+    "probe.hessian_trace.layer_trace": _BLOCKS,
     "probe.influence": _OBSERVABLES,
     "probe.kpm.density": "smoothed, of an operator that has points alone",
     "probe.landscape": "values of the loss; the flag is of eigenvectors taken",
@@ -61,7 +65,7 @@ LEFT_OUT = {
     "probe.sharpness.scaled_sharpness": _FOLLOWS,
     "probe.spectrum.rank_degeneracy": "weight of Ritz values, of no eigenvalue",
     "probe.susceptibility": _OBSERVABLES,
-    "probe.trace.layer_trace": "the sizes of its blocks are not told",
+    "probe.trace.layer_trace": _BLOCKS,
     "probe.wbic": _CHAINS,
 } | {
     f"probe.factor_error.{of}{part}": "needs factors beside exact ones, held by "

@@ -84,6 +84,29 @@ def test_means_of_layers_are_those_of_their_entries(per):
         exact_L = np.array([part.mean() for part in np.split(exact_D, ends)])
         away_L = np.abs(arrays["layer_diagonal_mean"] - exact_L)
         assert (away_L < 5 * arrays["layer_diagonal_sem"]).all()
+        low_L = arrays["layer_diagonal_mean_low"]
+        assert (low_L < arrays["layer_diagonal_mean"]).all()
+        high_L = arrays["layer_diagonal_mean_high"]
+        assert (arrays["layer_diagonal_mean"] < high_L).all()
+
+
+@pytest.mark.parametrize("per", PER)
+def test_intervals_of_layers_hold_their_means(per):
+    members = probes(KIND, "tanh-ce", 1, num_probes=28, **PER[per])
+    seeded = [
+        replace(m, params=m.params.model_copy(update={"seed": seed}))
+        for m in members
+        for seed in range(60)
+    ]
+    (exact_D,) = exact_diagonals(members)
+    exact_L = [part.mean() for part in np.split(exact_D, np.cumsum(SIZES)[:-1])]
+    low_ML, high_ML = (
+        np.stack(
+            [o.arrays[f"layer_diagonal_mean_{end}"] for o in compute(KIND, seeded)]
+        )
+        for end in ("low", "high")
+    )
+    assert np.mean((low_ML <= exact_L) & (exact_L <= high_ML)) > 0.9
 
 
 @pytest.mark.parametrize("per", PER)

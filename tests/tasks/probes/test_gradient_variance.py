@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
+from curvflow.schemas.kinds import find_kind
 from curvflow.tasks.networks.problems import read
 from curvflow.tasks.probes.gradient_variance import member_bytes
 from tests.tasks.probes.checks import DATA, probes
@@ -93,6 +94,29 @@ def test_intervals_of_very_few_samples_hold_the_variance_of_all(count):
 def test_few_samples_are_not_called_enough(count, is_enough):
     found = compute(KIND, probes(KIND, "tanh-ce", 2, num_samples=count))
     assert {bool(one.arrays["enough_samples"]) for one in found} == {is_enough}
+
+
+@pytest.mark.parametrize(("size", "is_enough"), [(4, False), (1, True)])
+def test_batches_of_all_samples_in_training_are_judged_by_their_number(size, is_enough):
+    """Of 30 samples: 7 batches, which could be others, and 30."""
+    given = {"mode": "train", "batch_size": size}
+    for one in compute(KIND, probes(KIND, "tanh-ce", 2, **given)):
+        assert bool(one.arrays["enough_samples"]) == is_enough
+        assert one.arrays["gradient_variance_sem"] > 0
+
+
+def test_all_that_is_made_of_the_variance_is_judged_with_it():
+    judged = {
+        variable.name
+        for variable in find_kind(KIND).outputs
+        if variable.judged_by == "enough_samples"
+    }
+    assert judged == {
+        "gradient_variance",
+        "batch_gradient_variance",
+        "layer_gradient_variance",
+        "noise_scale",
+    }
 
 
 def test_results_do_not_depend_on_the_width_of_the_tile():

@@ -221,3 +221,50 @@ def test_the_interval_of_positive_draws_of_batches_reaches_further_up(given, ske
     assert (up > 1.1 * down) == skewed
     if not skewed:
         assert up == pytest.approx(down)
+
+
+ROUTES = [
+    *({"method": method} for method in [*METHODS, "auto"]),
+    {"probes_per": "batch", "batch_size": 4},
+]
+
+
+@pytest.mark.parametrize("given", ROUTES)
+def test_layers_have_intervals_that_hold_their_traces(given):
+    rel_sem = {"rel_sem": 0.9} if given.get("method") == "auto" else {}
+    members = probes(KIND, "tanh-ce", 1, num_probes=14, **given, **rel_sem)
+    seeded = [
+        replace(m, params=m.params.model_copy(update={"seed": seed}))
+        for m in members
+        for seed in range(40)
+    ]
+    diagonal = dense_of(members[0]).diagonal()
+    exact_L = np.array([part.sum().item() for part in diagonal.split([18, 6, 18, 3])])
+    slack, held = 1e-9 * np.abs(exact_L).max(), []
+    for outcome in compute(KIND, seeded):
+        low_L, mean_L, high_L = (
+            outcome.arrays[f"layer_trace{end}"] for end in ("_low", "", "_high")
+        )
+        assert (low_L < mean_L).all()
+        assert (mean_L < high_L).all()
+        held.append((low_L <= exact_L + slack) & (exact_L - slack <= high_L))
+    assert np.mean(held) > 0.89
+
+
+@pytest.mark.parametrize("kind", [KIND, "probe.hessian_trace"])
+def test_few_signs_state_no_intervals_of_layers(kind):
+    for count in (4, 8):
+        arrays = compute(kind, probes(kind, "tanh-ce", 2, num_probes=count))[0].arrays
+        for end in ("low", "high"):
+            assert np.isnan(arrays[f"layer_trace_{end}"]).all() == (count < 6)
+
+
+def test_the_intervals_of_layers_are_those_of_the_hessian_trace():
+    kind = "probe.hessian_trace"
+    ours, theirs = (
+        compute(one, probes(one, "tanh-ce", 2, num_probes=16))[1].arrays
+        for one in (KIND, kind)
+    )
+    for name in ("layer_trace_sem", "layer_trace_low", "layer_trace_high"):
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-10)
+    assert (theirs["layer_trace_low"] < theirs["layer_trace_high"]).all()

@@ -17,11 +17,10 @@ from curvflow.tasks.curvature.network_operators import (
     rows_together,
 )
 from curvflow.tasks.curvature.operators import block_of
+from curvflow.tasks.networks.network import Layout
 from curvflow.tasks.networks.problems import grouped, probed_bytes
-from curvflow.tasks.numerics.estimators.intervals import (
-    interval_of_draws,
-    student_interval,
-)
+from curvflow.tasks.numerics.estimators.intervals import student_interval
+from curvflow.tasks.numerics.estimators.layer_intervals import layer_intervals
 from curvflow.tasks.numerics.estimators.sketched_traces import TraceDraws, traces
 from curvflow.tasks.registry import Machine, computes
 
@@ -75,12 +74,12 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         distribution=params.distribution,
         block=columns,
     )
-    return [_outcome(draws, layout.names) for draws in estimates]
+    return [_outcome(params, layout, draws) for draws in estimates]
 
 
-def _outcome(draws: TraceDraws, names: Sequence[str]) -> Outcome:
+def _outcome(params: HessianTraceParams, layout: Layout, draws: TraceDraws) -> Outcome:
     whole = draws.draws.sum(0)
-    low_L, high_L = interval_of_draws(draws.draws, draws.layer_sem)
+    low_L, high_L = layer_intervals(draws, sum(layout.sizes), params.distribution)
     low, high = student_interval(whole.mean(), draws.sem, draws.freedom)
     return Outcome(
         {
@@ -89,7 +88,7 @@ def _outcome(draws: TraceDraws, names: Sequence[str]) -> Outcome:
             "trace_low": low.numpy(),
             "trace_high": high.numpy(),
             "trace_draws": whole.numpy(),
-            "layer": np.array(names),
+            "layer": np.array(layout.names),
             "layer_trace": draws.draws.mean(1).numpy(),
             "layer_trace_sem": draws.layer_sem.numpy(),
             "layer_trace_low": low_L.numpy(),

@@ -37,10 +37,10 @@ from curvflow.tasks.numerics.estimators.batch_traces import (
 )
 from curvflow.tasks.numerics.estimators.controlled_traces import controlled_traces
 from curvflow.tasks.numerics.estimators.intervals import (
-    interval_of_draws,
     positive_interval,
     student_interval,
 )
+from curvflow.tasks.numerics.estimators.layer_intervals import layer_intervals
 from curvflow.tasks.numerics.estimators.piloted_traces import (
     SKETCH_COPIES,
     most_sketched,
@@ -152,7 +152,7 @@ def _outcome(
     # By vectors the images tell the error; draws of batches spread, and are skewed.
     is_skewed = isinstance(draws, BatchTrace) and params.operator in SEMIDEFINITE
     interval = positive_interval if is_skewed else student_interval
-    low_L, high_L = interval_of_draws(draws.draws, draws.layer_sem)
+    low_L, high_L = layer_intervals(draws, sum(tile.sizes), params.distribution)
     low, high = interval(whole.mean(), draws.sem, draws.freedom)
     taken: dict[str, Array] = {} if method is None else {"method": np.array(method)}
     if isinstance(draws, TraceDraws) and draws.control is not None:

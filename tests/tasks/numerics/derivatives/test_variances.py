@@ -330,22 +330,64 @@ def random_populations(seed):
 
 
 def test_intervals_of_random_populations_hold_their_variance():
-    all_cases, of_enough, plain = [], [], []
+    all_cases, of_enough, plain, called = [], [], [], 0
     for seed in range(120):
         distances_Mn, whole, truth_M = random_populations(seed)
         found = spread_of_few(distances_Mn, whole)
-        held_M = (found.low <= truth_M) & (truth_M <= found.high)
-        all_cases.append(held_M.double().mean())
-        of_enough.append(held_M[found.effective >= ENOUGH].double())
+        held_M = ((found.low <= truth_M) & (truth_M <= found.high)).double()
+        all_cases.append(held_M.mean())
+        is_enough_M = found.effective >= ENOUGH
+        called += int(is_enough_M.sum())
+        # A case of which few are called enough says little of them.
+        if is_enough_M.sum() >= DRAWINGS / 4:
+            of_enough.append(held_M[is_enough_M].mean())
         variance_M = distances_Mn.sum(1) / (distances_Mn.shape[1] - 1)
         plain.append(((variance_M - truth_M).abs() <= 2 * found.sem).double().mean())
-    share, enough = torch.stack(all_cases), torch.cat(of_enough)
-    error = share.std() / len(share) ** 0.5
-    assert share.mean() > 0.95 - 3 * error
-    assert enough.mean() > 0.95 - 3 * error
-    assert len(enough) > 40 * DRAWINGS
+    share, enough = torch.stack(all_cases), torch.stack(of_enough)
+    for of in (share, enough):
+        assert of.mean() > 0.95 - 3 * of.std() / len(of) ** 0.5
+    assert called > 40 * DRAWINGS
     assert share.mean() < 0.98
     assert share.mean() > torch.stack(plain).mean() + 0.02
+
+
+MIXED = [(1000, 200), (1000, 50), (100, 20), (60000, 500)]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.45, 0.6])
+@pytest.mark.parametrize(("whole", "count"), MIXED)
+def test_intervals_of_fitted_samples_hold_the_variance_and_end_near_it(
+    share, whole, count
+):
+    """Of gradients of which a part is a million times as long as the rest."""
+    rng = np.random.default_rng([whole, count, int(100 * share)])
+    active_MN1 = rng.random((DRAWINGS, whole, 1)) < share
+    lengths = np.where(active_MN1, 1, 1e-6)
+    few_MnD = torch.as_tensor(rng.normal(size=(DRAWINGS, count, 20)))
+    few_MnD = few_MnD * torch.as_tensor(lengths[:, :count])
+    # Of Gaussian gradients the variance is 20 for each that is active.
+    truth_M = torch.as_tensor(20 * active_MN1.mean((1, 2)))
+    distances_Mn = (few_MnD - few_MnD.mean(1, keepdim=True)).square().sum(2)
+    found = spread_of_few(distances_Mn, whole)
+    held_M = (found.low <= truth_M) & (truth_M <= found.high)
+    active = share * count
+    variance_M = distances_Mn.sum(1) / (count - 1)
+    relative = (found.high / variance_M).median()
+    if active < 5:  # where none of two was drawn, nothing shows it
+        assert (found.effective >= ENOUGH).double().mean() < 0.2
+        assert relative < 30
+        return
+    assert held_M.double().mean() > 0.95 - 4 * (0.95 * 0.05 / DRAWINGS) ** 0.5
+    assert relative < 1 + 12 / active**0.5
+
+
+@pytest.mark.parametrize("whole", [1000, np.inf])
+def test_ends_are_numbers_where_logarithms_spread_beyond_all_bounds(whole):
+    large = [1e-4, 1.1e-4, 0.9e-4, 1e-4, 1.2e-4]
+    distances_Mn = torch.tensor([[1e-32] * 15 + large, [0.0] * 15 + large]).double()
+    found = spread_of_few(distances_Mn, whole)
+    assert (found.high < 1e-3).all()
+    assert (found.low > 0).all()
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -6,6 +6,7 @@ import torch
 from curvflow.tasks.numerics import BatchedDense, traces
 from curvflow.tasks.numerics.estimators.controlled_traces import controlled_traces
 from curvflow.tasks.numerics.estimators.intervals import student_interval
+from curvflow.tasks.numerics.estimators.layer_intervals import layer_intervals
 from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
 from curvflow.tasks.numerics.kronecker.forms import dense_block, diagonal_block
 from tests.tasks.toys import with_spectrum
@@ -71,6 +72,18 @@ def test_intervals_hold_the_trace_and_the_variance_is_never_much_more(
     left = torch.stack([each.control.left for each in controlled]).mean()
     ratio = errors.var() / means(plain).var()
     assert 0.6 < ratio / left < 1.6
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("control", [NEAR, SPIKE], ids=["near", "one"])
+def test_intervals_of_blocks_hold_their_traces(law, control):
+    exact_L = torch.stack([part.sum() for part in A.diagonal().split(SIZES)])
+    controlled, _ = both(control, law, 16)
+    ends = [layer_intervals(each, SIZE, law) for each in controlled]
+    low_ML, high_ML = (torch.stack(several) for several in zip(*ends, strict=True))
+    held_ML = (low_ML <= exact_L) & (exact_L <= high_ML)
+    # 200 trials at 95 %: 179 or fewer happen once in a thousand.
+    assert held_ML.sum(0).min() >= 180
 
 
 def test_a_diagonal_tells_signs_nothing():

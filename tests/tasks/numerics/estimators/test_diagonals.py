@@ -224,6 +224,23 @@ def test_intervals_of_random_blocks_cover_their_means(per, law):
     assert share_B.mean() < (0.98 if per == "batch" else 0.99)
 
 
+@pytest.mark.parametrize("count", [4, 8, 16, 24, 40])
+def test_signs_know_the_mean_of_two_entries_as_they_know_one(count):
+    A_DD = torch.block_diag(
+        torch.tensor([[1.0, 0.5], [0.5, 1.0]]), torch.tensor([[1.0, 0.3], [0.3, 2.0]])
+    ).double()
+    found = estimates(A_DD, "rademacher", models=1000, sizes=[2, 2], num_probes=count)
+    half_ML = stacked(found, "layer_high") - stacked(found, "layer_mean")
+    half_MD = stacked(found, "high") - stacked(found, "value")
+    # Where signs agree, each entry has a law of its own.
+    least_ML = half_MD.unflatten(1, (2, 2)).amin(2)
+    assert (half_ML >= least_ML * (1 - 1e-9)).all()
+    exact_L = torch.tensor([1.0, 1.5]).double()
+    low_ML, high_ML = stacked(found, "layer_low"), stacked(found, "layer_high")
+    held_ML = (low_ML <= exact_L + 1e-9) & (exact_L - 1e-9 <= high_ML)
+    assert held_ML.double().mean(0).min() > 0.95 - 3 * (0.95 * 0.05 / 1000) ** 0.5
+
+
 @pytest.mark.parametrize("law", LAWS)
 def test_the_mean_of_a_block_of_one_entry_has_the_interval_of_the_entry(law):
     found = estimates(MATRICES["random"], law, models=3, sizes=[1, SIZE - 1])

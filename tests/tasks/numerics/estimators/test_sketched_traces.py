@@ -5,7 +5,10 @@ import pytest
 import torch
 
 from curvflow.tasks.numerics import BatchedDense, estimate
+from curvflow.tasks.numerics.estimators.batch_traces import BatchTrace
+from curvflow.tasks.numerics.estimators.forms import spread_tells
 from curvflow.tasks.numerics.estimators.intervals import interval_of_draws
+from curvflow.tasks.numerics.estimators.layer_intervals import layer_intervals
 from curvflow.tasks.numerics.estimators.sketched_traces import (
     Hutchinson,
     HutchPlusPlus,
@@ -171,3 +174,65 @@ def test_intervals_of_random_blocks_hold_their_traces(method):
     assert 0.95 - 3 * stated_C.std() / len(stated) ** 0.5 < stated_C.mean() < 0.98
     assert stated_C.min() > 0.95 - 4 * (0.95 * 0.05 / repetitions) ** 0.5
     assert torch.stack(plain).mean() < stated_C.mean() - 0.02
+
+
+PAIRS = torch.block_diag(
+    torch.tensor([[1.0, 0.5], [0.5, 1.0]]), torch.tensor([[1.0, 0.3], [0.3, 2.0]])
+).double()
+
+
+def ends_of_pairs(law, count, repetitions=1000, A_DD=PAIRS):
+    """Return the ends of intervals of two blocks of two, (M, L) each."""
+    found = traces(
+        BatchedDense(A_DD.expand(repetitions, -1, -1)),
+        [2, 2],
+        range(repetitions),
+        method="hutchinson",
+        num_probes=count,
+        distribution=law,
+        block=32,
+    )
+    ends = [layer_intervals(one, 4, law) for one in found]
+    return [torch.stack(several) for several in zip(*ends, strict=True)]
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 8, 16, 24])
+@pytest.mark.parametrize("law", LAWS)
+def test_intervals_of_blocks_of_two_hold_their_traces_or_are_none(law, count):
+    low_ML, high_ML = ends_of_pairs(law, count)
+    exact_L = torch.tensor([2.0, 3.0]).double()
+    is_none_ML = low_ML.isnan()
+    assert torch.equal(is_none_ML, high_ML.isnan())
+    held_ML = (low_ML <= exact_L) & (exact_L <= high_ML)
+    if law == "rademacher" and not spread_tells(4, count):
+        assert is_none_ML.all()
+        return
+    assert is_none_ML.double().mean() < (0.02 if law == "rademacher" else 1e-9)
+    shares = held_ML.sum(0) / (~is_none_ML).sum(0)
+    # Few Gaussian vectors do not show how skewed their forms are.
+    is_short = law == "gaussian" and count < 8
+    least = 0.88 if is_short else 0.95 - 3 * (0.95 * 0.05 / 1000) ** 0.5
+    assert shares.min() > least
+
+
+def test_many_signs_that_agree_know_the_trace():
+    low_ML, high_ML = ends_of_pairs("rademacher", 24, 2, torch.eye(4).double())
+    assert low_ML.tolist() == high_ML.tolist() == [[2.0, 2.0]] * 2
+
+
+@pytest.mark.parametrize(("count", "is_none"), [(4, True), (12, True), (24, False)])
+def test_batches_whose_pairs_agree_tell_no_interval_of_few(count, is_none):
+    sem = torch.tensor(0.3).double()
+    of = BatchTrace(
+        torch.rand(2, count).double(),
+        torch.tensor([0.1, 0.1]).double(),
+        torch.zeros(2).double(),
+        sem,
+        sem,
+        sem,
+        count,
+        2 * count,
+        reached=True,
+    )
+    for end_L in layer_intervals(of, 40, "rademacher"):
+        assert end_L.isnan().tolist() == [is_none] * 2

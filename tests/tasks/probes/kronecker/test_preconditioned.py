@@ -34,6 +34,16 @@ def test_the_trace_is_told_better_with_factors(name):
     assert arrays["layer_trace"].sum() == pytest.approx(float(arrays["trace"]))
 
 
+def test_layers_beside_factors_have_intervals():
+    factors = as_factors(probed("labels"))
+    arrays = beside("probe.trace", factors, num_probes=32).arrays
+    for low, high in (
+        ("layer_trace_low", "layer_trace"),
+        ("layer_trace", "layer_trace_high"),
+    ):
+        assert (arrays[low] < arrays[high]).all()
+
+
 def test_exact_blocks_of_one_layer_leave_nothing():
     layers = ["layer1.*"]
     factors = as_factors(probed("labels", structure="block", layers=layers))

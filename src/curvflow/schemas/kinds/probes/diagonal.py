@@ -32,7 +32,7 @@ def _truth(
 
 KIND = Kind(
     name="probe.diagonal",
-    version=1,
+    version=2,
     summary="Diagonal of a curvature operator, with an error of each entry.",
     params=DiagonalParams,
     returns=Numbers,
@@ -74,14 +74,12 @@ KIND = Kind(
             "by that bound",
             ("layer",),
             units=UNITS,
-            optional=True,
         ),
         Variable(
             "layer_diagonal_mean_high",
             "upper ends of these intervals",
             ("layer",),
             units=UNITS,
-            optional=True,
         ),
         Variable(
             "num_matvecs",

@@ -92,9 +92,11 @@ KIND = Kind(
         ),
         Variable(
             "enough_samples",
-            "whether all samples were used, or ten or more, or as many batches of mode "
-            "train, make up S^2: the square of their squared distances' sum by the sum "
-            "of the squares; else a few have most of it, and the interval may not hold",
+            "whether ten or more samples make up S^2, or, in mode eval, all were used: "
+            "the square of their squared distances' sum by the sum of the squares; "
+            "else a few have most of it, and the interval may not hold: take more. In "
+            "mode train batches count, which could be others where all samples were "
+            "used, and fewer than ten are never enough: take a smaller batch_size",
             dtype="bool",
         ),
         Variable(
@@ -102,6 +104,7 @@ KIND = Kind(
             "the same of a batch's mean gradient, drawn without replacement: "
             "(1/B - 1/N) S^2; in mode train and the part of S^2 by masks, over N",
             units=UNITS,
+            judged_by="enough_samples",
         ),
         Variable(
             "gradient_squared_norm",
@@ -112,6 +115,7 @@ KIND = Kind(
             "noise_scale",
             "S^2 / ||g||^2: the batch at which noise and gradient are equal",
             units="samples",
+            judged_by="enough_samples",
         ),
         Variable("layer", "names of the parameter tensors", ("layer",), "str"),
         Variable(
@@ -119,6 +123,7 @@ KIND = Kind(
             "part of S^2 of each parameter tensor",
             ("layer",),
             units=UNITS,
+            judged_by="enough_samples",
         ),
         Variable("num_samples_used", "samples used, n", dtype="int64"),
     ),

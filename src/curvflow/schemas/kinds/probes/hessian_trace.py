@@ -36,7 +36,7 @@ def _truth(_: Any, eigenvalues: Array, __: Mapping[str, Array]) -> dict[str, Arr
 
 KIND = Kind(
     name="probe.hessian_trace",
-    version=3,
+    version=4,
     summary="Trace of the Hessian of the mean training loss, by random vectors.",
     params=HessianTraceParams,
     returns=Numbers,
@@ -58,17 +58,16 @@ KIND = Kind(
         ),
         Variable(
             "layer_trace_low",
-            "lower ends of intervals of 95 %, each for a block",
+            "lower ends of intervals of 95 %, each for a block; NaN of too few "
+            "signs, and of fewer than 21 of which the draws of the block agree",
             ("layer",),
             units=UNITS,
-            optional=True,
         ),
         Variable(
             "layer_trace_high",
             "upper ends of these intervals",
             ("layer",),
             units=UNITS,
-            optional=True,
         ),
         Variable("num_matvecs", "work: products with the Hessian", dtype="int64"),
     ),

@@ -49,7 +49,7 @@ def _truth(
 
 KIND = Kind(
     name="probe.trace",
-    version=4,
+    version=5,
     summary="Trace of a curvature operator, whole and by layer, to an asked error.",
     params=TraceParams,
     returns=Numbers,
@@ -96,17 +96,16 @@ KIND = Kind(
         ),
         Variable(
             "layer_trace_low",
-            "lower ends of intervals of 95 %, each for a block",
+            "lower ends of intervals of 95 %, each for a block; NaN of too few "
+            "signs, and of fewer than 21 of which the draws of the block agree",
             ("layer",),
             units=UNITS,
-            optional=True,
         ),
         Variable(
             "layer_trace_high",
             "upper ends of these intervals",
             ("layer",),
             units=UNITS,
-            optional=True,
         ),
         Variable(
             "num_matvecs",

@@ -20,6 +20,7 @@ from torch import Tensor
 from curvflow.tasks.numerics.derivatives.hessians import Losses
 from curvflow.tasks.numerics.derivatives.passes import Draw
 from curvflow.tasks.numerics.derivatives.precision import full_precision
+from curvflow.tasks.numerics.estimators.forms import TINY
 from curvflow.tasks.numerics.estimators.intervals import HIGH, positive_interval
 from curvflow.tasks.numerics.estimators.traces import random_vectors
 from curvflow.tasks.numerics.operators.base import BatchedOperator, product
@@ -38,9 +39,6 @@ PASS_NUMBERS = 1 << 20
 
 # Deviation of squared distances, to their mean, that is that of rounding in float32.
 ALIKE = 1e-6
-
-# Of logarithms and divisors: smaller distances are as good as none.
-TINY = 1e-300
 
 
 def batches_per_pass(size: int) -> int:
@@ -210,13 +208,14 @@ class GradientVariance:
     Attributes:
         layer_variance: sum over each parameter tensor's entries of the variance between
             samples, S^2 of divisor n - 1, (M, L); its mean is that of all N.
-        sem: standard error of the sum over tensors, (M,); 0 if all samples were used,
-            NaN if those that were are alike.
+        sem: standard error of the sum over tensors, (M,); 0 if all samples were used
+            one by one, NaN if those that were are alike.
         squared_norm: of the mean gradient over all N, without bias, (M,).
         low: lower end of an interval of 95 % of the sum over tensors, (M,).
-        high: upper end, (M,); both are the sum if all samples were used.
+        high: upper end, (M,); both are the sum if all samples were used one by one.
         effective: how many samples, or batches, make up the sum, (M,); infinite if all
-            samples were used.
+            samples were used one by one. Batches of all could be others, with other
+            random numbers, and are counted.
         drawn_variance: the part of S^2 that random numbers drawn for each batch have,
             such as masks, (M,); none of it is between samples, so that it does not go
             where all N are in a batch.
@@ -305,7 +304,7 @@ def gradient_variance(
     # Of all N there is no variance between samples, but there is between draws.
     squared_M = mean_MD.square().sum(1) - rest * variance_M - drawn_M / num_samples
     none_M = torch.zeros_like(variance_M)
-    spread = Spread(none_M, variance_M, variance_M, none_M + math.inf)
+    spread = VarianceError(none_M, variance_M, variance_M, none_M + math.inf)
     # Of single samples none are left over that could differ; of batches, other ones.
     if rest or drawn is not None:
         distances_Mn = torch.cat(
@@ -343,7 +342,7 @@ def spread_of_distances(distances_Mn: Tensor) -> Tensor:
     return spread_M.masked_fill(is_alike_M, torch.nan)
 
 
-class Spread(NamedTuple):
+class VarianceError(NamedTuple):
     """Error and interval of a variance by some squared distances, (M,) each.
 
     Attributes:
@@ -359,12 +358,13 @@ class Spread(NamedTuple):
     effective: Tensor
 
 
-def spread_of_few(distances_Mn: Tensor, num_samples: float) -> Spread:
+def spread_of_few(distances_Mn: Tensor, num_samples: float) -> VarianceError:
     """Return the error of a sample variance, from squared distances of n of N samples.
 
     The interval is that of a positive, skewed mean. What was seen is a part of all, so
     that the variance of all is (n - 1) / (N - 1) of the one seen at least; and it
-    reaches as far as the distances' own tail, if that is log-normal.
+    reaches as far as the distances' own tail, if that is log-normal: by those above the
+    median or by all, each weighed by itself, whichever is less.
 
     Args:
         distances_Mn: from the mean of their own n samples, 2 at least.
@@ -378,6 +378,7 @@ def spread_of_few(distances_Mn: Tensor, num_samples: float) -> Spread:
     """
     count = distances_Mn.shape[1]
     sum_M, squares_M = distances_Mn.sum(1), distances_Mn.square().sum(1)
+    effective_M = sum_M.square() / squares_M.clamp_min(TINY)
     variance_M = sum_M / (count - 1)
     rest = 1 / count - 1 / num_samples
     sem_M = (rest * spread_of_distances(distances_Mn)).sqrt()
@@ -385,17 +386,30 @@ def spread_of_few(distances_Mn: Tensor, num_samples: float) -> Spread:
     low_M, high_M = positive_interval(variance_M, sem_M, max(count - 2, 1))
     least_M = variance_M * ((count - 1) / (num_samples - 1))
     if count > 2:
-        high_M = torch.maximum(high_M, _end_of_logs(distances_Mn, num_samples))
-    effective_M = sum_M.square() / squares_M.clamp_min(TINY)
-    return Spread(sem_M, torch.maximum(low_M, least_M), high_M, effective_M)
+        seen, rest = count / num_samples, max(num_samples - count, 1)
+        # The first is the gap between two groups where more than half are small.
+        unseen_M = torch.minimum(
+            _end_above_median(distances_Mn, rest),
+            _end_by_weights(distances_Mn, effective_M, rest),
+        )
+        mean_M = seen * distances_Mn.mean(1) + (1 - seen) * unseen_M
+        high_M = torch.maximum(high_M, mean_M * (count / (count - 1)))
+    return VarianceError(sem_M, torch.maximum(low_M, least_M), high_M, effective_M)
 
 
-def _end_of_logs(distances_Mn: Tensor, num_samples: float) -> Tensor:
-    """Return how large the variance may be if distances are log-normal, (M,).
+def _end_above_median(distances_Mn: Tensor, unseen: float) -> Tensor:
+    """Return how large the mean of others may be, by distances above the median, (M,).
 
-    The deviation of logarithms is by those above the median alone: small distances say
+    If all are log-normal, with the deviation of those above alone: small distances say
     nothing of how large others are. Not only the mean of the law is uncertain, but that
     of those not seen, nearly log-normal too (Fenton 1960).
+
+    Args:
+        distances_Mn: squared distances, three at least.
+        unseen: how many others there are.
+
+    Returns:
+        The end of an interval.
 
     Reference:
         Olsson (2005), doi:10.1080/10691898.2005.11910638, section 3.4, with Student's
@@ -407,12 +421,36 @@ def _end_of_logs(distances_Mn: Tensor, num_samples: float) -> Tensor:
     above_Mn = (logs_Mn - middle_M[:, None]).clamp_min(0)
     square_M = 2 * above_Mn.square().sum(1) / (count - 1)
     error_M = square_M / count + square_M.square() / (2 * (count - 1))
-    error_M = error_M + (square_M.expm1() / (num_samples - count)).log1p()
-    half_M = float(stdtrit(count - 1, HIGH)) * error_M.sqrt()
-    unseen_M = (middle_M + square_M / 2 + half_M).exp()
-    seen = count / num_samples
-    mean_M = seen * distances_Mn.mean(1) + (1 - seen) * unseen_M
-    return mean_M * (count / (count - 1))
+    # log(1 + (e^s - 1) / u) of any s, and of infinitely many others.
+    some = torch.tensor(unseen, dtype=torch.float64)
+    share_M = torch.logaddexp((-1 / some).log1p(), square_M - some.log())
+    half_M = float(stdtrit(count - 1, HIGH)) * (error_M + share_M).sqrt()
+    return (middle_M + square_M / 2 + half_M).exp()
+
+
+def _end_by_weights(distances_Mn: Tensor, effective_M: Tensor, unseen: float) -> Tensor:
+    """Return how large the mean of others may be, by all distances, (M,).
+
+    Each is weighed by itself. Small ones have no say then, however many they are; and a
+    log-normal law that is so weighted keeps its deviation. The error of the mean that
+    was seen is added, as others may mix small and large ones otherwise. Degrees of
+    freedom are those of as many distances as make up the sum.
+
+    Args:
+        distances_Mn: squared distances, three at least.
+        effective_M: how many make up their sum.
+        unseen: how many others there are.
+    """
+    count, mean_M = distances_Mn.shape[1], distances_Mn.mean(1)
+    weights_Mn = distances_Mn / distances_Mn.sum(1, keepdim=True).clamp_min(TINY)
+    logs_Mn = distances_Mn.clamp_min(TINY).log()
+    away_Mn = logs_Mn - (weights_Mn * logs_Mn).sum(1, keepdim=True)
+    degrees_M = (effective_M - 1).clamp_min(1)
+    square_M = (weights_Mn * away_Mn.square()).sum(1) * effective_M / degrees_M
+    error_M = (1 + square_M) / effective_M + square_M.square() / (2 * degrees_M)
+    error_M = error_M + ((count / effective_M - 1).clamp_min(0) / unseen).log1p()
+    half_M = torch.as_tensor(stdtrit(degrees_M.numpy(), HIGH)) * error_M.sqrt()
+    return mean_M * half_M.exp()
 
 
 def _between_draws(

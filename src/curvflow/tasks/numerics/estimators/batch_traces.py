@@ -66,6 +66,15 @@ class BatchTrace:
     reached: bool
 
     @property
+    def num_vectors(self) -> int:
+        """Vectors that see two dimensions apart as often as the pairs of batches do.
+
+        Signs of two dimensions are alike, or opposite, in both of a pair in half of the
+        cases: in all of B pairs as often as in B + 1 vectors.
+        """
+        return self.num_batches + 1
+
+    @property
     def freedom(self) -> Tensor:
         """Degrees of freedom of the error, ()."""
         return torch.tensor(self.draws.shape[1] - 1.0, dtype=torch.float64)

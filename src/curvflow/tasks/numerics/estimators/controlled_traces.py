@@ -17,6 +17,7 @@ from torch import Tensor
 
 from curvflow.tasks.numerics.estimators.forms import (
     EQUAL,
+    TINY,
     Error,
     form_error,
     spread_tells,
@@ -180,7 +181,7 @@ class Controlled(Probed):
         variances = torch.stack([(part * each.sem).square() for part, each in parts])
         freedoms = torch.stack([each.freedom for _, each in parts])
         whole_M = variances.sum(0)
-        spread_M = (variances.square() / freedoms).sum(0).clamp_min(1e-300)
+        spread_M = (variances.square() / freedoms).sum(0).clamp_min(TINY)
         freedom_M = (whole_M.square() / spread_M).clamp_min(freedoms.amin(0))
         return Error(whole_M.sqrt(), freedom_M)
 

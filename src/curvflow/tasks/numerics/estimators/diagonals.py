@@ -33,6 +33,7 @@ from curvflow.tasks.numerics.estimators.batch_traces import (
 from curvflow.tasks.numerics.estimators.forms import (
     EQUAL,
     MANY,
+    TINY,
     pairs_differ,
     spread_tells,
 )
@@ -50,9 +51,6 @@ from curvflow.tasks.numerics.operators.base import (
     as_batched,
     as_sample_mean,
 )
-
-# Divisor of what is at least so large that a smaller bound takes its place.
-TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -152,8 +150,8 @@ class _Lines(Vectors):
         self, value_D: Tensor, squares_D: Tensor, rest_D: Tensor, rel_sem: float | None
     ) -> Diagonal:
         variance_D, count = rest_D / (self.count - 1), self.count
+        law_D = rest_D / count + value_D.square()
         if self.distribution == "rademacher":
-            law_D = rest_D / count + value_D.square()
             variance_D, half_D = _of_signs(variance_D, law_D, count)
             low_D, high_D = value_D - half_D, value_D + half_D
             sem_D = (variance_D / count).sqrt()
@@ -161,8 +159,7 @@ class _Lines(Vectors):
             sem_D = (variance_D / squares_D).sqrt()
             low_D, high_D = student_interval(value_D, sem_D, count - 1)
         mean_L, layer_sem_L = _means(value_D, self.sizes), self._layer_sem(sem_D)
-        freedom_L = (count - 1) * self._pairs(sem_D)
-        low_L, high_L = student_interval(mean_L, layer_sem_L, freedom_L)
+        half_L = self._layer_half(sem_D, (law_D / count).sqrt())
         # The error of one entry is known, and needs no bound.
         of_one_L = torch.tensor(self.sizes) == 1
         return Diagonal(
@@ -172,8 +169,8 @@ class _Lines(Vectors):
             high_D,
             mean_L,
             layer_sem_L,
-            torch.where(of_one_L, _means(low_D, self.sizes), low_L),
-            torch.where(of_one_L, _means(high_D, self.sizes), high_L),
+            torch.where(of_one_L, _means(low_D, self.sizes), mean_L - half_L),
+            torch.where(of_one_L, _means(high_D, self.sizes), mean_L + half_L),
             self.num_matvecs,
             _is_reached(value_D, sem_D, rel_sem),
         )
@@ -187,6 +184,27 @@ class _Lines(Vectors):
         parts = torch.split(sem_D.square(), self.sizes)
         return torch.stack([(2 * part.sum()).sqrt() / len(part) for part in parts])
 
+    def _layer_half(self, sem_D: Tensor, by_law_D: Tensor) -> Tensor:
+        """Return half of an interval of 95 % of the mean of each block, (L,).
+
+        Student's; of signs as far as that of an entry at least, which takes deviations
+        about each value in question: see `_of_signs`.
+
+        Args:
+            sem_D: standard error of each entry.
+            by_law_D: that by the mean of (Az)_i^2.
+        """
+        sem_L, pairs_L = self._layer_sem(sem_D), self._pairs(sem_D)
+        student_L = _quantile((self.count - 1) * pairs_L) * sem_L
+        if self.distribution != "rademacher":
+            return student_L
+        degrees_L = self.count * pairs_L
+        factor_L = _quantile(degrees_L)
+        left_L = (degrees_L - factor_L.square()).clamp_min(TINY)
+        about_truth_L = factor_L * sem_L * ((degrees_L - 1) / left_L).sqrt()
+        most_L = factor_L * self._layer_sem(by_law_D)
+        return torch.maximum(student_L, torch.minimum(about_truth_L, most_L))
+
     def _pairs(self, sem_D: Tensor) -> Tensor:
         """Return how many pairs of entries make up the errors of blocks, (L,).
 
@@ -198,6 +216,11 @@ class _Lines(Vectors):
         )
         alike_L = sums_L.square() / squares_L.clamp_min(TINY)
         return (alike_L / 2).clamp(1.0, MANY)
+
+
+def _quantile(degrees: Tensor) -> Tensor:
+    """Return Student's, in errors, at the upper end of an interval of 95 %."""
+    return torch.as_tensor(stdtrit(degrees.numpy(), HIGH))
 
 
 def _of_signs(spread_D: Tensor, law_D: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -26,6 +26,9 @@ FEW = 6
 # Errors of draws that differ by rounding alone, against those of their law.
 EQUAL = 1e-9
 
+# Of divisors and logarithms: smaller numbers are as good as none.
+TINY = 1e-300
+
 # Draws whose spread weighs as much as their law.
 WORTH = 20
 
@@ -170,7 +173,7 @@ def freedom(half_M: Tensor, squares_MS: Tensor, *, least: float) -> Tensor:
     Reference:
         Satterthwaite (1946), doi:10.2307/3002019.
     """
-    spread_M = squares_MS.var(1, correction=1).clamp_min(1e-300)
+    spread_M = squares_MS.var(1, correction=1).clamp_min(TINY)
     most_M = 2 * squares_MS.shape[1] * half_M.square() / spread_M
     return (least * most_M.clamp_min(least)).sqrt().clamp_max(MANY)
 
@@ -200,7 +203,7 @@ def sphere_error(
     second_M, fourth_M = (
         (weights_MN * power_MN).sum(1) for power_MN in (squares_MN, squares_MN.square())
     )
-    alike_M = size * second_M.square() / fourth_M.clamp_min(1e-300)
+    alike_M = size * second_M.square() / fourth_M.clamp_min(TINY)
     freedom_M = torch.where(fourth_M > 0, count * alike_M, math.inf)
     return Error((2 * size * second_M / count).sqrt(), freedom_M.clamp(1.0, MANY))
 

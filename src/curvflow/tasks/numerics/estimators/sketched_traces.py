@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from curvflow.tasks.numerics.estimators.forms import Error, FormErrors
+from curvflow.tasks.numerics.estimators.forms import TINY, Error, FormErrors
 from curvflow.tasks.numerics.estimators.traces import estimate, random_vectors
 from curvflow.tasks.numerics.krylov.low_rank import new_directions
 from curvflow.tasks.numerics.operators.base import (
@@ -313,7 +313,7 @@ class XTrace(Sketched):
             return torch.ones_like(p_MDS[:, :1])
         ranks_M1S = self.basis_MDK.square().sum((1, 2)).round()[:, None, None]
         free_M1S = p_MDS.shape[1] - ranks_M1S + s_MKS.square().sum(1, keepdim=True)
-        return free_M1S / p_MDS.square().sum(1, keepdim=True).clamp_min(1e-300)
+        return free_M1S / p_MDS.square().sum(1, keepdim=True).clamp_min(TINY)
 
 
 def _left_out(C_MKS: Tensor) -> Tensor:
@@ -326,7 +326,7 @@ def _left_out(C_MKS: Tensor) -> Tensor:
     leverage_MS = (inverse_MSK.mT * C_MKS).sum(1)
     norms_MS = inverse_MSK.norm(dim=2)
     is_alone_MS = leverage_MS > 1 - 1e-6
-    unit_MSK = inverse_MSK / norms_MS.clamp_min(1e-300).unsqueeze(2)
+    unit_MSK = inverse_MSK / norms_MS.clamp_min(TINY).unsqueeze(2)
     return torch.where(is_alone_MS.unsqueeze(2), unit_MSK, 0.0).mT
 
 
@@ -371,6 +371,16 @@ class TraceDraws:
     num_matvecs: int
     reached: bool
     control: ControlVariate | None = None
+
+    @property
+    def layer_vectors(self) -> Tensor:
+        """Part of the errors of blocks that the vectors have, (L,): all of it."""
+        return self.layer_sem
+
+    @property
+    def num_vectors(self) -> int:
+        """Vectors that see two dimensions apart: one a draw."""
+        return self.draws.shape[1]
 
     @property
     def sem_vectors(self) -> Tensor:
