@@ -29,13 +29,12 @@ test: .venv/.test # run the tests that need nothing but their own process
 	  -m "not (cluster or prefect or processes or browser or images or pages)"
 
 # One set of real images must be there, and a browser for the pages; other images are
-# read where they are found. Clusters and servers mostly wait, so a process more than
-# cores keeps them off the way of the other tests; each costs the imports and the
-# collection, a quarter of a minute.
+# read where they are found. Clusters and servers mostly wait, so two processes more
+# than cores keep them off the way of the other tests.
 test-all durations: export CURVFLOW_TEST_IMAGES = mnist
 test-all durations: export CURVFLOW_TEST_BROWSER = 1
 test-all: .venv/.test .venv/.data browser # run all tests; they start what they need on loopback
-	$(PYTEST) --numprocesses $$(($(CORES) + 1))
+	$(PYTEST) --numprocesses $$(($(CORES) + 2))
 
 durations: .venv/.test .venv/.data browser # run all tests and note the seconds of each file
 	$(PYTEST) --numprocesses auto --record-durations
