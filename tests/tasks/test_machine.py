@@ -109,7 +109,7 @@ def calls(monkeypatch):
 def test_settings_of_malloc_are_put_back_once(
     monkeypatch, calls, settings, mapped, trim
 ):
-    monkeypatch.setattr(machine.os, "environ", settings)
+    monkeypatch.setattr(machine, "_environment", lambda: settings)
     with threads(1):
         with threads(1):
             pass
@@ -126,7 +126,7 @@ def test_settings_of_malloc_are_put_back_once(
     ],
 )
 def test_settings_of_malloc_that_the_user_has_stay(monkeypatch, calls, settings):
-    monkeypatch.setattr(machine.os, "environ", settings)
+    monkeypatch.setattr(machine, "_environment", lambda: settings)
     with threads(1):
         pass
     assert calls == []

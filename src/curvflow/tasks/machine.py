@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import os
+import itertools
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -131,11 +131,24 @@ def _freed_memory_kept() -> Iterator[None]:
                 _give_back(libc)
 
 
+def _environment() -> dict[str, str]:
+    """Return the environment of the process, as C has it."""
+    given = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
+    texts = (each.decode(errors="replace") for each in iter(_each(given), None))
+    return dict(text.split("=", 1) for text in texts if "=" in text)
+
+
+def _each(pointer: Any) -> Callable[[], bytes | None]:
+    """Return a function that gives one entry after the other."""
+    numbers = itertools.count()
+    return lambda: pointer[next(numbers)]
+
+
 def _is_set_otherwise() -> bool:
     """Return whether the environment has settings of malloc but those of a nanny."""
     return any(
         name == "GLIBC_TUNABLES" or (name.startswith("MALLOC_") and name.endswith("_"))
-        for name, value in os.environ.items()
+        for name, value in _environment().items()
         if (name, value) != NANNY
     )
 
@@ -143,7 +156,7 @@ def _is_set_otherwise() -> bool:
 def _give_back(libc: Any) -> None:
     """Give back free memory, and do so from now on as before."""
     name, value = NANNY
-    has_nanny = os.environ.get(name) == value
+    has_nanny = _environment().get(name) == value
     _set(libc, *((int(value), FIRST_MAPPED) if has_nanny else ADJUSTED))
     libc.malloc_trim(0)
 
