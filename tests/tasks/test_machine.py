@@ -109,7 +109,7 @@ def calls(monkeypatch):
 def test_settings_of_malloc_are_put_back_once(
     monkeypatch, calls, settings, mapped, trim
 ):
-    monkeypatch.setattr(machine, "_environment", lambda: settings)
+    monkeypatch.setattr(machine, "_settings", lambda: settings)
     with threads(1):
         with threads(1):
             pass
@@ -126,7 +126,15 @@ def test_settings_of_malloc_are_put_back_once(
     ],
 )
 def test_settings_of_malloc_that_the_user_has_stay(monkeypatch, calls, settings):
-    monkeypatch.setattr(machine, "_environment", lambda: settings)
+    monkeypatch.setattr(machine, "_settings", lambda: settings)
     with threads(1):
         pass
     assert calls == []
+
+
+@of_glibc
+def test_settings_of_malloc_are_those_of_the_environment(monkeypatch):
+    for name in machine.SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(*next(iter(NANNY.items())))
+    assert machine._settings() == NANNY

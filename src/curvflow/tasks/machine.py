@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +26,17 @@ KEPT, MAPPED = 1 << 30, 1 << 25
 # Where glibc's own adjustment of the two ends, once arrays of 32 MB were freed, and
 # where it begins, both as in mallopt(3). There is none if the environment names one.
 ADJUSTED, FIRST_MAPPED = (2 * MAPPED, MAPPED), 1 << 17
+
+# Names in the environment by which malloc takes settings, as in mallopt(3).
+SETTINGS = (
+    "MALLOC_CHECK_",
+    "MALLOC_MMAP_MAX_",
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_PERTURB_",
+    "MALLOC_TOP_PAD_",
+    "MALLOC_TRIM_THRESHOLD_",
+    "GLIBC_TUNABLES",
+)
 
 # What a nanny of Dask names for its workers.
 NANNY = ("MALLOC_TRIM_THRESHOLD_", "65536")
@@ -131,32 +141,23 @@ def _freed_memory_kept() -> Iterator[None]:
                 _give_back(libc)
 
 
-def _environment() -> dict[str, str]:
-    """Return the environment of the process, as C has it."""
-    given = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
-    texts = (each.decode(errors="replace") for each in iter(_each(given), None))
-    return dict(text.split("=", 1) for text in texts if "=" in text)
-
-
-def _each(pointer: Any) -> Callable[[], bytes | None]:
-    """Return a function that gives one entry after the other."""
-    numbers = itertools.count()
-    return lambda: pointer[next(numbers)]
+def _settings() -> dict[str, str]:
+    """Return the environment's settings of malloc, as glibc finds them."""
+    getenv = ctypes.CDLL(None).getenv
+    getenv.restype = ctypes.c_char_p
+    found = {name: getenv(name.encode()) for name in SETTINGS}
+    return {name: value.decode() for name, value in found.items() if value is not None}
 
 
 def _is_set_otherwise() -> bool:
     """Return whether the environment has settings of malloc but those of a nanny."""
-    return any(
-        name == "GLIBC_TUNABLES" or (name.startswith("MALLOC_") and name.endswith("_"))
-        for name, value in _environment().items()
-        if (name, value) != NANNY
-    )
+    return not _settings().items() <= dict([NANNY]).items()
 
 
 def _give_back(libc: Any) -> None:
     """Give back free memory, and do so from now on as before."""
     name, value = NANNY
-    has_nanny = _environment().get(name) == value
+    has_nanny = _settings().get(name) == value
     _set(libc, *((int(value), FIRST_MAPPED) if has_nanny else ADJUSTED))
     libc.malloc_trim(0)
 
