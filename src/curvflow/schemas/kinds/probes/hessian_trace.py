@@ -9,10 +9,8 @@ from pydantic import Field
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
-from curvflow.schemas.kinds.shared.operators import ModeParams
+from curvflow.schemas.kinds.shared.operators import LAYER_TRACES, UNITS, ModeParams
 from curvflow.schemas.nodes import Array, Data, Numbers, Weights
-
-UNITS = "loss / parameter^2"
 
 
 class HessianTraceParams(ModeParams):
@@ -46,29 +44,7 @@ KIND = Kind(
         Variable("trace_low", "lower end of an interval of 95 %", units=UNITS),
         Variable("trace_high", "upper end of an interval of 95 %", units=UNITS),
         Variable("trace_draws", "each z.Hz", ("probe",), units=UNITS, series=True),
-        Variable("layer", "names of the parameter tensors", ("layer",), "str"),
-        Variable(
-            "layer_trace",
-            "trace of the diagonal block of each parameter tensor, same vectors",
-            ("layer",),
-            units=UNITS,
-        ),
-        Variable(
-            "layer_trace_sem", "standard error of each block", ("layer",), units=UNITS
-        ),
-        Variable(
-            "layer_trace_low",
-            "lower ends of intervals of 95 %, each for a block; NaN of too few "
-            "signs, and of fewer than 21 of which the draws of the block agree",
-            ("layer",),
-            units=UNITS,
-        ),
-        Variable(
-            "layer_trace_high",
-            "upper ends of these intervals",
-            ("layer",),
-            units=UNITS,
-        ),
+        *LAYER_TRACES,
         Variable("num_matvecs", "work: products with the Hessian", dtype="int64"),
     ),
     accelerated=True,

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Kind, Variable
-from curvflow.schemas.kinds.shared.operators import UNITS
+from curvflow.schemas.kinds.shared.operators import LAYER_TRACES, UNITS
 from curvflow.schemas.kinds.shared.preconditioners import preconditioner_input
 from curvflow.schemas.kinds.shared.vectors import VectorsParams, vector_inputs
 from curvflow.schemas.nodes import Array, Numbers
@@ -84,29 +84,7 @@ KIND = Kind(
             dtype="int64",
         ),
         Variable("reached", "whether the error is as small as rel_sem", dtype="bool"),
-        Variable("layer", "names of the parameter tensors", ("layer",), "str"),
-        Variable(
-            "layer_trace",
-            "trace of the diagonal block of each parameter tensor, same vectors",
-            ("layer",),
-            units=UNITS,
-        ),
-        Variable(
-            "layer_trace_sem", "standard error of each block", ("layer",), units=UNITS
-        ),
-        Variable(
-            "layer_trace_low",
-            "lower ends of intervals of 95 %, each for a block; NaN of too few "
-            "signs, and of fewer than 21 of which the draws of the block agree",
-            ("layer",),
-            units=UNITS,
-        ),
-        Variable(
-            "layer_trace_high",
-            "upper ends of these intervals",
-            ("layer",),
-            units=UNITS,
-        ),
+        *LAYER_TRACES,
         Variable(
             "num_matvecs",
             "work: products with the operator; of batches, rounded up to as many over "

@@ -17,6 +17,34 @@ from curvflow.schemas.params import Names, Neutral, Params
 
 UNITS = "loss / parameter^2"
 FEW = 12  # names that a message lists
+
+# Traces of diagonal blocks by the vectors of the whole.
+LAYER_TRACES = (
+    Variable("layer", "names of the parameter tensors", ("layer",), "str"),
+    Variable(
+        "layer_trace",
+        "trace of the diagonal block of each parameter tensor, same vectors",
+        ("layer",),
+        units=UNITS,
+    ),
+    Variable(
+        "layer_trace_sem", "standard error of each block", ("layer",), units=UNITS
+    ),
+    Variable(
+        "layer_trace_low",
+        "lower ends of intervals of 95 %, each for a block; NaN of too few "
+        "signs, and of fewer than 21 of which the draws of the block agree",
+        ("layer",),
+        units=UNITS,
+    ),
+    Variable(
+        "layer_trace_high",
+        "upper ends of these intervals",
+        ("layer",),
+        units=UNITS,
+    ),
+)
+
 OperatorName = Literal[
     "hessian",
     "ggn",
