@@ -62,7 +62,7 @@ class KroneckerFactors:
         operator: the same as an operator that can be measured, (D, D).
         blocks: eigenvectors and eigenvalues of each block.
         spreads: relative standard errors of the factors, by the names of blocks.
-        structure: of the blocks.
+        params: which factors.
         chain: layers of which these are blocks of the Hessian; None for other factors.
 
     Examples:
@@ -79,7 +79,7 @@ class KroneckerFactors:
     operator: SymmetricOperator
     blocks: BlockOperator
     spreads: Mapping[str, Spread]
-    structure: str
+    params: FactorsParams
     chain: Recorded | None = None
 
     def __repr__(self) -> str:
@@ -110,7 +110,8 @@ class KroneckerFactors:
         the Hessian.
 
         Raises:
-            InputError: these are no factors of the Hessian.
+            InputError: these are no factors of the Hessian, or of one whose negative
+                eigenvalues by the outputs `psd` has changed.
 
         Examples:
             >>> import curvflow, torch
@@ -129,6 +130,11 @@ class KroneckerFactors:
         Reference:
             Botev (2020), lemma 3.15.
         """
+        if self.params.psd != "refuse":
+            raise InputError(
+                f"psd: expected refuse for the Hessian itself, got {self.params.psd}, "
+                "which may change it. Take curvflow.hessian minus first_order."
+            )
         return self._part("second_order")
 
     @property
@@ -156,17 +162,18 @@ class KroneckerFactors:
         """The Hessian without these blocks, (D, D).
 
         Raises:
-            InputError: these are no exact blocks of the Hessian.
+            InputError: these are no exact blocks of the Hessian, as of `second_order`.
 
         Examples:
             >>> (B.off_diagonal @ torch.eye(2).double()).round(decimals=6)
             tensor([[ 0., -2.],
                     [-2.,  0.]], dtype=torch.float64)
         """
-        if self.structure != "block":
+        if self.params.structure != "block":
             raise InputError(
-                f"structure: expected block for off_diagonal, got {self.structure}. "
-                "Take curvflow.hessian minus operator for what products leave out."
+                "structure: expected block for off_diagonal, got "
+                f"{self.params.structure}. Take curvflow.hessian minus operator for "
+                "what products leave out."
             )
         return self.second_order + self.first_order - self.operator
 
@@ -270,7 +277,7 @@ def kronecker_factors(
     operator = SymmetricOperator(computed.operator, sizes, name=name)
     chain = recorded if params.curvature == "hessian" else None
     return KroneckerFactors(
-        operator, computed.operator, computed.spreads, params.structure, chain
+        operator, computed.operator, computed.spreads, params, chain
     )
 
 

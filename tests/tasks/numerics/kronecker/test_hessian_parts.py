@@ -165,6 +165,26 @@ def random_chain(g):
     return net, loss, (inputs, labels if loss == "cross_entropy" else values)
 
 
+def test_a_loss_with_negative_curvature_has_the_first_part_alone():
+    def loss(f, y):
+        return (f.square().sum(-1) - 1).square().mean()
+
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3)).double()
+    given = net, loss, (torch.randn(5, 3).double(), torch.zeros(5))
+    settings = {"curvature": "hessian", "structure": "block", "psd": "clip"}
+    K, eye = curvflow.kronecker(*given, **settings), torch.eye(31).double()
+    left = (curvflow.hessian(*given) - K.first_order) @ eye
+    # What is left is a sum over samples of products of a and a, and so by a bias, whose
+    # a is 1, the mean of the Hessian by the last outputs.
+    h = net(given[2][0]).detach()
+    by_outputs = [hessian(lambda z: loss(z, None))(one) for one in h]
+    torch.testing.assert_close(left[-3:, -3:], torch.stack(by_outputs).mean(0), **EXACT)
+    for name in ("second_order", "off_diagonal"):
+        with pytest.raises(InputError, match="psd: expected refuse for the Hessian"):
+            getattr(K, name)
+
+
 def test_parts_of_other_factors_are_refused():
     net, inputs = nn.Linear(2, 1).double(), torch.randn(3, 2).double()
     given = net, "sse", (inputs, inputs[:, :1])
