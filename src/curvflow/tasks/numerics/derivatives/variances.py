@@ -296,30 +296,23 @@ def gradient_variance(
         return _gradients(losses, weights_MD, fixed_MS, x, y, draw).double()
 
     mean_MD, spread_ML = _merged(gradients, passes(), sizes)
-    layer_ML = batch_size * (spread_ML / (count - 1))
+    layer_ML = (batch_size * (spread_ML / (count - 1))).cpu()
     variance_M, rest = layer_ML.sum(1), 1 / (count * batch_size) - 1 / num_samples
-    drawn_M = torch.zeros_like(variance_M)
+    none_M = drawn_M = torch.zeros_like(variance_M)
     if drawn is not None:
-        drawn_M = batch_size * _between_draws(gradients, passes())
+        drawn_M = (batch_size * _between_draws(gradients, passes())).cpu()
     # Of all N there is no variance between samples, but there is between draws.
-    squared_M = mean_MD.square().sum(1) - rest * variance_M - drawn_M / num_samples
-    none_M = torch.zeros_like(variance_M)
-    spread = VarianceError(none_M, variance_M, variance_M, none_M + math.inf)
+    squared_M = mean_MD.square().sum(1).cpu()
+    squared_M = squared_M - rest * variance_M - drawn_M / num_samples
+    error = VarianceError(none_M, variance_M, variance_M, none_M + math.inf)
     # Of single samples none are left over that could differ; of batches, other ones.
     if rest or drawn is not None:
-        distances_Mn = torch.cat(
-            [(gradients(r) - mean_MD[:, None]).square().sum(2) for r in passes()], dim=1
-        )
+        apart = (gradients(r) - mean_MD[:, None] for r in passes())
+        distances_Mn = torch.cat([each.square().sum(2) for each in apart], dim=1)
         whole = num_samples if drawn is None else math.inf
-        spread = spread_of_few(distances_Mn.cpu() * batch_size, whole)
+        error = spread_of_few(distances_Mn.cpu() * batch_size, whole)
     return GradientVariance(
-        layer_ML.cpu(),
-        spread.sem.cpu(),
-        squared_M.cpu(),
-        spread.low.cpu(),
-        spread.high.cpu(),
-        spread.effective.cpu(),
-        drawn_M.cpu(),
+        layer_ML, squared_norm=squared_M, drawn_variance=drawn_M, **error._asdict()
     )
 
 
