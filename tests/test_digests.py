@@ -9,7 +9,9 @@ import pytest
 import curvflow
 from benchmarks import digests
 from benchmarks.digests import Ledger, entries, judged, reasons
+from curvflow.schemas.kinds import find_kind
 
+TRACE = find_kind("probe.hessian_trace")
 STUDY = """\
 study: ledger
 axes:
@@ -92,7 +94,7 @@ def test_a_later_version_is_listed_and_what_takes_its_result_follows(after, befo
     assert counts == Counter(same=4, raised=1, follows=1)
     assert not ledger.faults
     ((change, raised),) = ledger.raised.items()
-    assert change == ("probe.hessian_trace", 2, 3)
+    assert change == (TRACE.name, 2, TRACE.version)
     assert (raised.results, raised.parts, raised.params) == (1, {"trace_sem"}, set())
 
 
@@ -122,7 +124,7 @@ def test_what_follows_takes_the_same_nodes(after, before):
 
 
 def test_an_earlier_version_is_a_fault(after, before):
-    earlier_trace(before, version=4)
+    earlier_trace(before, version=TRACE.version + 1)
     counts, ledger = outcomes(after, before)
     assert counts == Counter(same=4, differs=2)
     assert "earlier version" in ledger.faults[0]

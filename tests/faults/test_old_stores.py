@@ -1,8 +1,9 @@
 """Stores of earlier versions are read, and what still holds in them runs no more.
 
 `first` was written when `train` was of version 1, `second` when it was of version 2 and
-`probe.hessian_trace` of version 1, `third` when both were of version 2, `fourth` when
-the latter was of version 3.
+`probe.hessian_trace` of version 1, `third` when both were of version 2, `fourth` and
+`fifth` when the latter was of versions 3 and 4. A kind whose version is raised moves
+the present store into MOVED, and a run of `study.yaml`, zipped, takes its place.
 """
 
 import re
@@ -23,8 +24,13 @@ from tests.faults.children import begun, ended, start, study
 
 OLD = Path(__file__).parents[1] / "old_stores"
 STORES = sorted(OLD.glob("*.zip"))
-# The stage whose version has been raised since a store was written.
-MOVED = {"2026-11-first": "fit", "2026-11-second": "trace", "2026-11-third": "trace"}
+# The first stage whose version has been raised since a store was written.
+MOVED = {
+    "2026-11-first": "fit",
+    "2026-11-second": "trace",
+    "2026-11-third": "trace",
+    "2026-11-fourth": "trace",
+}
 # What has one more column since in a table that names no quantities.
 ANOTHER = ("aggregate.summary",)
 PRESENT = [path for path in STORES if path.stem not in MOVED]
@@ -91,7 +97,7 @@ def test_what_a_version_has_moved_from_is_to_be_computed_with_the_reason(earlier
     assert found.counts(moved)["stale"] == found.counts(moved)["total"] == 4
     reasons = found.as_json()["stages"][moved]["reasons"]
     causes = " ".join(reason["cause"] for reason in reasons)
-    assert re.search(r"version [12] -> [23]", causes)
+    assert re.search(r"version \d+ -> \d+", causes)
 
 
 def test_every_payload_of_an_earlier_version_is_sound(path):
