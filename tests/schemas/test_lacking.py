@@ -196,7 +196,13 @@ def loaded(line):
         ),
         (
             "probe.alignment, weights: fit, pi: spectral",
-            "18:3: stages.asked: pi cannot be combined with inverse exact",
+            "18:51: stages.asked.pi: 'spectral' cannot be combined with inverse exact, "
+            "which splits no damping. Remove pi, or take inverse factored or both.",
+        ),
+        (
+            "probe.alignment, weights: fit, inverse: both",
+            "18:56: stages.asked.inverse: both cannot be combined with factors "
+            "none. Give factors, or remove inverse.",
         ),
         (
             "figure.chains, of: drawn, label: chain",

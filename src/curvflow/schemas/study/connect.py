@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from curvflow.errors import nearest
+from curvflow.schemas.checks.effect_checks import check_effects
 from curvflow.schemas.checks.input_checks import check_alike, check_drawn, check_inputs
 from curvflow.schemas.checks.model_data_checks import check_model_and_data
 from curvflow.schemas.checks.name_checks import check_axes, check_names
@@ -93,6 +94,7 @@ def _infer_dims(
     _check_selected(stage, producers)
     check_axes(stage, axes)
     check_names(stage, producers)
+    check_effects(stage)
     added = {EPOCH} if stage.at.adds_epoch else set()
     dims = _in_order(axes, {*stage.own_axes, *(taken - named), *added})
     _check_collisions(stage, dims)

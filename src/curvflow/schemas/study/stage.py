@@ -212,6 +212,11 @@ class Stage:
         at_key = key or not path
         return self.document.error(full, message.rstrip("."), hints, key=at_key)
 
+    def written_at(self, path: Path, labels: Mapping[str, Label]) -> Path | None:
+        """Return where a parameter's value is written; None of one that is not."""
+        full, _ = self._origin(path, labels)
+        return full if self.document.at(full) else None
+
     def _origin(
         self, path: Path, labels: Mapping[str, Label] | None
     ) -> tuple[Path, str]:

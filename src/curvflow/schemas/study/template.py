@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 from curvflow.errors import StudyError, nearest
@@ -74,6 +75,15 @@ class Template:
     def samples(self) -> Iterator[dict[str, Label]]:
         """Yield combinations that show every label once, see the function `samples`."""
         return samples(self.references)
+
+    def combinations(self) -> Iterator[dict[str, Label]]:
+        """Yield all combinations, but of a count those with its first label alone."""
+        axes = {r.axis.name: r.axis for r in self.references}.values()
+        labels = [
+            axis.labels[:1] if axis.form == "count" else axis.labels for axis in axes
+        ]
+        for chosen in product(*labels):
+            yield dict(zip((axis.name for axis in axes), chosen, strict=True))
 
 
 def samples(references: Iterable[Reference]) -> Iterator[dict[str, Label]]:

@@ -85,7 +85,7 @@ def checked(model: type[P], **fields: Any) -> P:
     """
     plain = {name: _plain(value) for name, value in fields.items()}
     try:
-        return model(**plain)
+        params = model(**plain)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
@@ -102,6 +102,10 @@ def checked(model: type[P], **fields: Any) -> P:
         raise InputError(
             f"{name}: {message}, got {first['input']!r}. Pass another value."
         ) from None
+    for idle in params.idle_settings():
+        if not idle.is_default:
+            raise InputError(f"{idle.message(str(idle.value))}. {idle.hint}")
+    return params
 
 
 def _plain(value: Any) -> Any:

@@ -537,3 +537,19 @@ def test_modules_in_which_they_do_not_are_taken_in_every_precision(seed, dtype):
     if dtype.itemsize == 2:
         net = nn.Sequential(net, Cast(dtype))
         curvflow.kronecker(net, loss, (x, y))
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"mc_samples": 3}, "mc_samples"),
+        ({"fisher_type": "mc", "distribution": "gaussian"}, "distribution"),
+        ({"structure": "diag", "kfac_approx": "reduce"}, "kfac_approx"),
+    ],
+)
+def test_settings_without_effect_are_refused_as_in_a_study(settings, name):
+    net, inputs, targets = made("mse")
+    with pytest.raises(
+        InputError, match=f"^{name} .* cannot be combined with .* Remove"
+    ):
+        curvflow.kronecker(net, "mse", (inputs, targets), **settings)

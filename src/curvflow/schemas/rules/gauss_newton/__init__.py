@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Literal
 
 from pydantic import Field
 
 from curvflow.schemas.explanations import Section
+from curvflow.schemas.params import Idle
 from curvflow.schemas.rules.kfac._quadratic import QuadraticRule
+
+# Settings of the factors that it may have.
+_OF_FACTORS = (
+    "fisher_type", "mc_samples", "kfac_approx", "separate_weight_and_bias", "inverse",
+    "pi", "preconditioner_damping", "factor_decay", "factor_update_steps",
+    "inv_update_steps",
+)  # fmt: skip
 
 
 class GaussNewton(QuadraticRule):
@@ -38,6 +46,14 @@ class GaussNewton(QuadraticRule):
         description="multiple of the last solution that conjugate gradients begin "
         "with; 0 begins with none",
     )
+
+    def idle_settings(self) -> Iterator[Idle]:
+        """Yield those of all such rules, and what factors have where there are none."""
+        yield from super().idle_settings()
+        if self.preconditioner == "none":
+            for name in _OF_FACTORS:
+                cause = "preconditioner none, which has no factors"
+                yield self.idle_setting(name, cause, "preconditioner kron")
 
     @property
     def records(self) -> tuple[str, ...]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from curvflow.schemas.params import Idle
 from curvflow.schemas.rules.kfac._explanation import EXPLANATION
 from curvflow.schemas.rules.kfac._quadratic import QuadraticRule
 
@@ -38,6 +40,23 @@ class Kfac(QuadraticRule):
     def tries_dampings(self) -> bool:
         """True with an interval between trials."""
         return bool(self.preconditioner_adaptation_interval)
+
+    def idle_settings(self) -> Iterator[Idle]:
+        """Yield those of all such rules, and dampings that no step sees."""
+        yield from super().idle_settings()
+        follows = self.preconditioner_damping is None
+        if not follows and not self.has_model:
+            cause = "preconditioner_damping and step lr, which take no quadratic model"
+            yield self.idle_setting("damping", cause, "step quadratic")
+        name = "preconditioner_adaptation_decay"
+        if follows:
+            cause = "preconditioner_damping null, which takes damping as it is"
+            yield self.idle_setting(name, cause, "preconditioner_damping 1.0")
+        elif not self.tries_dampings and not self.reject:
+            cause = "preconditioner_adaptation_interval null, which tries none"
+            yield self.idle_setting(
+                name, cause, "preconditioner_adaptation_interval 20"
+            )
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:

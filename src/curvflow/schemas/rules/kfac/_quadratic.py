@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.params import Neutral
+from curvflow.schemas.params import Idle, Neutral
 from curvflow.schemas.rules._base import Rule
 
 
@@ -113,6 +113,36 @@ class QuadraticRule(Rule):
     def tries_dampings(self) -> bool:
         """True if several dampings of the blocks are tried by the model."""
         return False
+
+    @property
+    def has_model(self) -> bool:
+        """True if steps are taken by the quadratic model, or measured by it."""
+        is_best = "quadratic" in (self.step, self.momentum)
+        is_measured = self.damping_adaptation_interval or self.tries_dampings
+        return is_best or bool(is_measured) or self.kl_clip is not None
+
+    def idle_settings(self) -> Iterator[Idle]:
+        """Yield those of other factors, and of dampings that change."""
+        if self.fisher_type != "mc":
+            cause = f"fisher_type {self.fisher_type}, which draws nothing"
+            yield self.idle_setting("mc_samples", cause, "fisher_type mc")
+        if self.inverse == "exact":
+            cause = "inverse exact, which splits no damping"
+            yield self.idle_setting("pi", cause, "inverse factored")
+        yield from self._idle_of_changes()
+
+    def _idle_of_changes(self) -> Iterator[Idle]:
+        """Yield what says how dampings change, where they do not."""
+        if self.damping_adaptation_interval:
+            return
+        names = ["damping_lower_threshold", "damping_upper_threshold"]
+        if not self.reject:
+            names.append("damping_adaptation_decay")
+        if not self.reject and not self.tries_dampings:
+            names += ["min_damping", "max_damping"]
+        for name in names:
+            cause = "damping_adaptation_interval null, which changes no damping"
+            yield self.idle_setting(name, cause, "damping_adaptation_interval 5")
 
     @property
     def records(self) -> tuple[str, ...]:

@@ -17,7 +17,6 @@ from curvflow.tasks.rules.shared.kfac_quadratic import (
     Move,
     Quadratic,
     factors_of,
-    has_model,
     quadratic,
     shortened,
 )
@@ -164,7 +163,7 @@ def move_along(
     unknown_M1 = torch.full_like(hyper["lr"], torch.nan).double()
     unknown_M1 = unknown_M1.expand(len(weights_MD), 1)
     predicted_M1 = loss_M1 = unknown_M1
-    if has_model(hyper.rule):
+    if hyper.rule.has_model:
         damping_M1 = hyper["l2"] + control.damping
         model = quadratic(networks, weights_MD, gradient_MD, directions, damping_M1)
         factors_MK = _factors(model, networks, hyper)
@@ -251,7 +250,7 @@ def _changed(
 ) -> Tensor:
     """Return the change of the loss with its penalty, (M, 1); of no number infinity."""
     before_M1 = move.loss
-    if not has_model(hyper.rule):
+    if not hyper.rule.has_model:
         before_M1 = networks.losses(weights[0]).unsqueeze(1)
     before, after = (squares(one, hyper["l2"]) for one in weights)
     changed_M1 = networks.losses(weights[1]).unsqueeze(1) - before_M1

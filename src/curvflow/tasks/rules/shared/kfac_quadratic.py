@@ -6,7 +6,7 @@ stands for what the step d changes of the loss with its penalty. K directions, 1
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -94,13 +94,6 @@ def quadratic(
     slopes_MK = (stacked_MKD @ gradient_MD.double().unsqueeze(2)).squeeze(2)
     matrix_MKK = curved_MKK + damping_M1.double().unsqueeze(2) * inner_MKK
     return Quadratic(slopes_MK, curved_MKK, matrix_MKK, losses_M.unsqueeze(1))
-
-
-def has_model(rule: Any) -> bool:
-    """Return whether a rule's steps are taken by the model or measured by it."""
-    is_best = "quadratic" in (rule.step, rule.momentum)
-    is_measured = rule.damping_adaptation_interval or rule.tries_dampings
-    return is_best or bool(is_measured) or rule.kl_clip is not None
 
 
 def factors_of(model: Quadratic, hyper: Hyper) -> Tensor:

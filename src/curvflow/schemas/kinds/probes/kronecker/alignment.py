@@ -20,7 +20,7 @@ from curvflow.schemas.kind import (
 )
 from curvflow.schemas.kinds.shared.operators import UNITS
 from curvflow.schemas.nodes import Data, Factors, Numbers, Weights
-from curvflow.schemas.params import Params
+from curvflow.schemas.params import Idle, Params
 
 Reference = Literal["blocks", "newton", "absolute"]
 FULL = "gauss_newton"
@@ -86,12 +86,7 @@ class AlignmentParams(Params):
     )
 
     @model_validator(mode="after")
-    def _of_use(self) -> AlignmentParams:
-        if self.inverse == "exact" and self.pi != "trace":
-            raise ValueError(
-                "pi cannot be combined with inverse exact, which splits no damping. "
-                "Remove pi, or take inverse factored."
-            )
+    def _named_once(self) -> AlignmentParams:
         for name in ("damping", "references"):
             given = getattr(self, name)
             if len(set(given)) < len(given):
@@ -100,6 +95,12 @@ class AlignmentParams(Params):
                     "Name each once."
                 )
         return self
+
+    def idle_settings(self) -> Iterator[Idle]:
+        """Yield pi, where no damping is split."""
+        if self.inverse == "exact":
+            cause = "inverse exact, which splits no damping"
+            yield self.idle_setting("pi", cause, "inverse factored or both")
 
 
 def _lacking(params: Any, name: str, factors: Any) -> Iterator[ParamProblem]:
@@ -111,6 +112,9 @@ def _lacking(params: Any, name: str, factors: Any) -> Iterator[ParamProblem]:
 
 def _check_names(params: AlignmentParams, taken: Taken) -> Iterator[ParamProblem]:
     stages = taken.get("factors", {})
+    if not stages and params.inverse != "exact":
+        message = f"inverse {params.inverse} cannot be combined with factors none"
+        yield ("inverse",), message, "Give factors, or remove inverse."
     names = {FULL, *params.references, *(name + FACTORED for name in stages)}
     for stage in stages:
         if stage in names:

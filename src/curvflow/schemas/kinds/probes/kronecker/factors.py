@@ -16,11 +16,18 @@ from curvflow.schemas.kinds.shared.operators import (
     unknown_layers,
 )
 from curvflow.schemas.nodes import Data, Factors, Weights
-from curvflow.schemas.params import Names, Params
+from curvflow.schemas.params import Idle, Names, Params
 
 FisherType = Literal[
     "type-2", "mc", "recursive", "projection", "empirical", "forward-only"
 ]
+
+# Those that are drawn at random, and those without the Hessian by the outputs.
+_DRAWN = ("mc", "projection")
+_WITHOUT_HESSIAN = ("mc", "empirical", "forward-only")
+
+# Forms that are of the block itself, whatever the two factors are.
+_OF_BLOCKS = ("kfoc", "block", "diag")
 
 # What follows from layer to layer has no roots of single samples.
 _OF_ROOTS = ("ekfac", "kfoc", "diag")
@@ -110,6 +117,24 @@ class FactorsParams(Params):
                 "which has no gradients. Take kron, or another fisher_type."
             )
         return self
+
+    def idle_settings(self) -> Iterator[Idle]:
+        """Yield those for other values of fisher_type, or of structure."""
+        kind = f"fisher_type {self.fisher_type}"
+        if self.fisher_type not in _DRAWN:
+            cause = f"{kind}, which draws nothing"
+            yield self.idle_setting("mc_samples", cause, "fisher_type mc or projection")
+        if self.fisher_type != "projection":
+            cause = f"{kind}, which has no coefficients"
+            yield self.idle_setting("distribution", cause, "fisher_type projection")
+        if self.fisher_type in _WITHOUT_HESSIAN:
+            cause = f"{kind}, which takes no Hessian by the outputs"
+            yield self.idle_setting(
+                "psd", cause, "fisher_type type-2, recursive or projection"
+            )
+        if self.structure in _OF_BLOCKS:
+            cause = f"structure {self.structure}, which is of the block itself"
+            yield self.idle_setting("kfac_approx", cause, "structure kron or ekfac")
 
     @property
     def looks_at_layers(self) -> bool:
