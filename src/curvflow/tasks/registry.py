@@ -102,11 +102,14 @@ class Implementation:
         compute: from the members of a tile to their outcomes, in order.
         member_bytes: peak working memory per member, which sets the tile's width.
         data_bytes: the part of it that members with one data set have in common.
+        copied_bytes: what each takes as well where members have different data sets,
+            which are then copied side by side.
     """
 
     compute: TileFunction
     member_bytes: MemberBytes
     data_bytes: MemberBytes
+    copied_bytes: MemberBytes
 
 
 _implementations: dict[str, Implementation] = {}
@@ -125,6 +128,7 @@ def computes(
     *,
     member_bytes: MemberBytes = _one_megabyte,
     data_bytes: MemberBytes = _nothing,
+    copied_bytes: MemberBytes = _nothing,
 ) -> Callable[[TileFunction], TileFunction]:
     """Register a function over a tile as the computation of a kind.
 
@@ -132,13 +136,16 @@ def computes(
         kind: name of the kind.
         member_bytes: estimate of the peak working memory per member, in bytes.
         data_bytes: the part of it that members with one data set have in common.
+        copied_bytes: what each takes as well where members have different data sets.
 
     Returns:
         A decorator that leaves the function as it is.
     """
 
     def register(function: TileFunction) -> TileFunction:
-        _implementations[kind] = Implementation(function, member_bytes, data_bytes)
+        _implementations[kind] = Implementation(
+            function, member_bytes, data_bytes, copied_bytes
+        )
         return function
 
     return register
@@ -165,7 +172,7 @@ def computes_each(
                 for member, outcome in zip(members, outcomes, strict=True)
             ]
 
-        _implementations[kind] = Implementation(each, member_bytes, _nothing)
+        _implementations[kind] = Implementation(each, member_bytes, _nothing, _nothing)
         return function
 
     return register

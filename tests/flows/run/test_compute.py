@@ -9,7 +9,14 @@ import pytest
 from curvflow.errors import InputError
 from curvflow.flows.graph.stopping import Stopping
 from curvflow.flows.graph.tiles import MemberJob, TileJob
-from curvflow.flows.run.compute import Snapshots, main_memory, outcomes, remedies
+from curvflow.flows.run.compute import (
+    Snapshots,
+    _fitting,
+    estimated,
+    main_memory,
+    outcomes,
+    remedies,
+)
 from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.params import Params
 from curvflow.tasks import registry
@@ -17,6 +24,7 @@ from curvflow.tasks.machine import machine_for
 from tests.flows.toys import FitParams
 from tests.tasks.toys import (
     TANH_NET,
+    as_data,
     blobs,
     member,
     train_all,
@@ -101,6 +109,42 @@ def test_what_fits_only_alone_is_computed_alone(store, monkeypatch, data, widths
     job = TileJob("toy.fit", [member_job, member_job], [])
     list(outcomes(store, job, machine, Snapshots(store, Stopping())))
     assert seen[: len(widths)] == widths
+
+
+def test_data_are_counted_once_where_all_members_have_the_same(monkeypatch):
+    real = registry.find("toy.fit")
+    sized = replace(
+        real,
+        member_bytes=lambda member: 700,
+        data_bytes=lambda member: 400,
+        copied_bytes=lambda member: 200,
+    )
+    monkeypatch.setitem(registry._implementations, "toy.fit", sized)
+    one = estimated(find_kind("toy.fit"), member("toy.fit"))
+    taken = [
+        one.fixed(share_data=s) + 3 * one.each(share_data=s) for s in (True, False)
+    ]
+    assert taken == [400 + 3 * 300, 3 * (700 + 200)]
+
+
+@pytest.mark.parametrize(("digests", "fits"), [(("a", "a"), True), (("a", "b"), False)])
+def test_several_data_sets_take_their_copies_too(monkeypatch, digests, fits):
+    real = registry.find("toy.fit")
+    sized = replace(
+        real,
+        member_bytes=lambda member: 700,
+        data_bytes=lambda member: 400,
+        copied_bytes=lambda member: 200,
+    )
+    monkeypatch.setitem(registry._implementations, "toy.fit", sized)
+    members = [member("toy.fit", data=as_data({}, digest)) for digest in digests]
+    machine = replace(machine_for("cpu", 1), memory=1_000)
+    kind = find_kind("toy.fit")
+    if fits:
+        assert _fitting(kind, members, machine, is_plain=False) == members
+        return
+    with pytest.raises(InputError, match=r"^memory: "):
+        _fitting(kind, members, machine, is_plain=False)
 
 
 def test_memory_that_is_not_known_refuses_nothing(store, monkeypatch):

@@ -7,13 +7,17 @@ import pytest
 import torch
 
 from curvflow.schemas.models import parse_model
-from curvflow.schemas.nodes import Weights
+from curvflow.schemas.nodes import Data, Weights
 from curvflow.tasks.curvature import factor_memory
 from curvflow.tasks.curvature import network_factors as network_factors_module
-from curvflow.tasks.curvature.factor_memory import factors_bytes, sampled_bytes
+from curvflow.tasks.curvature.factor_memory import (
+    copied_bytes,
+    factors_bytes,
+    sampled_bytes,
+)
 from curvflow.tasks.curvature.network_factors import network_factors, rows_per_pass
 from curvflow.tasks.networks.initialization import initial_weights
-from curvflow.tasks.networks.problems import pose
+from curvflow.tasks.networks.problems import data_set_bytes, pose
 from curvflow.tasks.numerics.derivatives.passes import peak_bytes
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine
@@ -50,6 +54,32 @@ def test_every_form_is_counted(name, form, monkeypatch):
         factor_memory, "_bounded", lambda *_: pytest.fail("not counted")
     )
     assert factors_bytes(one, one.params) > sampled_bytes(one, one.params)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_inputs_that_are_read_where_they_lie_are_counted_once(dtype, monkeypatch):
+    data, (weights, _) = trained("labels")
+    one = member("probe.factors", {"dtype": dtype}, weights=weights, data=data)
+    taken = []
+    real = network_factors_module.recorded_networks
+
+    def recorded(problem, params, given):
+        taken.append(given["inputs"])
+        return real(problem, params, given)
+
+    monkeypatch.setattr(network_factors_module, "recorded_networks", recorded)
+    network_factors([one], Machine(), [one.params])
+    is_shared = np.shares_memory(taken[0].numpy(), data["inputs"])
+    assert is_shared == (dtype == "float64")
+
+    copied, loaded = copied_bytes(one, one.params), data["inputs"].size
+    assert copied == (8 * loaded if is_shared else 0)
+    whole = data_set_bytes(data, getattr(torch, dtype).itemsize)
+    assert sampled_bytes(one, one.params) == whole - copied
+    other = Data("data", "data.array", {}, data.arrays, "other")
+    two = [one, member("probe.factors", {"dtype": dtype}, weights=weights, data=other)]
+    network_factors(two, Machine(), [each.params for each in two])
+    assert not np.shares_memory(taken[1].numpy(), data["inputs"])
 
 
 MODELS = {

@@ -148,10 +148,37 @@ def outcomes(
     ]
 
 
-def estimated(kind: Kind, member: Member) -> tuple[int, int]:
-    """Return the estimated bytes of a member, and of its data among them."""
+@dataclass(frozen=True)
+class Estimate:
+    """Estimated bytes of tiles of members like one.
+
+    Attributes:
+        alone: of a member by itself.
+        data: of its data among them.
+        copied: what each of several data sets takes as well.
+    """
+
+    alone: int
+    data: int
+    copied: int
+
+    def fixed(self, *, share_data: bool) -> int:
+        """Return what a tile takes however many members it has."""
+        return self.data if share_data else 0
+
+    def each(self, *, share_data: bool) -> int:
+        """Return what each member of a tile adds."""
+        return self.alone - self.data if share_data else self.alone + self.copied
+
+
+def estimated(kind: Kind, member: Member) -> Estimate:
+    """Return the estimated bytes of tiles of members like this one."""
     implementation = find(kind.name)
-    return implementation.member_bytes(member), implementation.data_bytes(member)
+    return Estimate(
+        implementation.member_bytes(member),
+        implementation.data_bytes(member),
+        implementation.copied_bytes(member),
+    )
 
 
 def main_memory() -> int:
@@ -189,14 +216,18 @@ def _fitting(
     """
     whole = members if is_plain else padded(members)
     try:
-        needed, data = estimated(kind, members[0])
+        one = estimated(kind, members[0])
     except Exception:  # the computation runs into it as well, and tells
         return whole
-    if not machine.memory or data + len(whole) * (needed - data) <= machine.memory:
+    digests = {node.digest for m in members for node in m.inputs.get("data", ())}
+    share_data = len(digests) < 2
+    needed = one.fixed(share_data=share_data)
+    needed += len(whole) * one.each(share_data=share_data)
+    if not machine.memory or needed <= machine.memory:
         return whole
-    if len(members) == 1 and needed <= machine.memory:
+    if len(members) == 1 and one.alone <= machine.memory:
         return members  # there is no room for the other that its last bits are safe by
-    has, wants = (f"{count / 1e9:.3g} GB" for count in (machine.memory, needed))
+    has, wants = (f"{count / 1e9:.3g} GB" for count in (machine.memory, one.alone))
     raise InputError(
         f"memory: expected at most the {has} of {machine.device} for a node of "
         f"{kind.name}, got an estimate of {wants}. "

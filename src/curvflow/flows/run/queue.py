@@ -88,14 +88,14 @@ class TileJobs:
             job = self.job([node])
             (member,) = load(self._context.store, node.kind, job.members)
             with calling(job.members[0].modules):  # a memo may keep what it reads
-                whole, data = estimated(node.kind, member)
+                one = estimated(node.kind, member)
         # A fault of a member, or of a user's model, is met and reported by its tile.
         except Exception:
             return NODE_BY_NODE_WIDTH
         budget = self._context.options.tile_bytes
-        if not _share_input(alike, "data"):
-            return width_for(whole, budget)
-        return width_for(whole - data, budget - data)
+        share_data = _share_input(alike, "data")
+        each = one.each(share_data=share_data)
+        return width_for(each, budget - one.fixed(share_data=share_data))
 
 
 def _share_input(nodes: Sequence[Node], name: str) -> bool:

@@ -8,6 +8,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from curvflow.schemas.disk_arrays import is_on_disk
 from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
 from curvflow.schemas.nodes import Member
 from curvflow.tasks.curvature.network_factors import (
@@ -23,6 +24,7 @@ from curvflow.tasks.networks.problems import (
     PASS_COPIES,
     Problem,
     data_set_bytes,
+    is_as_wanted,
     meta_inputs,
     read,
 )
@@ -67,11 +69,28 @@ def sampled_bytes(member: Member, params: FactorsParams) -> int:
     """Return the bytes of the data, which members with one data set share.
 
     Args:
-        member: with `data`.
+        member: with `weights` and `data`.
         params: of the factors, with the precision.
     """
     item: int = getattr(torch, params.dtype).itemsize
-    return data_set_bytes(member.one("data"), item)
+    return data_set_bytes(member.one("data"), item) - copied_bytes(member, params)
+
+
+def copied_bytes(member: Member, params: FactorsParams) -> int:
+    """Return the bytes of inputs that are copied for members of several data sets.
+
+    A single data set is read where it lies, if it has the precision and nothing writes
+    to it.
+
+    Args:
+        member: with `weights` and `data`.
+        params: of the factors, with the precision.
+    """
+    problem, inputs = problem_of(member), member.one("data")["inputs"]
+    dtype = torch.int64 if problem.takes_integers else getattr(torch, params.dtype)
+    if not problem.network.notes_all or is_on_disk(inputs):
+        return 0
+    return int(inputs.nbytes) if is_as_wanted(inputs, dtype) else 0
 
 
 @lru_cache(maxsize=256)

@@ -772,15 +772,25 @@ def stacked(
             wanted need not be copied.
     """
     first, wanted = arrays[0], _numpy_type(dtype)
-    # Of an array that may be read alone torch warns, others with strides it refuses, or
-    # multiplies in another order than their copies.
-    if shares and len(arrays) == 1 and first.dtype == wanted and first.flags.carray:
+    if shares and len(arrays) == 1 and is_as_wanted(first, dtype):
         return torch.as_tensor(first[np.newaxis], device=device)
     plain = np.empty((len(arrays), *first.shape), wanted)
     with np.errstate(over="ignore"):  # infinite, which is refused where it matters
         for place, array in zip(plain, arrays, strict=True):
             place[...] = array
     return torch.as_tensor(plain, device=device)
+
+
+def is_as_wanted(array: Array, dtype: torch.dtype) -> bool:
+    """Return whether an array in memory may be a tensor of a type without a copy.
+
+    Args:
+        array: in any precision.
+        dtype: of the tensor.
+    """
+    # Of an array that may be read alone torch warns, others with strides it refuses, or
+    # multiplies in another order than their copies.
+    return bool(array.dtype == _numpy_type(dtype) and array.flags.carray)
 
 
 @lru_cache(maxsize=16)

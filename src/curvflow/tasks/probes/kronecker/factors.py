@@ -11,7 +11,11 @@ import torch
 
 from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks.curvature.factor_memory import factors_bytes, sampled_bytes
+from curvflow.tasks.curvature.factor_memory import (
+    copied_bytes,
+    factors_bytes,
+    sampled_bytes,
+)
 from curvflow.tasks.curvature.network_factors import network_factors
 from curvflow.tasks.curvature.network_operators import problem_key
 from curvflow.tasks.curvature.stored_factors import stored_blocks
@@ -34,7 +38,17 @@ def data_bytes(member: Member) -> int:
     return sampled_bytes(member, _params(member))
 
 
-@computes("probe.factors", member_bytes=member_bytes, data_bytes=data_bytes)
+def other_data_bytes(member: Member) -> int:
+    """Return the bytes of copies that members of different data sets take as well."""
+    return copied_bytes(member, _params(member))
+
+
+@computes(
+    "probe.factors",
+    member_bytes=member_bytes,
+    data_bytes=data_bytes,
+    copied_bytes=other_data_bytes,
+)
 def kronecker_factors(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     """Find the factors of all members in one sweep over the data.
 
