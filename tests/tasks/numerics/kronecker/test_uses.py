@@ -57,8 +57,8 @@ class Attention(nn.Module):
         return found.mean(1 if self.batch_first else 0)
 
 
-class MixedUp(nn.Module):
-    """A layer of rows that are no longer sample after sample."""
+class TokensFirst(nn.Module):
+    """A layer of rows that stand token by token."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,6 +67,18 @@ class MixedUp(nn.Module):
     def forward(self, x):
         rows = x.unflatten(1, (3, 2)).transpose(0, 1).flatten(0, 1)
         return self.layer(rows).tanh().unflatten(0, (3, -1)).sum(0)
+
+
+class MixedUp(nn.Module):
+    """A layer of rows that stand neither sample by sample nor token by token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+    def forward(self, x):
+        rows = x.unflatten(1, (2, 2, 2)).transpose(0, 1).flatten(0, 2)
+        return self.layer(rows).tanh().unflatten(0, (2, -1, 2)).sum((0, 2))
 
 
 class Product(nn.Module):
@@ -183,7 +195,8 @@ MODULES = {
         set(),
     ),
     "turned": (Turned, (12,), set()),
-    "mixed-up": (MixedUp, (6,), {"layer.weight", "layer.bias"}),
+    "tokens-first": (TokensFirst, (6,), set()),
+    "mixed-up": (MixedUp, (8,), {"layer.weight", "layer.bias"}),
     "product": (Product, (3,), {"layer.weight", "layer.bias"}),
     "faint": (Faint, (3,), {"layer.weight", "layer.bias"}),
     "scaled-twice": (ScaledTwice, (3,), {"norm.weight", "norm.bias"}),

@@ -553,3 +553,133 @@ def test_settings_without_effect_are_refused_as_in_a_study(settings, name):
         InputError, match=f"^{name} .* cannot be combined with .* Remove"
     ):
         curvflow.kronecker(net, "mse", (inputs, targets), **settings)
+
+
+class Attend(nn.Module):
+    """Attention of one's own, by tokens or by samples first, with one readout."""
+
+    def __init__(self, first, readout):
+        super().__init__()
+        self.first, self.readout = first, readout
+        self.q, self.k, self.v, self.out = (nn.Linear(4, 4) for _ in range(4))
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        x = x.transpose(0, 1) if self.first else x
+        q, k, v = self.q(x), self.k(x), self.v(x)
+        if self.first:
+            shares = torch.einsum("lne,mne->nlm", q, k).softmax(-1)
+            out = self.out(torch.einsum("nlm,mne->lne", shares, v)).tanh()
+            out = out.transpose(0, 1)
+        else:
+            out = self.out((q @ k.mT).softmax(-1) @ v).tanh()
+        given = {"mean": out.mean(1), "first": out[:, 0], "last": out[:, -1]}
+        return self.head(given[self.readout])
+
+
+@pytest.mark.parametrize("structure", ["kron", "ekfac", "block"])
+@pytest.mark.parametrize("readout", ["mean", "first", "last"])
+def test_tokens_may_come_first_in_a_module_of_ones_own(readout, structure):
+    torch.manual_seed(0)
+    nets = [Attend(first, readout).double() for first in (False, True)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    data = torch.randn(6, 3, 4).double(), torch.randint(3, (6,))
+    size = sum(p.numel() for p in nets[0].parameters())
+    expected, own = (
+        curvflow.kronecker(net, "cross_entropy", data, structure=structure)
+        for net in nets
+    )
+    assert [each.name for each in own.blocks.blocks] == [
+        each.name for each in expected.blocks.blocks
+    ]
+    eye = torch.eye(size).double()
+    torch.testing.assert_close(own @ eye, expected @ eye)
+
+
+class Mixing(nn.Module):
+    """Rows in an order that is neither by samples nor by tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        windows = x.view(len(x), 2, 3, 4).transpose(0, 1)
+        rows = self.inner(windows.reshape(-1, 4)).view(windows.shape)
+        return self.head(rows.transpose(0, 1).flatten(1, 2).tanh().mean(1))
+
+
+def test_rows_in_another_order_are_of_no_layer():
+    torch.manual_seed(0)
+    net = Mixing().double()
+    data = torch.randn(5, 6, 4).double(), torch.randint(3, (5,))
+    K = curvflow.kronecker(net, "cross_entropy", data, structure="kron")
+    names = {each.name: type(each).__name__ for each in K.blocks.blocks}
+    assert names["inner.weight and inner.bias"] == "Eigenpairs"
+    assert names["head.weight and head.bias"] == "Product"
+    exact = curvflow.kronecker(net, "cross_entropy", data, structure="block")
+    first = slice(0, 20)
+    eye = torch.eye(35).double()
+    torch.testing.assert_close((K @ eye)[first, first], (exact @ eye)[first, first])
+    expected = dense_blocks(net, F.cross_entropy, *data, exact)
+    torch.testing.assert_close(exact @ eye, expected)
+
+
+class Linears(nn.Module):
+    """Dense layers on tokens that come first, of which the mean is taken."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.head = (nn.Linear(3, 3) for _ in range(3))
+
+    def forward(self, x):
+        return self.head(self.second(self.first(x.transpose(0, 1))).mean(0))
+
+
+def test_a_recursion_passes_no_mean_through_tokens_that_come_first():
+    torch.manual_seed(0)
+    net, data = Linears().double(), (torch.randn(5, 4, 3).double(), torch.ones(5, 3))
+    both = [
+        curvflow.kronecker(net, "mse", data, fisher_type=kind)
+        for kind in ("recursive", "type-2")
+    ]
+    assert all(type(each).__name__ == "Product" for each in both[0].blocks.blocks)
+    vectors = torch.eye(36).double()
+    torch.testing.assert_close(both[0] @ vectors, both[1] @ vectors)
+
+
+class Positions(nn.Module):
+    """A layer on what all samples have in common, such as positions."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.head = kind, nn.Linear(3, 3)
+        shape = (1, 1, 5, 5) if kind == "images" else (5, 4)
+        self.fixed = nn.Parameter(torch.randn(shape))
+        made = {
+            "images": lambda: nn.Conv2d(1, 3, 5),
+            "rows": lambda: nn.Linear(4, 3),
+            "table": lambda: nn.Embedding(5, 3),
+            "norm": lambda: nn.LayerNorm(4),
+        }
+        self.inner = made[kind]()
+
+    def forward(self, x):
+        tokens = torch.arange(5)
+        found = self.inner(tokens if self.kind == "table" else self.fixed)
+        found = found.flatten(1)[..., :3].reshape(1, -1, 3)
+        return self.head((x.unsqueeze(1) * found).tanh().sum(1))
+
+
+@pytest.mark.parametrize("kind", ["images", "rows", "table", "norm"])
+def test_layers_on_what_all_samples_share_have_exact_blocks(kind):
+    torch.manual_seed(0)
+    net = Positions(kind).double()
+    data = torch.randn(6, 3).double(), torch.randint(3, (6,))
+    K = curvflow.kronecker(net, "cross_entropy", data, structure="block")
+    expected = dense_blocks(net, F.cross_entropy, *data, K)
+    torch.testing.assert_close(K @ torch.eye(len(expected)).double(), expected)
+    kron = curvflow.kronecker(net, "cross_entropy", data)
+    kinds = {each.name: type(each).__name__ for each in kron.blocks.blocks}
+    assert kinds.pop("head.weight and head.bias") == "Product"
+    assert set(kinds.values()) == {"Eigenpairs"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.derivatives.passes import Part
-from curvflow.tasks.numerics.kronecker.uses import AnyUse, Scaling, Use, Windows
+from curvflow.tasks.numerics.kronecker.uses import AnyUse, Rows, Scaling, Use, Windows
 
 Approximation = Literal["expand", "reduce"]
 
@@ -126,6 +126,7 @@ class Layer:
         shape: of the weight.
         groups: that the weight is cut into, G.
         uses: numbers of its uses in a record.
+        tokens_first: its rows are (M, T, N, I), whatever was noted.
     """
 
     weight: str
@@ -133,12 +134,20 @@ class Layer:
     shape: tuple[int, ...]
     groups: int
     uses: tuple[int, ...]
+    tokens_first: bool = False
 
     @property
     def sizes(self) -> tuple[int, int, int]:
         """G, O and I."""
         columns = math.prod(self.shape[1:])
         return self.groups, self.shape[0] // self.groups, columns
+
+    def ordered(self, use: AnyUse) -> Use:
+        """Return one of its uses, with the order that its rows have."""
+        assert isinstance(use, Use)
+        if not self.tokens_first or not isinstance(use.form, Rows):
+            return use
+        return replace(use, form=replace(use.form, tokens_first=True))
 
     def sides(
         self,
@@ -161,8 +170,7 @@ class Layer:
         """
         how: dict[str, Any] = {"has_ones": has_ones, "shared": shared}
         for number in self.uses:
-            use = record[number]
-            assert isinstance(use, Use)
+            use = self.ordered(record[number])
             back = _stacked(self.returned(use, deltas[number], samples))
             given = self.given(use, back, samples, **how)
             yield use, Sides(back, given) if use.form.is_left else Sides(given, back)
@@ -285,8 +293,7 @@ class Piece:
         if len(layer.uses) > 1 or not self.has_weight or one.num_draws == 1:
             return None
         (number,) = layer.uses
-        use = one.record[number]
-        assert isinstance(use, Use)
+        use = layer.ordered(one.record[number])
         several = layer.returned(use, one.deltas[number], one.samples)
         if several[0].shape[2] < MANY_POSITIONS:
             return None

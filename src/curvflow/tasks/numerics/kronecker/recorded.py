@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 from math import prod
 from typing import NamedTuple
@@ -204,9 +204,9 @@ def accounted(
 ) -> tuple[Read, list[AnyUse]]:
     """Sort the record of the first pass, and leave out what it cannot account for.
 
-    The gradient of one sample must be the one by its outer products: else a tensor has
-    uses that are not recorded, or samples are mixed up in it. It is not tried of
-    networks that note all uses.
+    The gradient of each of two samples must be the one by its outer products: else a
+    tensor has uses that are not recorded, or samples are mixed up in it. Where they
+    are, rows may stand token by token. It is not tried of networks that note all uses.
 
     Args:
         of: networks and data.
@@ -223,22 +223,102 @@ def accounted(
         return read(begun.record, places), begun.record
     outputs, record, weights = of.forward(next(of.parts()).first(2))
     found = read(record, places)
+    found = _without(found, record, _unshared(found, record, outputs.shape[1]), places)
     if outputs.is_meta:  # memory is counted, and there are no numbers to compare
         return found, record
+    tried = [
+        _tried(outputs, weights, record, sample) for sample in range(outputs.shape[1])
+    ]
+    wrong = _wrong(found, record, tried, of.starts())
+    found = replace(
+        found,
+        layers=tuple(
+            replace(layer, tokens_first=bool({layer.weight, layer.bias} & wrong))
+            for layer in found.layers
+        ),
+    )
+    if wrong:
+        wrong = _wrong(found, record, tried, of.starts())
+    return _without(found, record, wrong, places), record
+
+
+def _unshared(found: Read, record: Sequence[AnyUse], samples: int) -> set[str]:
+    """Return names of tensors that meet what samples have no equal part in.
+
+    Such as tables of positions, which all samples have in common.
+    """
+    unshared = {
+        layer.weight
+        for layer in found.layers
+        for use in map(layer.ordered, (record[number] for number in layer.uses))
+        if not use.form.divides(use.inputs, layer.shape, samples)
+    }
+    for number in found.scalings:
+        use = record[number]
+        assert isinstance(use, Scaling)
+        if use.multiplied.shape[1] != samples:
+            unshared.add(use.weight)
+    return unshared
+
+
+class _Tried(NamedTuple):
+    """Derivatives of the outputs of one sample.
+
+    Attributes:
+        sample: its number.
+        samples: of the pass.
+        gradient: by all parameters, (M, D).
+        deltas: what comes back through each use, as a pass has it.
+    """
+
+    sample: int
+    samples: int
+    gradient: Tensor
+    deltas: list[list[Tensor]]
+
+
+def _tried(
+    outputs: Tensor, weights: Tensor, record: Sequence[AnyUse], sample: int
+) -> _Tried:
+    """Return derivatives of one sample's outputs.
+
+    Raises:
+        InputError: they are not finite.
+    """
     root = torch.zeros_like(outputs)
-    root[:, -1] = _probe(outputs[:, -1])
+    root[:, sample] = _probe(outputs[:, sample])
+    wanted = [weights, *_tensors(record)]
     gradient, *back = torch.autograd.grad(
-        outputs, [weights, *_tensors(record)], root, allow_unused=True
+        outputs, wanted, root, allow_unused=True, retain_graph=True
     )
     check_finite([gradient])
     deltas = [[one] for one in _by_use(record, back)]
-    starts, wrong = of.starts(), set()
-    for name, expected, size in _gradients(found, record, deltas, outputs.shape[1]):
-        given = gradient[:, starts[name] : starts[name] + expected.shape[1]]
-        # What is added up may cancel, so that it is its size that rounding goes by.
-        off = (given - expected).norm(dim=1)
-        if not (off <= AGREES.get(given.dtype, 1e-3) * size).all():
-            wrong.add(name)
+    return _Tried(sample, outputs.shape[1], gradient, deltas)
+
+
+def _wrong(
+    found: Read,
+    record: Sequence[AnyUse],
+    several: Sequence[_Tried],
+    starts: Mapping[str, int],
+) -> set[str]:
+    """Return the names of tensors whose gradients are not those of the record."""
+    wrong: set[str] = set()
+    for tried in several:
+        for name, expected, size in _gradients(found, record, tried):
+            start = starts[name]
+            given = tried.gradient[:, start : start + expected.shape[1]]
+            # What is added up may cancel, so that it is its size that rounding goes by.
+            off = (given - expected).norm(dim=1)
+            if not (off <= AGREES.get(given.dtype, 1e-3) * size).all():
+                wrong.add(name)
+    return wrong
+
+
+def _without(
+    found: Read, record: Sequence[AnyUse], wrong: set[str], places: Places
+) -> Read:
+    """Return a record without the layers and scales of some tensors."""
 
     def is_known(one: Layer | AnyUse) -> bool:
         return not {one.weight, one.bias} & wrong
@@ -248,7 +328,7 @@ def accounted(
     uses = [record[number] for number in scalings]
     known = {name for one in (*layers, *uses) for name in (one.weight, one.bias)}
     rest = tuple(name for name in places.start if name not in known)
-    return Read(layers, scalings, rest), record
+    return Read(layers, scalings, rest)
 
 
 def check_finite(derivatives: Sequence[Tensor]) -> None:
@@ -285,26 +365,24 @@ def _by_use(
 
 
 def _gradients(
-    found: Read,
-    record: Sequence[AnyUse],
-    deltas: Sequence[Sequence[Tensor]],
-    samples: int,
+    found: Read, record: Sequence[AnyUse], tried: _Tried
 ) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Yield gradients of the last sample, as the record has them.
+    """Yield gradients of a sample, as the record has them.
 
     Yields:
         Name of a tensor, its gradient (M, size), and the sum of the lengths of what is
         added up in it, (M,).
     """
+    at, deltas = tried.sample, tried.deltas
     for layer in found.layers:
-        sides = [one for _, one in layer.sides(record, deltas, samples)]
-        last = [(one.left[:, -1, 0], one.right[:, -1, 0]) for one in sides]
-        lengths = [(left.norm(dim=-1), right.norm(dim=-1)) for left, right in last]
-        by_weight = torch.stack([left.mT @ right for left, right in last]).sum(0)
+        sides = [one for _, one in layer.sides(record, deltas, tried.samples)]
+        parts = [(one.left[:, at, 0], one.right[:, at, 0]) for one in sides]
+        lengths = [(left.norm(dim=-1), right.norm(dim=-1)) for left, right in parts]
+        by_weight = torch.stack([left.mT @ right for left, right in parts]).sum(0)
         sizes = [(left * right).flatten(1).sum(1) for left, right in lengths]
         yield layer.weight, by_weight.flatten(1), torch.stack(sizes).sum(0)
         if layer.bias is not None:
-            by_bias = torch.stack([left.sum(2) for left, _ in last]).sum(0)
+            by_bias = torch.stack([left.sum(2) for left, _ in parts]).sum(0)
             sizes = [left.flatten(1).sum(1) for left, _ in lengths]
             yield layer.bias, by_bias.flatten(1), torch.stack(sizes).sum(0)
     for number in found.scalings:
@@ -312,11 +390,11 @@ def _gradients(
         assert isinstance(use, Scaling)
         (delta,) = deltas[number]
         both = torch.tensor_split(
-            use.rows(delta)[:, -1], 1 if use.bias is None else 2, 1
+            use.rows(delta)[:, at], 1 if use.bias is None else 2, 1
         )
         sizes = [
-            (delta * use.multiplied)[:, -1].abs().flatten(1).sum(1),
-            delta[:, -1].abs().flatten(1).sum(1),
+            (delta * use.multiplied)[:, at].abs().flatten(1).sum(1),
+            delta[:, at].abs().flatten(1).sum(1),
         ]
         names = [name for name in (use.weight, use.bias) if name is not None]
         yield from zip(names, both, sizes, strict=False)

@@ -119,7 +119,7 @@ def branched_factors(
     """
     outputs, record, _ = of.forward(next(of.parts()).first(2))
     _check(record, pieces)
-    following = _following(outputs, record)
+    following = _following(outputs, record, None if of.notes_all else pieces)
     wanted = _wanted(pieces, following)
     roots: dict[int, Tensor] = {}
     count = 0
@@ -181,20 +181,26 @@ def _check(record: Sequence[AnyUse], pieces: Sequence[Piece]) -> None:
             )
 
 
-def _following(outputs: Tensor, record: Sequence[AnyUse]) -> dict[int, int | None]:
+def _following(
+    outputs: Tensor, record: Sequence[AnyUse], tried: Sequence[Piece] | None
+) -> dict[int, int | None]:
     """Return of each layer the next that all that comes of it passes through.
 
     Args:
         outputs: of a pass.
         record: of the pass.
+        tried: blocks of layers whose rows are known to be of single samples; None for
+            all layers.
 
     Returns:
         Numbers of uses; None where there is none before the outputs.
     """
     layers = [number for number, use in enumerate(record) if isinstance(use, Use)]
-    around = {
-        n: _reached(outputs, record[n]) for n in layers if _is_by_sample(record[n])
-    }
+    by_sample = [n for n in layers if _is_by_sample(record[n])]
+    if tried is not None:
+        known = {n for p in tried if not p.layer.tokens_first for n in p.layer.uses}
+        by_sample = [n for n in by_sample if n in known]
+    around = {n: _reached(outputs, record[n]) for n in by_sample}
 
     def is_passed(before: int, number: int) -> bool:
         nodes = [tensor.grad_fn for tensor in record[before].outputs]
@@ -300,13 +306,13 @@ class _Added:
             self.whole = _sum(self.whole, gram(rows.flatten(1, 2)))
         if not self.wanted.pieces:
             return
-        assert isinstance(use, Use)
-        shape = self.wanted.pieces[0].layer.shape
-        several = [use.form.returned(delta, shape, samples) for delta in deltas]
+        layer = self.wanted.pieces[0].layer
+        use = layer.ordered(use)
+        several = layer.returned(use, deltas, samples)
         self.left = _sum(self.left, self._moment(torch.stack(several, dim=2)))
         if self.right:
             return
-        given = use.form.given(use.inputs.detach(), shape, samples).to(deltas[0])
+        given = use.form.given(use.inputs.detach(), layer.shape, samples).to(deltas[0])
         given = given.unsqueeze(2).expand(len(deltas[0]), *[-1] * 5)
         for piece in self.wanted.pieces:
             ones = [torch.ones_like(given[..., :1])] if piece.has_bias else []

@@ -51,6 +51,9 @@ class Form(Protocol):
     def returned(self, deltas: Tensor, shape: Sequence[int], samples: int) -> Tensor:
         """Return what comes back through the outputs, (M, N, T, G, O or I)."""
 
+    def divides(self, inputs: Tensor, shape: Sequence[int], samples: int) -> bool:
+        """Return whether what went in may be rows of so many samples, by its size."""
+
 
 # Places of a sample, times this, up to which a moment of so many columns is taken of
 # all samples at once: beyond, those of each are less work than their norms apart.
@@ -93,6 +96,10 @@ class Rows:
     def returned(self, deltas: Tensor, shape: Sequence[int], samples: int) -> Tensor:
         """Return the deltas, (M, N, T, 1, O)."""
         return self._rows(deltas, samples, shape[0])
+
+    def divides(self, inputs: Tensor, shape: Sequence[int], samples: int) -> bool:
+        """Return whether there are as many rows for each sample."""
+        return inputs[0].numel() % (samples * shape[1]) == 0
 
     def _rows(self, rows: Tensor, samples: int, size: int) -> Tensor:
         if self.tokens_first:
@@ -164,6 +171,10 @@ class Windows:
         rows = deltas.flatten(3).movedim(3, 2)
         return torch.unflatten(rows, 3, (self.groups, -1))
 
+    def divides(self, inputs: Tensor, shape: Sequence[int], samples: int) -> bool:
+        """Return whether each sample has an image."""
+        return inputs.shape[1] == samples
+
 
 @dataclass(frozen=True)
 class Lookup:
@@ -194,6 +205,10 @@ class Lookup:
     def returned(self, deltas: Tensor, shape: Sequence[int], samples: int) -> Tensor:
         """Return the deltas, (M, N, T, 1, I)."""
         return deltas.reshape(len(deltas), samples, -1, 1, shape[1])
+
+    def divides(self, inputs: Tensor, shape: Sequence[int], samples: int) -> bool:
+        """Return whether there are as many tokens for each sample."""
+        return inputs[0].numel() % samples == 0
 
 
 @dataclass(frozen=True)
