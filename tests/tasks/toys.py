@@ -146,6 +146,27 @@ def make_conv(channels: int = 2) -> nn.Module:
     )
 
 
+class Tokens(nn.Module):
+    """Two layers on three tokens, which may come first, and a readout of the last."""
+
+    def __init__(self, first: bool) -> None:
+        super().__init__()
+        self.first = first
+        self.inner, self.outer = nn.Linear(1, 4), nn.Linear(4, 4)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        tokens = x.unsqueeze(2)
+        tokens = self.inner(tokens.transpose(0, 1) if self.first else tokens)
+        means = tokens.mean(0 if self.first else 1, keepdim=True)
+        found = self.outer((tokens + means).tanh())
+        return self.head(found[-1] if self.first else found[:, -1])
+
+
+def make_tokens(first: bool) -> nn.Module:
+    return Tokens(first)
+
+
 def make_batch_norm(**options) -> nn.Module:
     norm = nn.BatchNorm1d(4, **options)
     return nn.Sequential(nn.Linear(3, 4), norm, nn.Tanh(), nn.Linear(4, 3))

@@ -633,6 +633,19 @@ def test_what_kfac_cannot_see_is_refused_by_name(monkeypatch):
         Posed(blobs(), batch_norm).stepped({})
 
 
+@pytest.mark.parametrize("structure", ["kron", "ekfac"])
+def test_modules_with_tokens_first_step_as_with_samples_first(structure):
+    changes = []
+    for first in (False, True):
+        model = {"factory": "tests.tasks.toys:make_tokens", "kwargs": {"first": first}}
+        posed = Posed(blobs(), model)
+        kinds = parts_of(posed.problem.text, "expand", separate=False)
+        assert [len(kinds.pieces), len(kinds.rest)] == [3, 0]
+        fields = {**EXACT, "structure": structure, "damping": 0.1}
+        changes.append(posed.stepped(fields)[0])
+    torch.testing.assert_close(*changes)
+
+
 def test_parameters_beside_frozen_ones_are_stepped():
     posed = Posed(blobs(), {"factory": "tests.tasks.toys:make_frozen_first"})
     change, *_ = posed.stepped({"damping": 0.1})
