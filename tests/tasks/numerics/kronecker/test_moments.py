@@ -1,6 +1,7 @@
 """Second moments, added up in stripes or whole, against sums written out."""
 
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,6 +10,8 @@ from curvflow.tasks.numerics import stream
 from curvflow.tasks.numerics.kronecker import moments
 from curvflow.tasks.numerics.kronecker.layers import Sides
 from curvflow.tasks.numerics.kronecker.moments import (
+    Moments,
+    _Sums,
     add_moment,
     gram,
     num_stripes,
@@ -57,6 +60,30 @@ def test_moments_and_norms_of_passes_are_those_written_out(shape, most, monkeypa
     ]
     torch.testing.assert_close(torch.stack(found), squares, rtol=1e-12, atol=0)
     torch.testing.assert_close(into.tril(), total.tril(), rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("has_spread", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_that_all_models_have_are_multiplied_once_with_the_same_bits(
+    dtype, has_spread, monkeypatch
+):
+    multiply, multiplied = moments._add_gram, []
+
+    def counted(rows, *given):
+        multiplied.append(len(rows))
+        multiply(rows, *given)
+
+    monkeypatch.setattr(moments, "_add_gram", counted)
+    drawn = torch.randn(1, 200, 1, 1, 1, 260, generator=stream(0, "x"), dtype=dtype)
+    rows = drawn.expand(3, *[-1] * 5)
+    part = SimpleNamespace(rows=slice(0, 200))
+    found = []
+    for given in (rows, rows.clone()):
+        sums, of = _Sums(), Moments(None, "expand", 200, has_spread=has_spread)
+        squares = of._add_moment([given], sums, part, 200)()
+        found.append((sums.moments[0].tril(), squares))
+    assert all(map(torch.equal, *found))
+    assert multiplied == [1, 3]
 
 
 @pytest.mark.parametrize("most", [moments.MOST_AT_ONCE, 1 << 10])

@@ -196,9 +196,15 @@ class Moments:
             sums.stripes = num_stripes(samples * draws * positions, size)
             sums.moments.append(rows[0].new_empty(models, groups, size, size))
         into, how = sums.moments[-1], (is_first, sums.stripes)
-        return add_moment(
-            rows, into, *how, divisor=divisor, has_squares=self.has_spread
+        one = _of_one(rows) if is_first and sums.stripes > 1 else None
+        target = into if one is None else into[:1]
+        squares = add_moment(
+            one or rows, target, *how, divisor=divisor, has_squares=self.has_spread
         )
+        if one is None:
+            return squares
+        into[1:] = target
+        return lambda: squares().expand(len(into))
 
     def _counted(self, one: Pass) -> list[Sides]:
         """Return the rows as they count: of each position, or of a sample's sum."""
@@ -422,6 +428,20 @@ def add_moment(
             first = is_first and start == 0
             _add_each(few, into[one], squares=part, is_first=first, **each_how)
     return partial(_given, squares)
+
+
+def _of_one(rows: Sequence[Tensor]) -> list[Tensor] | None:
+    """Return the rows of one model, where all have the same, as inputs of a batch.
+
+    Stripes of rows that meet in one product are multiplied model by model, so that one
+    has the bits of each. None where models differ, or where few columns do not meet.
+    """
+    size, positions = rows[0].shape[5], rows[0].shape[4]
+    count = positions * sum(each.shape[2] for each in rows)
+    is_alike = all(len(each) > 1 and each.stride(0) == 0 for each in rows)
+    if not is_alike or FEW * count > size:
+        return None
+    return [each[:1] for each in rows]
 
 
 def _inner_squares(flat: Tensor) -> Squares:
