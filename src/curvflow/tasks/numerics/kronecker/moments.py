@@ -411,16 +411,7 @@ def add_moment(
     if samples * size * -(-size // number) <= MOST_AT_ONCE:
         _add_each(flats, into, squares=into_squares, is_first=is_first, **each_how)
         return partial(_given, squares)
-    # New memory costs as much as arithmetic, so that matrices of a few samples follow
-    # each other in the same.
-    step = max(1, MOST_AT_ONCE * number // size**2)
-    for model in range(models):
-        one = slice(model, model + 1)
-        for start in range(0, samples, step):
-            few = [flat[one, :, start : start + step] for flat in flats]
-            part = None if into_squares is None else into_squares[one]
-            first = is_first and start == 0
-            _add_each(few, into[one], squares=part, is_first=first, **each_how)
+    _add_in_turns(flats, into, squares=into_squares, is_first=is_first, **each_how)
     return partial(_given, squares)
 
 
@@ -433,6 +424,37 @@ def _inner_squares(flat: Tensor) -> Squares:
         lengths = torch.linalg.vector_norm(flat, dim=-1)
         return lambda: _squares(lengths.square())
     return partial(_given, _squares(flat @ flat.mT))
+
+
+def _add_in_turns(
+    flats: Sequence[Tensor],
+    into: Tensor,
+    *,
+    squares: Tensor | None,
+    is_first: bool,
+    number: int,
+    scale: float,
+) -> None:
+    """Add as `_add_each`, model after model, and few samples at a time.
+
+    New memory costs as much as arithmetic, so that matrices of a few samples follow
+    each other in the same.
+    """
+    models, _, samples, _, size = flats[0].shape
+    step = max(1, MOST_AT_ONCE * number // size**2)
+    for model in range(models):
+        alone = slice(model, model + 1)
+        for start in range(0, samples, step):
+            few = [flat[alone, :, start : start + step] for flat in flats]
+            part = None if squares is None else squares[alone]
+            _add_each(
+                few,
+                into[alone],
+                squares=part,
+                is_first=is_first and start == 0,
+                number=number,
+                scale=scale,
+            )
 
 
 def _add_each(
