@@ -430,7 +430,7 @@ def has_second_derivatives(
     """Return whether a layer's gradient can be derived back, and rightly so."""
     try:
         return _is_its_difference(layer, args, kwargs)
-    # As above.
+    # Layers lack derivatives in many ways.
     except Exception:
         return False
 
@@ -600,7 +600,7 @@ def _derives(
                     materialize_grads=True,
                 )
                 slope = torch.stack([part.sum() for part in slopes]).sum()
-    # As above.
+    # Layers lack derivatives in many ways.
     except Exception:
         return False
     return True
