@@ -20,7 +20,7 @@ QUESTIONS = ("What", "How", "Which", "Whether", "From", "Where", "Who", "When")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 # Variables that say nothing, and the most bindings there may be of each.
 PRONOUNS = {"other": 84, "others": 64, "what": 34, "held": 31}
-MOST_SHORT = 100
+MOST_SHORT = 10
 # Words of docstrings in place of the glossary's, and the most there may be of each.
 MOST_WORDS = {
     r"told": 0,
