@@ -65,13 +65,13 @@ class _Home(NamedTuple):
         tensors: parameters or buffers of the layer.
         key: of the tensor among them.
         name: first one of the tensor in the module.
-        own: the module's own tensor.
+        tensor: the module's own.
     """
 
     tensors: dict[str, Any]
     key: str
     name: str
-    own: Tensor
+    tensor: Tensor
 
 
 class StackedModule:
@@ -254,12 +254,12 @@ class StackedModule:
         Args:
             inputs: shape (N, ...).
         """
-        own = self.statistics | dict(self._module.named_parameters())
+        tensors = self.statistics | dict(self._module.named_parameters())
         like = next(iter(self.parameters.values()))
         x = inputs.to(like) if inputs.is_floating_point() else inputs
         self._set_mode(is_trained=False)
         with torch.random.fork_rng(devices=[]):
-            return is_scripted(lambda: self._call(self._held(own), x, None))
+            return is_scripted(lambda: self._call(self._held(tensors), x, None))
 
     def _seen(self, forward_pass: ForwardPass, inputs: Tensor) -> Observed:
         """Return what a call in training draws and moves, from a trial of its shape."""
@@ -405,8 +405,8 @@ class StackedModule:
             finally:
                 if self._buffers:
                     behind = {name: store.get(key) for store, key, name, _ in homes}
-                for store, key, _, own in homes:
-                    store[key] = own
+                for store, key, _, tensor in homes:
+                    store[key] = tensor
         tensors |= {n: t for n, t in behind.items() if t is not None}
         # A parameter is put back, and the next call is as the first.
         gone = (n for n, t in behind.items() if t is None and n in self._buffers)

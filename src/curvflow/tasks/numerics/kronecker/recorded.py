@@ -132,9 +132,9 @@ class Recorded:
                 begun = None
             roots = self.roots(part, outputs.detach())
             chosen = range(len(record)) if wanted is None else sorted(wanted)
-            found = backward(outputs, [record[number] for number in chosen], roots)
+            returned = backward(outputs, [record[number] for number in chosen], roots)
             deltas: list[list[Tensor]] = [[] for _ in record]
-            for number, several in zip(chosen, found, strict=True):
+            for number, several in zip(chosen, returned, strict=True):
                 deltas[number] = several
             yield Pass(part, record, deltas)
 
@@ -222,31 +222,31 @@ def accounted(
     if begun is not None and of.notes_all:
         return read(begun.record, places), begun.record
     outputs, record, weights = of.forward(next(of.parts()).first(2))
-    found = read(record, places)
+    reading = read(record, places)
     if outputs.is_meta:  # memory is counted, and there are no numbers to compare
-        return found, record
+        return reading, record
     root = torch.zeros_like(outputs)
     root[:, -1] = _probe(outputs[:, -1])
     gradient, *back = torch.autograd.grad(
         outputs, [weights, *_tensors(record)], root, allow_unused=True
     )
     check_finite([gradient])
-    deltas = [[one] for one in _by_use(record, back)]
+    deltas = [[delta] for delta in _by_use(record, back)]
     starts, wrong = of.starts(), set()
-    for name, expected, size in _gradients(found, record, deltas, outputs.shape[1]):
+    for name, expected, size in _gradients(reading, record, deltas, outputs.shape[1]):
         given = gradient[:, starts[name] : starts[name] + expected.shape[1]]
         # What is added up may cancel, so that it is its size that rounding goes by.
         off = (given - expected).norm(dim=1)
         if not (off <= AGREES.get(given.dtype, 1e-3) * size).all():
             wrong.add(name)
 
-    def is_known(one: Layer | AnyUse) -> bool:
-        return not {one.weight, one.bias} & wrong
+    def is_known(entry: Layer | AnyUse) -> bool:
+        return not {entry.weight, entry.bias} & wrong
 
-    layers = tuple(filter(is_known, found.layers))
-    scalings = tuple(n for n in found.scalings if is_known(record[n]))
+    layers = tuple(filter(is_known, reading.layers))
+    scalings = tuple(n for n in reading.scalings if is_known(record[n]))
     uses = [record[number] for number in scalings]
-    known = {name for one in (*layers, *uses) for name in (one.weight, one.bias)}
+    known = {name for entry in (*layers, *uses) for name in (entry.weight, entry.bias)}
     rest = tuple(name for name in places.start if name not in known)
     return Read(layers, scalings, rest), record
 
@@ -258,7 +258,7 @@ def check_finite(derivatives: Sequence[Tensor]) -> None:
         InputError: one is not.
     """
     # NaN and infinity are in the sum as well.
-    total = torch.stack([one.sum() for one in derivatives]).sum()
+    total = torch.stack([derivative.sum() for derivative in derivatives]).sum()
     if not total.is_meta and not math.isfinite(total.item()):
         raise InputError(
             "weights: expected finite derivatives of the outputs, got NaN or infinity. "
@@ -271,10 +271,10 @@ def _tensors(record: Sequence[AnyUse]) -> list[Tensor]:
 
 
 def _by_use(
-    record: Sequence[AnyUse], found: Sequence[Tensor | None]
+    record: Sequence[AnyUse], slopes: Sequence[Tensor | None]
 ) -> Iterator[Tensor]:
     """Yield what comes back through each use's outputs, zeros where nothing does."""
-    left = iter(found)
+    left = iter(slopes)
     for use in record:
         several = [next(left) for _ in use.outputs]
         deltas = [
@@ -285,7 +285,7 @@ def _by_use(
 
 
 def _gradients(
-    found: Read,
+    reading: Read,
     record: Sequence[AnyUse],
     deltas: Sequence[Sequence[Tensor]],
     samples: int,
@@ -296,9 +296,9 @@ def _gradients(
         Name of a tensor, its gradient (M, size), and the sum of the lengths of what is
         added up in it, (M,).
     """
-    for layer in found.layers:
-        sides = [one for _, one in layer.sides(record, deltas, samples)]
-        last = [(one.left[:, -1, 0], one.right[:, -1, 0]) for one in sides]
+    for layer in reading.layers:
+        sides = [pair for _, pair in layer.sides(record, deltas, samples)]
+        last = [(pair.left[:, -1, 0], pair.right[:, -1, 0]) for pair in sides]
         lengths = [(left.norm(dim=-1), right.norm(dim=-1)) for left, right in last]
         by_weight = torch.stack([left.mT @ right for left, right in last]).sum(0)
         sizes = [(left * right).flatten(1).sum(1) for left, right in lengths]
@@ -307,7 +307,7 @@ def _gradients(
             by_bias = torch.stack([left.sum(2) for left, _ in last]).sum(0)
             sizes = [left.flatten(1).sum(1) for left, _ in lengths]
             yield layer.bias, by_bias.flatten(1), torch.stack(sizes).sum(0)
-    for number in found.scalings:
+    for number in reading.scalings:
         use = record[number]
         assert isinstance(use, Scaling)
         (delta,) = deltas[number]
