@@ -18,7 +18,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch.utils._pytree import tree_map
 from torch.utils.data import Dataset, IterableDataset
 
-from curvflow.errors import InputError
+from curvflow.errors import InputError, summary
 from curvflow.tasks.numerics.derivatives.batches import (
     Batch,
     few_of,
@@ -52,7 +52,6 @@ from curvflow.tasks.numerics.derivatives.precision import (
     reroute,
     stops_respected,
 )
-from curvflow.tasks.numerics.user_errors import summary
 
 
 @contextmanager

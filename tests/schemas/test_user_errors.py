@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from curvflow.tasks.numerics.user_errors import first_line, place_of, summary
+from curvflow.errors import first_line, summary
+from curvflow.schemas.user_errors import place_of
 
 
 @pytest.mark.parametrize(
