@@ -11,6 +11,7 @@ from curvflow.errors import InputError, RequestError, UnknownNameError, nearest
 from curvflow.flows.graph.graph import Graph, Node, State, compare, expand, producers
 from curvflow.flows.graph.heartbeats import in_work
 from curvflow.flows.graph.source_files import SourceFiles
+from curvflow.flows.plan.code.callables import check_callables
 from curvflow.flows.plan.code.drift import Drift, find_drifts, import_code
 from curvflow.flows.plan.code.fingerprints import Fingerprints
 from curvflow.flows.plan.code.sources import NamedCode
@@ -459,12 +460,20 @@ def refuse_computing(plan: Plan) -> None:
         )
 
 
+def check_named(plan: Plan) -> None:
+    """Import what the parameters of open nodes name, see `check_callables`."""
+    nodes = (node for node in plan.graph if node.state != "cached")
+    check_callables(nodes, plan.graph.study.stages)
+
+
 def check_code(plan: Plan) -> None:
     """Import the code that the nodes reach; from here on files may be edited.
 
     Raises:
+        StudyError: code that parameters name cannot be imported, or not be called so.
         RequestError: a file has changed since its module was imported.
     """
+    check_named(plan)
     plan.codes.read(plan.graph)
     open_nodes = [node for node in plan.graph if node.state != "cached"]
     compared = [node for drift in plan.drifts for node in drift.nodes]
