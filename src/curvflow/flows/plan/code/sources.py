@@ -417,8 +417,9 @@ class NamedCode:
             text = origin.read_bytes()
             names = read_module(module, text, is_package=spec.parent == module)
         except SyntaxError as error:
+            place = f"{origin.name}:{error.lineno}"
             reason = f"got a syntax error in line {error.lineno} of {origin}"
-            return f"expected a module that can be imported, {reason}", ""
+            return f"{place}: expected a module that can be imported, {reason}", ""
         except OSError as error:
             reason = f"got {origin} ({error.strerror})"
             return f"expected a module that can be read, {reason}", ""
