@@ -487,8 +487,8 @@ def check_code(plan: Plan) -> None:
         StudyError: code that parameters name cannot be imported, or not be called so.
         RequestError: a file has changed since its module was imported.
     """
-    check_named(plan)
     plan.codes.read(plan.graph)
+    check_named(plan)
     open_nodes = [node for node in plan.graph if node.state != "cached"]
     compared = [node for drift in plan.drifts for node in drift.nodes]
     import_code(plan.codes, [*open_nodes, *compared])
