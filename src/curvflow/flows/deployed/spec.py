@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from curvflow.errors import RequestError
 from curvflow.flows.deployed.schedules import DueTimes, shown_schedule
 from curvflow.flows.graph.open_study import open_study
-from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.plan.plan import check_named, make_plan
 from curvflow.schemas.options import run_options
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def deployment_spec(
         overrides=overrides,
         max_nodes=max_nodes,
     )
-    make_plan(opened.study, opened.store, opened.files)
+    check_named(make_plan(opened.study, opened.store, opened.files))
     checked = run_options(**options)
     parameters = {
         "study": study.name,

@@ -23,14 +23,13 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from curvflow.errors import InputError
+from curvflow.errors import InputError, summary
 from curvflow.tasks.numerics.derivatives.differentiation_modes import (
     has_reverse_mode,
     is_coarse,
     parted,
 )
 from curvflow.tasks.numerics.derivatives.precision import differentiable
-from curvflow.tasks.numerics.user_errors import summary
 
 Cause = Literal[
     "generator", "shuffle", "changing_data", "dropout", "batch_norm", "nondeterminism"
