@@ -241,3 +241,16 @@ def write(folder: Path, files: dict[str, str]) -> None:
         path = folder / "curvflow" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+
+
+def test_statistics_of_scipy_are_loaded_by_the_first_call_of_one():
+    # They take as long to load as all else that a table needs; `scipy.stats.x` does it.
+    heavy = [
+        module
+        for module, tree in modules(SOURCE).items()
+        for node in importing(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+        if f"{getattr(node, 'module', '')}.{alias.name}".strip(".") == "scipy.stats"
+    ]
+    assert heavy == []

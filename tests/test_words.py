@@ -20,7 +20,7 @@ QUESTIONS = ("What", "How", "Which", "Whether", "From", "Where", "Who", "When")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 # Variables that say nothing, and the most bindings there may be of each.
 PRONOUNS = {"other": 84, "others": 64, "what": 34, "held": 31}
-MOST_SHORT = 100
+MOST_SHORT = 10
 # Words of docstrings in place of the glossary's, and the most there may be of each.
 MOST_WORDS = {
     r"told": 0,
@@ -35,6 +35,13 @@ MOST_WORDS = {
 }
 
 
+def is_unexplained(handler: ast.ExceptHandler, lines: list[str]) -> bool:
+    """Return whether a handler catches all errors, and no comment says why."""
+    name = "BaseException" if handler.type is None else ast.unparse(handler.type)
+    near = lines[handler.lineno - 2 : handler.lineno]
+    return name in ("Exception", "BaseException") and "#" not in "".join(near)
+
+
 @dataclass(frozen=True)
 class Source:
     """What a file says."""
@@ -42,12 +49,14 @@ class Source:
     bound: Counter[str]
     docstrings: tuple[str, ...]
     messages: tuple[tuple[int, str, str], ...]
+    unexplained: tuple[int, ...]
 
     @classmethod
-    def of(cls, tree: ast.Module) -> Source:
+    def of(cls, text: str) -> Source:
         """Read a file in one walk, and its messages."""
+        tree, lines = ast.parse(text), text.splitlines()
         bound: Counter[str] = Counter()
-        docstrings = []
+        docstrings, unexplained = [], []
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):
                 bound[node.id] += isinstance(node.ctx, ast.Store)
@@ -55,7 +64,9 @@ class Source:
                 bound[node.arg] += 1
             elif isinstance(node, DOCUMENTED):
                 docstrings.append(ast.get_docstring(node) or "")
-        return cls(bound, tuple(docstrings), tuple(raises(tree)))
+            elif isinstance(node, ast.ExceptHandler) and is_unexplained(node, lines):
+                unexplained.append(node.lineno)
+        return cls(bound, tuple(docstrings), tuple(raises(tree)), tuple(unexplained))
 
     @property
     def questions(self) -> Iterator[str]:
@@ -83,7 +94,7 @@ def package():
     gc.disable()  # it would look through a million nodes again and again
     try:
         return {
-            str(path.relative_to(PACKAGE)): Source.of(ast.parse(path.read_bytes()))
+            str(path.relative_to(PACKAGE)): Source.of(path.read_text(encoding="utf-8"))
             for path in sorted(PACKAGE.rglob("*.py"))
         }
     finally:
@@ -133,9 +144,30 @@ def test_messages_are_read(package):
     assert sum(len(source.messages) for source in package.values()) > 1000
 
 
+def test_what_catches_all_errors_says_why(package):
+    faults = [f"{path}:{n}" for path, s in package.items() for n in s.unexplained]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    ("handler", "lines"),
+    [
+        ("except Exception:", (3,)),
+        ("except BaseException as error:", (3,)),
+        ("except:", (3,)),
+        ("except OSError:", ()),
+        ("except Exception:  # the user's code raises anything", ()),
+        ("# The user's code raises anything.\nexcept Exception:", ()),
+    ],
+)
+def test_broad_handlers_without_a_reason_are_noticed(handler, lines):
+    source = Source.of(f"try:\n    f()\n{handler}\n    g()\n")
+    assert source.unexplained == lines
+
+
 def test_names_and_openings_are_noticed():
     text = '"""How far."""\ndef f(one):\n    found = one\n    return found\n'
-    source = Source.of(ast.parse(text))
+    source = Source.of(text)
     assert source.bound["one"] == source.bound["found"] == 1
     assert list(source.questions) == ["How far."]
 
@@ -162,6 +194,6 @@ def test_names_and_openings_are_noticed():
     ],
 )
 def test_forms_are_told_apart(text, is_fine):
-    source = Source.of(ast.parse(f"def f():\n    {text}\n"))
+    source = Source.of(f"def f():\n    {text}\n")
     assert source.messages
     assert (not list(source.faults)) == is_fine

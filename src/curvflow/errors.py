@@ -175,6 +175,16 @@ def said_at(path: str, message: str) -> str:
     return message.removeprefix(f"{path.rpartition('.')[2]} ")
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says."""
+    return (str(error).strip() or "no message").splitlines()[0]
+
+
+def summary(error: BaseException) -> str:
+    """Return the type of an error, and the first line of what it says."""
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
 LONGEST_NAME = 100  # that is compared with others, which takes the square of it
 
 

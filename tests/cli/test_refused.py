@@ -60,3 +60,24 @@ def test_no_memory_is_told_on_one_line(curvflow, study, monkeypatch):
     assert (said.code, said.out) == (1, "")
     assert said.err.startswith("curvflow: out of memory. ")
     assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [["plan"], ["plan", "--json"], ["run"]])
+def test_a_module_of_a_model_that_fails_is_told_before_a_run(curvflow, study, command):
+    study.write_text(
+        study.read_text().replace(
+            "{kind: mlp, hidden: [3]}", '{factory: "loud_1:make"}'
+        )
+    )
+    nets = study.parent / "loud_1.py"
+    nets.write_text(
+        "print('loud')\nfrom math import nothing\n\ndef make():\n    pass\n"
+    )
+    said = curvflow(*command, study)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("loud\ncurvflow: ")
+    assert (
+        "/tiny.yaml:9:50: stages.fit.model.factory: loud_1.py:2: expected a module "
+        "that can be imported, got 'loud_1' with ImportError: cannot import name"
+    ) in said.err
+    assert said.err.count("\n") == 2

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
@@ -76,16 +76,40 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def same_study(
+class StudyOptions(TypedDict):
+    """The options that say which study of a file is meant, and where its results are.
+
+    Attributes:
+        store: address of the store; None for the one next to the file.
+        profile: named overrides in the study.
+        overrides: `a.b=c`, applied last.
+        max_nodes: nodes beyond which the study is refused; None for the default.
+    """
+
+    store: str | None
+    profile: str | None
+    overrides: Sequence[str]
+    max_nodes: int | None
+
+
+def study_options(
     store: str | None,
     profile: str | None,
-    overrides: Sequence[str] | None,
+    overrides: list[str] | None,
     max_nodes: int | None,
-) -> str:
+) -> StudyOptions:
+    """Return the options of a study as typer has read them."""
+    return StudyOptions(
+        store=store, profile=profile, overrides=overrides or (), max_nodes=max_nodes
+    )
+
+
+def same_study(chosen: StudyOptions) -> str:
     """Return the options by which another command means the same study and store."""
-    given = [("--store", store), ("--profile", profile)]
-    given += [("--set", override) for override in overrides or ()]
-    given += [("--max-nodes", None if max_nodes is None else str(max_nodes))]
+    most = chosen["max_nodes"]
+    given = [("--store", chosen["store"]), ("--profile", chosen["profile"])]
+    given += [("--set", override) for override in chosen["overrides"]]
+    given += [("--max-nodes", None if most is None else str(most))]
     return "".join(f" {name} {quote(text)}" for name, text in given if text is not None)
 
 
@@ -100,36 +124,15 @@ def open_study_store(
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.graph.open_study import open_study
 
-    return open_study(
-        study,
-        store=store,
-        profile=profile,
-        overrides=overrides or (),
-        max_nodes=max_nodes,
-    )
+    return open_study(study, **study_options(store, profile, overrides, max_nodes))
 
 
-def open_study_results(
-    study: Path,
-    run: int | None,
-    *,
-    store: str | None,
-    profile: str | None,
-    overrides: list[str] | None,
-    max_nodes: int | None,
-) -> Results:
+def open_study_results(study: Path, run: int | None, chosen: StudyOptions) -> Results:
     """Open the results of a study, as of a run or of all."""
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.api import open as open_results
 
-    return open_results(
-        study,
-        run=run,
-        store=store,
-        profile=profile,
-        overrides=overrides or (),
-        max_nodes=max_nodes,
-    )
+    return open_results(study, run=run, **chosen)
 
 
 def require_store(store: Store) -> Store:

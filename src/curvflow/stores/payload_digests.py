@@ -213,19 +213,19 @@ def _digests(nodes: Nodes, name: str, *, is_cut: bool) -> _Digests:
         array = np.stack(rows) if rows else np.empty(shape, dtype)
         slices = [row_digests(row) for row in array if is_cut and row.ndim]
         return _Digests(array_digest(array), row_digests(array), slices)
-    whole, found, slices = DigestInParts(dtype, shape), [], []
+    whole, digests, slices = DigestInParts(dtype, shape), [], []
     for parts in nodes.nodes(name):
         if is_cut and len(shape) > 1:
             # Without rows where a store is corrupt, which the digest then tells.
             node = np.concatenate([np.empty((0, *shape[2:]), dtype), *parts])
             parts = [node]
             slices.append(row_digests(node))
-        one = DigestInParts(dtype, shape[1:])
+        digest = DigestInParts(dtype, shape[1:])
         for part in parts:
             whole.update(part)
-            one.update(part)
-        found.append(one.hexdigest())
-    return _Digests(whole.hexdigest(), found, slices)
+            digest.update(part)
+        digests.append(digest.hexdigest())
+    return _Digests(whole.hexdigest(), digests, slices)
 
 
 def _compare_digests(receipt: Receipt, part: str, digests: _Digests | None) -> None:

@@ -145,8 +145,8 @@ def _settings() -> dict[str, str]:
     """Return the environment's settings of malloc, as glibc finds them."""
     getenv = ctypes.CDLL(None).getenv
     getenv.restype = ctypes.c_char_p
-    found = {name: getenv(name.encode()) for name in SETTINGS}
-    return {name: value.decode() for name, value in found.items() if value is not None}
+    values = {name: getenv(name.encode()) for name in SETTINGS}
+    return {name: value.decode() for name, value in values.items() if value is not None}
 
 
 def _is_set_otherwise() -> bool:

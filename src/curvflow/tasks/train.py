@@ -101,7 +101,7 @@ def member_bytes(member: Member) -> int:
     working = scratch + activations
     factors = _factor_pass(member)
     if factors.shared:  # half of the scratch is there before inverses are found
-        passes = max(activations, factors.own + factors.shared)
+        passes = max(activations, factors.each + factors.shared)
         working = max(scratch, scratch // 2 + passes) - factors.shared
     unshared = weights + working + copied + kept + read_bytes(data, batch, item)
     return unshared + data_bytes(member)

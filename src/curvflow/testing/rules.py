@@ -81,7 +81,7 @@ def step_at(
             batch=batch,
             product=None if product is None else product[chosen],
             draw=noise.uniform(),
-            dropout=lambda some: dropout.of(some).uniform(),
+            dropout=lambda models: dropout.of(models).uniform(),
             gradient_at=elsewhere,
         )
 

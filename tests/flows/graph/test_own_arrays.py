@@ -1,5 +1,7 @@
 """The user's arrays are held against networks and losses while planning."""
 
+import random
+
 import numpy as np
 import pytest
 
@@ -35,8 +37,10 @@ def folder(tmp_path):
     return tmp_path
 
 
-def planned(store, folder, line):
+def planned(store, folder, line, *others):
     text = f"{STUDY}  asked: {{use: {line}}}\n"
+    for number, other in enumerate(others):
+        text += f"  asked{number}: {{use: {other}}}\n"
     opened_study = opened(store, text=text, folder=folder)
     return make_plan(opened_study.study, opened_study.store, opened_study.files)
 
@@ -103,8 +107,29 @@ def test_files_are_not_read_for_what_any_data_do_for(store, folder, monkeypatch)
 
     monkeypatch.setattr(SourceFiles, "read", counted)
     planned(store, folder, "probe.llc, weights: fit")
-    # Each once, by the check of its own kind; and what `fit` takes, as an mlp takes no
-    # labels of tokens. The probe takes the same data, whatever they are.
-    assert sorted(params.path for params in seen) == [
-        "thin.npz", "thin.npz", "values.npz", "wide.npz",
-    ]  # fmt: skip
+    # Each once, by the check of its own kind; what `fit` takes is known by then, as an
+    # mlp takes no labels of tokens. The probe takes the same data, whatever they are.
+    files = ["thin.npz", "values.npz", "wide.npz"]
+    assert sorted(params.path for params in seen) == files
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_plan_reads_a_file_twice(store, folder, monkeypatch, seed):
+    draw, read, seen = random.Random(seed), SourceFiles.read, []
+
+    def counted(self, params, form):
+        seen.append(params.path)
+        return read(self, params, form)
+
+    monkeypatch.setattr(SourceFiles, "read", counted)
+    lines = [
+        "train, data: thin, " + TRAINING,
+        "train, data: thin, loss: cross_entropy, " + TRAINING,
+        f"train, data: values, loss: mse, {TRAINING}",
+        "probe.llc, weights: fit, data: thin",
+        "probe.eigenvalues, weights: fit, k: 27",
+        "data.modify, data: wide, normalise: standard",
+    ]
+    asked = draw.sample(lines, k=draw.randint(2, len(lines)))
+    planned(store, folder, *asked)
+    assert sorted(seen) == ["thin.npz", "values.npz", "wide.npz"]

@@ -1,5 +1,6 @@
 """Kinds of a user's own that a study cannot use are told in one line."""
 
+import re
 import sys
 from itertools import count
 
@@ -83,5 +84,6 @@ def test_whatever_an_import_raises_is_told_in_one_line(found, statement, said):
     with pytest.raises(StudyError) as refused:
         found("class Thing:\n    pass", statement)
     (line,) = str(refused.value).splitlines()
+    assert re.search(r" drafted_\w+\.py:\d+: expected a module that can", line)
     assert "expected a module that can be imported, got 'drafted_" in line
     assert line.endswith(f"Python says: {said}")

@@ -2,6 +2,8 @@
 
 import io
 import random
+import struct
+import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -207,6 +209,39 @@ def test_folders_that_will_not_do_are_refused_while_planning(names, params, mess
 def test_files_that_are_no_images_of_the_size_are_refused(content, message):
     with pytest.raises(InputError, match=message):
         made({"a/1.png": encoded(flat(0)), "b/1.png": content})
+
+
+def deep(depth, colour):
+    """Return a PNG file of 4 x 4 pixels, which Pillow writes of 8 bits alone."""
+    size = {0: 1, 2: 3, 4: 2, 6: 4}[colour] * depth // 8 * 4
+    head = struct.pack(">IIBBBBB", 4, 4, depth, colour, 0, 0, 0)
+    rows = zlib.compress((b"\0" + bytes(range(size))) * 4)
+    parts = ((b"IHDR", head), (b"IDAT", rows), (b"IEND", b""))
+    chunks = [
+        struct.pack(">I", len(data))
+        + name
+        + data
+        + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in parts
+    ]
+    return np.frombuffer(b"\x89PNG\r\n\x1a\n" + b"".join(chunks), np.uint8)
+
+
+@pytest.mark.parametrize("colour", [0, 2, 4, 6], ids=["grey", "rgb", "la", "rgba"])
+def test_images_of_16_bits_are_refused_of_all_colours(colour):
+    assert made({"a/1.png": deep(8, colour), "b/1.png": deep(8, colour)})
+    files = {"a/1.png": deep(8, colour), "b/1.png": deep(16, colour)}
+    with pytest.raises(
+        InputError, match=r"8 bits per channel, got b/1.png in mode \w+;16B"
+    ):
+        made(files)
+
+
+def test_images_of_16_bits_for_a_pixel_have_fewer_for_a_channel():
+    head = struct.pack("<IiiHHIIiiII", 40, 4, 4, 1, 16, 0, 32, 0, 0, 0, 0)
+    bmp = b"BM" + struct.pack("<IHHI", 54 + 32, 0, 0, 54) + head + bytes(range(32))
+    content = np.frombuffer(bmp, np.uint8)
+    assert made({"a/1.bmp": content, "b/1.bmp": content})
 
 
 def test_a_crop_beyond_the_image_is_refused():

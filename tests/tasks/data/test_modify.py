@@ -6,6 +6,7 @@ import pytest
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.tasks.data.modify import member_bytes
+from curvflow.tasks.datasets.modifications import scaled
 from tests.tasks.toys import (
     as_data,
     assert_declared,
@@ -211,3 +212,24 @@ def test_memory_is_estimated_from_the_data_taken():
     assert member_bytes(node) >= 3 * data["inputs"].nbytes
     mirrored = member("data.modify", {"targets": "inputs"}, data=data)
     assert member_bytes(mirrored) >= member_bytes(node) + 2 * data["inputs"].nbytes
+
+
+@pytest.mark.parametrize("exponent", [-300, -60, -44, -30, 0, 30, 37, 39, 100, 200])
+def test_a_scale_beyond_single_precision_is_refused(exponent):
+    """By it inputs were 0 or NaN: it is kept so that no last bits enter a digest."""
+    inputs = np.random.default_rng(0).normal(size=(20, 2)) * [1, 10.0**exponent]
+    if -37 < exponent < 38:
+        train, _ = scaled(inputs, inputs[:0], "standard", np.float64)
+        np.testing.assert_allclose(train.std(0), 1, rtol=1e-6)
+        return
+    with pytest.raises(InputError, match=r"^normalise: expected inputs whose mean and"):
+        scaled(inputs, inputs[:0], "standard", np.float64)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-60, 3.5, 1e37])
+def test_what_does_not_vary_may_be_small_and_not_beyond(value):
+    inputs = np.stack([np.arange(6.0), np.full(6, value)], axis=1)
+    train, _ = scaled(inputs, inputs[:0], "standard", np.float64)
+    np.testing.assert_allclose(train[:, 1], 0, atol=1e-7 * value + 1e-59)
+    with pytest.raises(InputError, match=r"got a mean of inf and a deviation of"):
+        scaled(np.maximum(inputs, 1e60), inputs[:0], "standard", np.float64)

@@ -3,6 +3,7 @@
 import csv
 import io
 import random
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -503,7 +504,13 @@ def test_decimals_behind_commas_are_those_behind_points(seed):
             made(european, delimiter=";", **asked, **params)
 
 
-@pytest.mark.parametrize("form", ["{:,}", "{} %", "${}", "{}€", "-${:,}.25"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        *("{:,}", "{} %", "${}", "{}€", "-${:,}.25"),
+        *("'{}", "\u2212{}", "{:_}", "{},5e3", "{}.5 kg", "{}.25m", "'{}.5'"),
+    ],
+)
 @pytest.mark.parametrize("of", ["x", "y"])
 def test_numbers_in_another_way_of_writing_are_no_names(form, of):
     draw = random.Random(form)
@@ -516,6 +523,79 @@ def test_numbers_in_another_way_of_writing_are_no_names(form, of):
     arrays = made(text, target="y", test_fraction=0, **answer)
     names = arrays["class_names"] if of == "y" else arrays["feature"]
     assert {name.removeprefix("x=") for name in names} == set(cells)
+
+
+WORDS = ["N/A", "n/a", "#N/A", "NULL", "null", "None", "none", "<NA>", "?", "-", "--"]
+
+
+@pytest.mark.parametrize("of", ["x", "y"])
+@pytest.mark.parametrize("seed", range(12))
+def test_words_for_nothing_are_no_names_unless_somebody_says_so(seed, of):
+    draw = random.Random(seed)
+    word = draw.choice(WORDS)
+    cells = [draw.choice(["red", "NIL-4", "a?", "nonesuch"]) for _ in range(20)]
+    for row in draw.sample(range(1, 20), k=draw.randint(1, 4)):
+        cells[row] = word
+    cells[0] = "white"
+    header = ["x", "y"] if of == "x" else ["y", "x"]
+    text = written(header, [[cell, f"{n}.5"] for n, cell in enumerate(cells)])
+    place = f"got '{re.escape(word)}' in line {cells.index(word) + 2}. Add it to miss"
+    with pytest.raises(InputError, match=f"expected names of .*{place}"):
+        made(text, target="y")
+    answer = {"categories": ["x"]} if of == "x" else {"targets_as": "labels"}
+    whole = made(text, target="y", test_fraction=0, **answer)
+    dropped = made(
+        text, target="y", test_fraction=0, missing="drop", missing_values=[word]
+    )
+    for arrays, known in ((whole, {*cells}), (dropped, {*cells} - {word})):
+        names = arrays["class_names"] if of == "y" else arrays["feature"]
+        assert {name.removeprefix("x=") for name in names} == known
+    assert len(dropped["inputs"]) == 20 - cells.count(word)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("of", ["x", "y"])
+def test_whole_numbers_that_floats_confuse_are_no_measurements(seed, of):
+    draw = random.Random(seed)
+    least = 2 ** draw.choice([40, 52, 53, 54, 60])
+    cells = [least + n for n in draw.sample(range(64), k=12)]
+    header = ["x", "y"] if of == "x" else ["y", "x"]
+    text = written(header, [[cell, f"{n}.5"] for n, cell in enumerate(cells)])
+    asked = {"target": "y", "test_fraction": 0}
+    asked |= {"targets_as": "values"} if of == "y" else {"scaling": "none"}
+    if len({float(cell) for cell in cells}) < len(cells):
+        with pytest.raises(InputError, match=f"floats distinguish in column '{of}'"):
+            made(text, **asked)
+        return
+    arrays = made(text, **asked)
+    got = arrays["inputs" if of == "x" else "targets"]
+    assert sorted(got.ravel()) == sorted(map(float, cells))
+
+
+@pytest.mark.parametrize("exponent", [-140, -160, -200, -320])
+def test_numbers_whose_squares_underflow_are_refused(exponent):
+    text = written(["x", "y"], [[f"{n}e{exponent}", f"{n}.5"] for n in range(10)])
+    params = {"target": "y", "test_fraction": 0}
+    if exponent > -150:
+        numbers = made(text, **params)["inputs"]
+        assert numbers.std() == pytest.approx(1)
+        return
+    with pytest.raises(InputError, match="'x' that are equal, or differ by 1e-150"):
+        made(text, **params)
+    assert made(text, scaling="minmax", **params)["inputs"].max() == 1
+
+
+def test_texts_of_numbers_in_parquet_are_asked_about():
+    rows = range(6)
+    content = as_parquet(x=[f"{n}.5" for n in rows], y=[n + 0.5 for n in rows])
+    with pytest.raises(InputError, match=r"column 'x', got texts of numbers .* '0.5'"):
+        made(content, target="y")
+    arrays = made(content, target="y", categories=["x"], test_fraction=0)
+    assert arrays["feature"].tolist() == [f"x={n}.5" for n in rows]
+    with pytest.raises(InputError, match="labels or values, got texts of numbers"):
+        made(content, target="x", columns=["y"])
+    whole = as_parquet(x=[n + 0.5 for n in rows], y=[str(n % 2) for n in rows])
+    assert made(whole, target="y")["class_names"].tolist() == ["0", "1"]
 
 
 def test_a_slip_among_values_makes_no_labels_of_them():

@@ -257,6 +257,70 @@ def test_no_pass_takes_more_samples_than_fit(monkeypatch, labelled):
         assert (targets.operator(2) @ weights_MD).isfinite().all()
 
 
+@pytest.mark.parametrize("ignored", [-100, 0, 1])
+@pytest.mark.parametrize("wrap", [lambda net: net, Wrapped], ids=["dense", "any"])
+def test_samples_without_a_label_that_counts_are_left_out(labelled, ignored, wrap):
+    inputs, labels = labelled
+    masked = labels.where(torch.arange(30) % 3 > 0, ignored)
+    kept, loss = masked != ignored, nn.CrossEntropyLoss(ignore_index=ignored)
+    fits = [
+        curvflow.llc(wrap(mlp(4, 3, 3)), of, data, **GIVEN, batch_size=8, seed=2)
+        for of, data in (
+            (loss, (inputs, masked)),
+            (nn.CrossEntropyLoss(), (inputs[kept], labels[kept])),
+        )
+    ]
+    for name, array in fits[1].variables.items():
+        np.testing.assert_array_equal(fits[0].variables[name], array, err_msg=name)
+    n = int(kept.sum())
+    assert fits[0].variables["num_samples"] == n
+    assert fits[0].variables["nbeta"] == n / math.log(n)
+    whole = loss(mlp(4, 3, 3)(inputs), masked).item()
+    assert fits[0].variables["init_loss"] == pytest.approx(whole, rel=1e-12)
+
+
+class Tokens(nn.Module):
+    """Logits (N, C, T) of inputs (N, T, F)."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = mlp(4, 3, 3)
+
+    def forward(self, inputs):
+        return self.net(inputs).movedim(-1, 1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_masked_and_weighed_labels_weigh_as_in_the_mean_over_all(monkeypatch, seed):
+    draw = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(24, 5, 4, generator=draw).double()
+    labels = torch.randint(3, (24, 5), generator=draw)
+    labels[torch.rand(24, 5, generator=draw) < 0.5] = -100
+    labels[:4], labels[4:, 0] = -100, 1
+    weight = None if seed % 2 else torch.tensor([0.5, 2.0, 1.0]).double()
+    loss, net = nn.CrossEntropyLoss(weight), Tokens()
+    how = {"layers": None, "seed": 0, "dtype": None, "settings": {}}
+    targets = module_targets(net, loss, (inputs, labels), **how)
+    assert targets.num_samples == targets.num_counted(0) == 20
+    whole, weights_CD = targets.losses(torch.zeros(2).long()), targets.weights
+    module = sys.modules[ModuleLosses.__module__]
+    monkeypatch.setattr(module, "CHAIN_BYTES", 3 * whole.bytes_per_sample)
+    expected = loss(net(inputs), labels)
+    (slope,) = whole.gradients(weights_CD, None)[1]
+    assert whole.values(weights_CD, None).item() == pytest.approx(expected.item())
+    parts = torch.autograd.grad(expected, list(net.parameters()))
+    torch.testing.assert_close(slope, torch.cat([part.ravel() for part in parts]))
+    # The mean over all batches of four is that over all samples.
+    rows = torch.randperm(20, generator=draw).reshape(5, 1, 4)
+    batches = [whole.gradients(weights_CD, batch) for batch in rows]
+    means = [torch.stack(parts).mean(0) for parts in zip(*batches, strict=True)]
+    assert means[0].item() == pytest.approx(expected.item())
+    torch.testing.assert_close(means[1][0], slope)
+    each = torch.arange(20)[:, None]
+    single = whole.sample_losses(weights_CD.expand(20, -1), each, each)
+    assert single.mean().item() == pytest.approx(expected.item())
+
+
 def test_lists_loaders_and_dictionaries_are_the_batch_that_they_make(labelled):
     net, (inputs, labels) = mlp(4, 3, 3), labelled
     whole = curvflow.llc(net, "cross_entropy", labelled, **GIVEN).loss_trace

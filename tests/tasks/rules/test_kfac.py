@@ -696,7 +696,7 @@ def test_labels_of_tokens_have_roots_of_the_loss_that_is_minimised(fisher_type):
         for one in parts_of(posed.problem.text, "expand", separate=False).pieces
         if one.weight is not None
     )
-    sides = [side for _, side in layer.piece.sides(swept.one)]
+    sides = [side for _, side in layer.piece.sides(swept.pass_)]
     # The gradients of a layer's weight by the roots, along a direction in it.
     V = torch.stack([(s.left.mT @ s.right) for s in sides]).sum(0)
     inside = torch.zeros_like(direction)
@@ -733,12 +733,12 @@ def test_factors_are_the_same_where_no_errors_of_them_are_asked_for(model, is_jo
             for h in (True, False)
         )
         for moments in (plain, bare):
-            moments.add(swept.one)
+            moments.add(swept.pass_)
         given = bare.matrices()
         for left, right in zip(plain.matrices(), given, strict=True):
             assert torch.equal(left, right)
         kept = [one.clone() for one in given]
-        bare.add(swept.one)  # begins anew, and leaves alone what was handed over
+        bare.add(swept.pass_)  # begins anew, and leaves alone what was handed over
         for left, right in zip(kept, bare.matrices(), strict=True):
             assert torch.equal(left, right)
         assert all(map(torch.equal, kept, given))

@@ -33,8 +33,8 @@ def test_passes_grow_with_samples_and_roots():
 
 def test_of_large_models_two_are_in_a_pass_and_share_it():
     small, large = bytes_of(4, rule="kfac"), bytes_of(8192, rule="kfac")
-    assert small.own == small.shared > 0
-    assert large.own == 0 < large.shared
+    assert small.each == small.shared > 0
+    assert large.each == 0 < large.shared
 
 
 def test_what_cannot_be_counted_is_as_large_as_its_graph(monkeypatch):

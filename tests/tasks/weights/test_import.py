@@ -110,6 +110,19 @@ def test_a_state_dict_has_the_losses_of_its_module():
     assert result["final_test_loss"] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("below", ["", "model."])
+def test_a_list_of_tensors_is_refused_unless_its_numbers_are_mapped(below):
+    arrays = list(named_as_ours().values())
+    listed = {f"{below}{n}": array for n, array in enumerate(arrays)}
+    at = " at 'model'" if below else ""
+    says = f"expected a dictionary of tensors, got a list of {len(NAMES)} tensors{at}."
+    with pytest.raises(InputError, match=says):
+        imported(listed)
+    mapped = imported(listed, names=dict(zip(NAMES, listed, strict=True)))
+    same = imported(named_as_ours())
+    assert np.array_equal(mapped.arrays["weights"], same.arrays["weights"])
+
+
 def test_losses_without_test_samples_and_of_sums():
     shapes = (5, 3), (5,), (4, 5), (4,), (2, 4), (2,)
     zeros = {name: np.zeros(shape) for name, shape in zip(NAMES, shapes, strict=True)}

@@ -112,6 +112,25 @@ def test_a_file_without_tensors_is_refused():
         read_tensors(written({"epoch": 3, "names": ["a"]}), "x.pt", "path")
 
 
+@pytest.mark.parametrize(
+    ("value", "got"),
+    [
+        ([1.0, 2.0, 3], "a list of 3 float, int"),
+        ([], "a list of 0"),
+        (([1], "a"), "a tuple of 2 list, str"),
+        ({1, 2}, "a set of 2 int"),
+        (3.5, "one float"),
+        ("net", "one str"),
+        (None, "None"),
+    ],
+)
+def test_what_holds_no_tensors_is_described(value, got):
+    expected = f"path: expected a dictionary of tensors in x.pt, got {got}. Write "
+    with pytest.raises(InputError) as refused:
+        read_tensors(written(value), "x.pt", "path")
+    assert str(refused.value).startswith(expected)
+
+
 def test_a_tensor_alone_is_an_array_and_messages_name_the_parameter():
     assert list(read_tensors(written(torch.ones(3)), "x.pt", "path")) == ["array"]
     with pytest.raises(

@@ -17,6 +17,7 @@ from curvflow.cli.arguments import (
     Variables,
     echo,
     open_study_results,
+    study_options,
 )
 from curvflow.cli.text.tables import echo_missing
 
@@ -45,14 +46,8 @@ def command(
     # Loaded here so that `curvflow --help` starts at once.
     from curvflow.flows.results.exchange import export
 
-    results = open_study_results(
-        study,
-        run,
-        store=store,
-        profile=profile,
-        overrides=overrides,
-        max_nodes=max_nodes,
-    )
+    chosen = study_options(store, profile, overrides, max_nodes)
+    results = open_study_results(study, run, chosen)
     left_out = export(results, stage, output, variables, spreadsheet=spreadsheet)
     echo_missing(results, stage)
     if left_out:

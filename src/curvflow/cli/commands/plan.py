@@ -30,10 +30,11 @@ def command(
 
     with paused_gc(stays=True):
         from curvflow.cli.text.plan_text import plan_summary
-        from curvflow.flows.plan.plan import make_plan
+        from curvflow.flows.plan.plan import check_named, make_plan
 
         asked = open_study_store(study, store, profile, overrides, max_nodes)
         plan = make_plan(asked.study, asked.store, asked.files)
+        check_named(plan)
         if as_json:
             print_json(plan.as_json())
         else:

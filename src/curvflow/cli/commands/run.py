@@ -22,6 +22,7 @@ from curvflow.cli.arguments import (
     echo,
     print_json,
     same_study,
+    study_options,
 )
 
 if TYPE_CHECKING:
@@ -63,23 +64,16 @@ def command(
     tile = {"device": device, "num_threads": threads, "compiler": compiler}
     place = {"workers": workers, "scheduler": scheduler, "dashboard": dashboard}
     record = {"record_reads": not no_record_reads, "partial": partial}
-    results = _compute(
-        study,
-        observe,
-        log,
-        store=store,
-        profile=profile,
-        overrides=overrides or (),
-        max_nodes=max_nodes,
-        options=options.read_run_options(
+    chosen = study_options(store, profile, overrides, max_nodes)
+    asked = {
+        "options": options.read_run_options(
             cluster=cluster, tile_memory=tile_memory, **tile, **place, **record
         ),
-        revive=revive or (),
-        answer=options.code_answer(accept or (), rerun or (), reason, verify),
-        reanalyse=reanalyse,
-    )
-    same = same_study(store, profile, overrides, max_nodes)
-    _echo_results(f"{quote(str(study))}{same}", results, as_json)
+        "answer": options.code_answer(accept or (), rerun or (), reason, verify),
+        "revive": revive or (),
+    }
+    results = _compute(study, observe, log, reanalyse=reanalyse, **chosen, **asked)
+    _echo_results(f"{quote(str(study))}{same_study(chosen)}", results, as_json)
 
 
 def _compute(

@@ -22,6 +22,7 @@ from curvflow.cli.arguments import (
     open_study_results,
     parse_labels,
     print_json,
+    study_options,
 )
 from curvflow.cli.text.tables import echo_missing
 from curvflow.errors import RequestError
@@ -55,14 +56,8 @@ def command(
     """Show results, a record per node and element, or list the stages."""
     if as_json and as_csv:
         raise RequestError("show: --json cannot be combined with --csv. Leave one out.")
-    results = open_study_results(
-        study,
-        run,
-        store=store,
-        profile=profile,
-        overrides=overrides,
-        max_nodes=max_nodes,
-    )
+    chosen = study_options(store, profile, overrides, max_nodes)
+    results = open_study_results(study, run, chosen)
     if stage is None:
         if where or variables or as_csv or whole:
             raise RequestError(

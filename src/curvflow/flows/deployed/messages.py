@@ -52,11 +52,11 @@ class Messages:
     def _work(self) -> None:
         from prefect.client.orchestration import get_client
 
-        # Whatever goes wrong with the page, the study goes on.
         try:
             with get_client(sync_client=True) as client:
                 while (message := self._queue.get()) and not self.is_lost:
                     message(client)
+        # Whatever goes wrong with the page, the study goes on.
         except Exception as error:
             self.lose(error_line(error))
 

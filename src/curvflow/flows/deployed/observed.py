@@ -146,6 +146,7 @@ class _ObservedStudy:
     def _run(self, observer: Observer) -> Results:
         try:
             self._results = run(self._study, observer=observer, **self._settings)
+        # A stop as well is that of the study, and not Prefect's to report.
         except BaseException as error:
             self._error = error
             raise

@@ -57,6 +57,7 @@ def harmless(write: Write) -> Write:
     def guarded(self: PageObserver, *given: Any, **named: Any) -> None:
         try:
             write(self, *given, **named)
+        # Prefect, its client and what it renders fail in their own ways.
         except Exception as error:
             self.page.lose(f"{type(error).__name__}: {error}")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from curvflow.errors import RequestError
 from curvflow.flows.deployed.schedules import DueTimes, shown_schedule
 from curvflow.flows.graph.open_study import open_study
-from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.plan.plan import check_named, make_plan
 from curvflow.schemas.options import run_options
 
 if TYPE_CHECKING:
@@ -82,11 +82,7 @@ def deployment_spec(
     Raises:
         RequestError: the study or an option is invalid.
     """
-    if store == "memory:":
-        raise RequestError(
-            "--store: expected a store that outlasts a run, got 'memory:'. "
-            "Name a folder or s3://bucket/prefix."
-        )
+    address = _lasting_address(store)
     opened = open_study(
         study,
         store=store,
@@ -94,12 +90,12 @@ def deployment_spec(
         overrides=overrides,
         max_nodes=max_nodes,
     )
-    make_plan(opened.study, opened.store, opened.files)
+    check_named(make_plan(opened.study, opened.store, opened.files))
     checked = run_options(**options)
     parameters = {
         "study": study.name,
         "project": str(study.resolve().parent),
-        "store": _in_full(store),
+        "store": address,
         "profile": profile,
         "overrides": list(overrides),
         "max_nodes": max_nodes,
@@ -124,7 +120,13 @@ def _joined(study: str, profile: str | None) -> str:
     return "-".join(part for part in (study, profile) if part)
 
 
-def _in_full(store: str | None) -> str | None:
+def _lasting_address(store: str | None) -> str | None:
+    """Return a store's address in full; RequestError if it ends with a run."""
+    if store == "memory:":
+        raise RequestError(
+            "--store: expected a store that outlasts a run, got 'memory:'. "
+            "Name a folder or s3://bucket/prefix."
+        )
     if store is None or "://" in store:
         return store
     return str(Path(store).expanduser().resolve())

@@ -104,9 +104,9 @@ def within(
     findings: list[Finding] = []
 
     def carry_out() -> None:
-        # A library that is checked may raise anything: that is the finding.
         try:
             findings.extend(check())  # one by one: the next may hang
+        # A library that is checked may raise anything: that is the finding.
         except Exception as error:
             words = one_line(f"{type(error).__name__}: {error}")
             findings.append(Finding(name, "FAIL", words, remedy))

@@ -139,12 +139,16 @@ class Monitor:
             seed=seed,
             settings=_settings(params, forward, size_of, allow),
         )
+        self._is_in_loop = llc_in == "loop"
+        self._begin()
+        self._open(store)
+
+    def _open(self, store: str | Path | None) -> None:
+        """Keep numbers in a folder, if one is named, and go on with what it has."""
         self._identity = self._probes.identity()
         if self._llc_at:
             self._identity["llc"] = self._llc
-        self._begin()
         self._folder = None if store is None else Path(store).expanduser()
-        self._is_in_loop = llc_in == "loop"
         self._requests = self._no_requests()
         if self._folder is not None:
             self._go_on(self._folder)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from curvflow.errors import InputError, RequestError, UnknownNameError, nearest
 from curvflow.flows.graph.graph import Graph, Node, State, compare, expand, producers
 from curvflow.flows.graph.heartbeats import in_work
 from curvflow.flows.graph.source_files import SourceFiles
+from curvflow.flows.plan.code.callables import check_callables
 from curvflow.flows.plan.code.drift import Drift, find_drifts, import_code
 from curvflow.flows.plan.code.fingerprints import Fingerprints
 from curvflow.flows.plan.code.sources import NamedCode
@@ -211,7 +213,7 @@ def check_files(plan: Plan, sources: PlanSources) -> None:
             cannot use, or more than memory does.
     """
     files, seen = sources.files, set[int]()
-    named, samples_of = NamedCode(files.folder), _samples_of(plan.graph, files)
+    named, samples_of = NamedCode(files.folder), _SamplesInFiles(plan.graph, files)
     stages = plan.graph.study.stages
     for node in plan.graph:
         if node.state == "cached" or id(node.form) in seen:
@@ -244,12 +246,13 @@ def _check_content(
     node: Node,
     stages: Mapping[str, Stage],
     files: SourceFiles,
-    samples_of: SamplesOf,
+    samples_of: _SamplesInFiles,
 ) -> None:
     if node.kind.check is None:
         return
     content = files.read(node.params, node.form)
     node.kind.check(node.params, content)
+    samples_of.note(node, content)
     if isinstance(node.params, ImportedParams):
         stage = stages[node.stage]
         samples = samples_taken(stage, stages, node.coords, samples_of)
@@ -391,29 +394,41 @@ def _reads_arrays(graph: Graph) -> bool:
     return any(node.kind.samples_in_files for node in graph)
 
 
-def _samples_of(graph: Graph, files: SourceFiles) -> SamplesOf:
-    """Return the form of a data stage's samples, its file read if need be, and once.
+class _SamplesInFiles:
+    """The form of data stages' samples; within a plan their files are read once.
 
-    A file is read only where parameters do not settle it: by data given together with
-    weights, a loss or a model for some data only, or a number of eigenvalues.
+    A file is read where parameters do not settle it. Where a stage takes the data, that
+    is when the file is checked; else by data given together with weights, a loss or a
+    model for some data only, or a number of eigenvalues.
     """
-    forms = {
-        _identity(node.params): node.form
-        for nodes in graph.nodes.values()
-        for node in nodes
-        if node.kind.samples_in_files
-    }
-    known: dict[tuple[type[Params], str], Samples] = {}
 
-    def tell(kind: Kind, params: Params, taken: Samples) -> Samples:
+    def __init__(self, graph: Graph, files: SourceFiles) -> None:
+        self._files = files
+        self._forms = {
+            _identity(node.params): node.form
+            for nodes in graph.nodes.values()
+            for node in nodes
+            if node.kind.samples_in_files
+        }
+        stages = graph.study.stages.values()
+        taken = chain.from_iterable(stage.inputs.values() for stage in stages)
+        self._taken = set(chain.from_iterable(taken))
+        self._known: dict[tuple[type[Params], str], Samples] = {}
+
+    def note(self, node: Node, content: Mapping[str, Mapping[str, Array]]) -> None:
+        """Note what a file holds that has just been read, if a stage takes the data."""
+        if node.kind.samples_in_files and node.stage in self._taken:
+            found = node.kind.samples_in_files(node.params, content)
+            self._known[_identity(node.params)] = found
+
+    def __call__(self, kind: Kind, params: Params, taken: Samples) -> Samples:
+        """Return the form of the samples that a data stage returns."""
         if kind.samples_in_files is None:
             return known_samples(kind, params, taken)
-        if (key := _identity(params)) not in known:
-            read = files.read(params, forms[key])
-            known[key] = kind.samples_in_files(params, read)
-        return known[key]
-
-    return tell
+        if (key := _identity(params)) not in self._known:
+            read = self._files.read(params, self._forms[key])
+            self._known[key] = kind.samples_in_files(params, read)
+        return self._known[key]
 
 
 def _identity(params: Params) -> tuple[type[Params], str]:
@@ -459,13 +474,21 @@ def refuse_computing(plan: Plan) -> None:
         )
 
 
+def check_named(plan: Plan) -> None:
+    """Import what the parameters of open nodes name, see `check_callables`."""
+    nodes = (node for node in plan.graph if node.state != "cached")
+    check_callables(nodes, plan.graph.study.stages)
+
+
 def check_code(plan: Plan) -> None:
     """Import the code that the nodes reach; from here on files may be edited.
 
     Raises:
+        StudyError: code that parameters name cannot be imported, or not be called so.
         RequestError: a file has changed since its module was imported.
     """
     plan.codes.read(plan.graph)
+    check_named(plan)
     open_nodes = [node for node in plan.graph if node.state != "cached"]
     compared = [node for drift in plan.drifts for node in drift.nodes]
     import_code(plan.codes, [*open_nodes, *compared])

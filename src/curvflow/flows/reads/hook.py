@@ -396,6 +396,7 @@ def _imports_noted() -> Iterator[None]:
         ) -> Any:
             try:
                 module = real(name, globals, locals, fromlist, level)
+            # A module's body may raise anything, also what ends a process.
             except BaseException:
                 if not _at_import(sys._getframe(1)):
                     _quietly(_untold, name, globals, level, sys._getframe(1))
@@ -410,6 +411,7 @@ def _imports_noted() -> Iterator[None]:
             whole = resolve_name("." * level + name, package) if level else name
             try:
                 module = real(name, package, level)
+            # It may raise anything, also what ends a process.
             except BaseException:
                 _quietly(_failed, whole, sys._getframe(1))
                 raise

@@ -264,8 +264,8 @@ class Finding:
         is_mean = self.sort == "mean" and n is not None
         around = sd * math.sqrt(1 + 1 / n) if n and not is_mean else sd
         most = MAX_SCATTER if is_mean else _most_deviations(n)
-        own = 0.0 if is_mean else MAX_SCATTER * self.own_error
-        far = math.hypot(most * around, own)
+        own_margin = 0.0 if is_mean else MAX_SCATTER * self.own_error
+        far = math.hypot(most * around, own_margin)
         is_far = abs(self.difference) > far
         if is_far and is_mean and not self._differs:
             return "undecided", "far off, but the means may be equal"

@@ -239,6 +239,7 @@ def replace_file(path: Path, content: bytes) -> None:
         try:
             partial_path.write_bytes(content)
             partial_path.replace(path)
+        # No part of a file stays behind, of an interruption neither.
         except BaseException:
             partial_path.unlink(missing_ok=True)
             raise

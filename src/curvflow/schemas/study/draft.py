@@ -18,6 +18,7 @@ from curvflow.schemas.study.document import Document
 from curvflow.schemas.study.stage import At, read_at
 from curvflow.schemas.study.template import Template, compile_template
 from curvflow.schemas.study.yaml_source import Path, SourceNode, short_yaml
+from curvflow.schemas.user_errors import before
 from curvflow.schemas.words import one_line
 
 
@@ -53,7 +54,10 @@ def _import_kind(document: Document, path: Path, text: str) -> Kind:
     except RequestError:
         raise
     except (Exception, SystemExit) as error:  # a module may raise anything
-        message = f"expected a module that can be imported, got '{module_name}'"
+        message = (
+            f"{before(error)}expected a module that can be imported, got "
+            f"'{module_name}'"
+        )
         hint = f"Python says: {_words_of(error)}."
         raise document.error(path, message, hint) from error
     kind = getattr(getattr(module, attribute, None), "kind", None)

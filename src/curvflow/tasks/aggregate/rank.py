@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.aggregate.rank import RankParams
@@ -60,7 +60,7 @@ def ranks(values_NK: Array, *, lower_is_better: bool) -> Array:
     """
     signed_NK = values_NK if lower_is_better else -values_NK
     worst_NK = np.where(np.isnan(values_NK), np.inf, signed_NK)
-    ranks_NK: Array = stats.rankdata(worst_NK, axis=1)
+    ranks_NK: Array = scipy.stats.rankdata(worst_NK, axis=1)
     return ranks_NK
 
 
@@ -81,13 +81,13 @@ def friedman(ranks_NK: Array) -> Friedman:
     count, labels = ranks_NK.shape
     if count < 2 or labels < 3 or np.ptp(ranks_NK, axis=1).max() == 0:
         return Friedman()
-    test = stats.friedmanchisquare(*ranks_NK.T)
+    test = scipy.stats.friedmanchisquare(*ranks_NK.T)
     chi2, most = float(test.statistic), count * (labels - 1)
     freedom = labels - 1, (labels - 1) * (count - 1)
     if chi2 > most * (1 - 1e-12):  # all repetitions agree
         return Friedman(chi2, float(test.pvalue), 0.0, 1.0)
     f = (count - 1) * chi2 / (most - chi2)
-    p = float(stats.f.sf(f, *freedom))
+    p = float(scipy.stats.f.sf(f, *freedom))
     return Friedman(chi2, float(test.pvalue), p, chi2 / most)
 
 
@@ -108,7 +108,9 @@ def critical_difference(count: int, labels: int, confidence: float) -> float:
     """
     if count < 2 or labels < 2:
         return math.nan
-    q = float(stats.studentized_range.ppf(confidence, labels, np.inf)) / math.sqrt(2)
+    q = float(
+        scipy.stats.studentized_range.ppf(confidence, labels, np.inf)
+    ) / math.sqrt(2)
     return q * math.sqrt(labels * (labels + 1) / (6 * count))
 
 

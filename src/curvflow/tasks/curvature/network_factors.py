@@ -297,8 +297,8 @@ def _weighted_labels(spec: CrossEntropy, of_samples: SampleLoss) -> OutputLaw:
         given = spec.class_weights or (1.0,) * outputs.shape[-1]
         by_class = pairs.new_tensor(given)
         labels, counts = pairs.unbind(-1)
-        own = by_class[labels.long()]
-        counts = counts * torch.lerp(own, by_class.mean(), spec.label_smoothing)
+        weights = by_class[labels.long()]
+        counts = counts * torch.lerp(weights, by_class.mean(), spec.label_smoothing)
         return plain.roots(form, outputs, torch.stack([labels, counts], -1), uniform)
 
     return replace(plain, roots=roots)

@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 import torch
 from torch import Tensor
 
-from curvflow.errors import InputError
+from curvflow.errors import InputError, summary
 from curvflow.schemas.kinds.shared.operators import (
     ModeParams,
     OperatorParams,
@@ -41,7 +41,6 @@ from curvflow.tasks.numerics.derivatives.guards import is_of_derivatives
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 from curvflow.tasks.numerics.derivatives.passes import Averaged, models_together
 from curvflow.tasks.numerics.operators.base import BatchedOperator
-from curvflow.tasks.numerics.user_errors import summary
 from curvflow.tasks.registry import Machine
 from curvflow.tasks.training.batch_draws import BatchDraws
 

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from curvflow.errors import InputError, nearest
+from curvflow.errors import InputError, first_line, nearest
 from curvflow.schemas.kinds.data.factory import FactoryDataParams
 from curvflow.schemas.kinds.shared.datasets import dataset_as
 from curvflow.schemas.nodes import Array, Member, Outcome
-from curvflow.tasks.numerics.user_errors import first_line, not_returned
+from curvflow.schemas.user_errors import not_returned
 from curvflow.tasks.registry import Machine, computes_each
 
 NAMES = ("inputs", "targets", "test_inputs", "test_targets")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.data.folder import FolderParams, listing
@@ -20,6 +21,9 @@ from curvflow.tasks.registry import Machine, computes
 
 # Of images whose size only their files tell, for an estimate of memory.
 USUAL = (3, 64, 64)
+
+# Forms of 16 bits per channel; BGR;16 has 16 for all three.
+DEEP = re.compile(r"(?!BGR)\w+;16[BLN]?")
 
 
 def member_bytes(member: Member) -> int:
@@ -102,9 +106,10 @@ def _decoded(params: FolderParams, content: Array, name: str) -> Array:
     """Return one image, (channels, height, width), bytes."""
     try:
         with Image.open(io.BytesIO(content.tobytes())) as opened:
+            _check_depth(opened, name)
             opened.load()
             upright = ImageOps.exif_transpose(opened)
-            image = _coloured(params, upright, name)
+            image = _coloured(params, upright)
     except InputError:
         raise
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
@@ -126,13 +131,27 @@ def _decoded(params: FolderParams, content: Array, name: str) -> Array:
     return pixels[np.newaxis] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
-def _coloured(params: FolderParams, image: Image.Image, name: str) -> Image.Image:
+def _check_depth(image: ImageFile.ImageFile, name: str) -> None:
+    """Refuse more than 8 bits per channel, of which Pillow keeps 8 of coloured images.
+
+    Raises:
+        InputError: it has more.
+    """
+    # Until the image is loaded, its tiles have the form of its bytes in the file.
+    arguments = [tile.args for tile in image.tile]
+    forms = [str(a[0]) for a in arguments if isinstance(a, tuple) and a]
+    forms += [a for a in arguments if isinstance(a, str)]
+    deep = next(filter(DEEP.fullmatch, forms), None)
+    if deep is None and not image.mode.startswith(("I", "F")):
+        return
+    raise InputError(
+        f"path: expected images of 8 bits per channel, got {name} in mode "
+        f"{deep or image.mode}. Convert it, or take data.array."
+    )
+
+
+def _coloured(params: FolderParams, image: Image.Image) -> Image.Image:
     """Return an image in the colours requested, whatever is transparent."""
-    if image.mode.startswith(("I", "F")):
-        raise InputError(
-            f"path: expected images of 8 bits per channel, got {name} in mode "
-            f"{image.mode}. Convert it, or take data.array."
-        )
     if image.mode in ("P", "PA"):
         image = image.convert("RGBA")  # a palette may have transparent colours
     return image.convert("RGB" if params.colours == "rgb" else "L")

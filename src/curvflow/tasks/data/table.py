@@ -106,6 +106,13 @@ def _scaled(params: TableParams, data: Read, name: str, train: Array) -> _Featur
             f"path: expected numbers below {LARGEST:g} in column '{name}', got "
             f"{np.abs(known).max():g}. Take another unit, or leave it out of columns."
         )
+    spread = known.max() - known.min()
+    if params.scaling == "standard" and 0 < spread < 1 / LARGEST:
+        raise InputError(
+            f"path: expected numbers in column '{name}' that are equal, or differ by "
+            f"{1 / LARGEST:g} or more, got {spread:g}. Take another unit, or leave it "
+            "out of columns."
+        )
     # Sums that are exact are the same on every processor, and so are keys behind them.
     mean = math.fsum(known) / len(known)
     if (

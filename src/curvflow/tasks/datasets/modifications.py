@@ -388,16 +388,35 @@ def _moments(train: Array) -> tuple[Array, Array]:
     axes = (0, *range(2, train.ndim)) if train.ndim > 2 else (0,)
     if train.dtype != np.uint8:
         # The last bits of a sum differ between processors; what follows does not.
-        mean = train.mean(axis=axes, keepdims=True).astype(np.float32)
-        width = train.std(axis=axes, keepdims=True).astype(np.float32)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            mean = train.mean(axis=axes, keepdims=True).astype(np.float32)
+            width = train.std(axis=axes, keepdims=True).astype(np.float32)
         # Of equal numbers a mean is off by rounding, and that is no width.
         least = train.min(axis=axes, keepdims=True)
         varies = train.max(axis=axes, keepdims=True) > least
+        _check_single(mean, width, varies)
         return np.where(varies, mean, least.astype(np.float32)), width * varies
     columns = np.moveaxis(train, 1, 0)
     moments = np.array([_moments_of_bytes(column) for column in columns])
     shape = (1, -1, *(1 for _ in train.shape[2:]))
     return moments[:, 0].reshape(shape), moments[:, 1].reshape(shape)
+
+
+def _check_single(mean: Array, width: Array, varies: Array) -> None:
+    """Refuse moments beyond single precision, by which inputs would be 0 or NaN.
+
+    Raises:
+        InputError: there are such; the deviation of what does not vary is not taken.
+    """
+    limits = np.finfo(np.float32)
+    is_single = (width >= limits.tiny) & (width <= limits.max)
+    if (beyond := ~np.isfinite(mean) | (varies & ~is_single)).any():
+        raise InputError(
+            "normalise: expected inputs whose mean and deviation are 0 or from "
+            f"{limits.tiny:.2g} to {limits.max:.2g}, got a mean of "
+            f"{mean[beyond][0]:.3g} and a deviation of {width[beyond][0]:.3g} in "
+            "single precision. Take another unit, or normalise: unit."
+        )
 
 
 def _moments_of_bytes(values: Array) -> tuple[float, float]:

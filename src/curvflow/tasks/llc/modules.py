@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_leaves, tree_map
 
 from curvflow.errors import InputError
@@ -39,7 +40,11 @@ from curvflow.tasks.numerics.derivatives.variances import gradient_variance
 from curvflow.tasks.numerics.operators.algebra import PrincipalBlock
 from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.numerics.sampling.chain_targets import ChainTargets
-from curvflow.tasks.numerics.sampling.module_losses import ModuleLosses, whole_batch
+from curvflow.tasks.numerics.sampling.module_losses import (
+    ModuleLosses,
+    rows_of,
+    whole_batch,
+)
 
 # Bytes that products with the Hessian may take in one pass over samples.
 HESSIAN_BYTES = 1 << 28
@@ -100,6 +105,7 @@ def module_targets(
         first = _cast(next(of.batches()), dtype)
         net, batch = copy.deepcopy(net).to(dtype), _cast(batch, dtype)
         of = subject(net, loss, [first], settings)
+    batch = _counting(net, of, batch)
     # Checked on the first batch alone: all samples at once may not fit into memory.
     of = replace(of, data=[batch])
     free = free_parameters([_short(name) for name in of.names], of.sizes, layers)
@@ -110,6 +116,19 @@ def module_targets(
         targets = _autograd_targets(net, loss, of, batch, seed, free, settings)
     _check_loss(float(targets.first_losses), batch)
     return targets
+
+
+def _counting(net: nn.Module, of: Subject, batch: Batch) -> Batch:
+    """Return a batch without the samples that have no label that counts.
+
+    They are no observations, and their own mean would be that of nothing. In a batch
+    norm in training they meet the others, and stay.
+    """
+    weights_N = of.weights_of(batch)
+    in_training = (m for m in net.modules() if isinstance(m, _BatchNorm) and m.training)
+    if weights_N is None or bool((weights_N > 0).all()) or any(in_training):
+        return batch
+    return rows_of(batch, weights_N > 0)
 
 
 def _check_loss(loss: float, batch: Batch) -> None:
@@ -287,12 +306,15 @@ def _autograd_targets(
     free: Tensor | None,
     settings: Settings,
 ) -> ChainTargets:
-    losses = ModuleLosses(of)
-    size = len(of.weights)
+    losses, size = ModuleLosses(of), len(of.weights)
+
+    weighed = settings
+    if losses.weights is not None:
+        weighed = settings | Settings(size_of=losses.weight_of)
 
     def operator(columns: int) -> BatchedOperator:
         rows = max(1, HESSIAN_BYTES // (losses.bytes_per_sample * columns))
-        whole = _hessian(net, loss, list(losses.parts(rows)), settings)
+        whole = _hessian(net, loss, list(losses.parts(rows)), weighed)
         if free is None:
             return whole
         return PrincipalBlock(whole, free.nonzero().squeeze(1))
@@ -319,6 +341,7 @@ def _autograd_targets(
         None if free is None else free.to(of.weights.device),
         operator,
         variance_of,
+        counted=[losses.num_counted],
     )
 
 

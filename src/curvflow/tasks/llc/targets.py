@@ -154,6 +154,17 @@ class ProblemAt:
         draws = self.draws and self.draws.select(owner_C)
         return SampledLosses(self.problem, self.samples, statistics_CS, owner_C, draws)
 
+    def counted(self) -> list[int] | None:
+        """Return how many samples of each model have a label that counts, or None.
+
+        They are the n of the posterior: one without such a label is no observation.
+        """
+        if not self.problem.criterion.weighs_terms:
+            return None
+        terms_MN, _ = self.problem.criterion.weights_of(self.samples.targets)
+        counts_M = (terms_MN > 0).sum(1).expand(len(self.weights))
+        return [int(count) for count in counts_M]
+
     def gradient_variance(
         self, free: Tensor | None, weights_MD: Tensor, rows_Mn: Tensor
     ) -> Tensor:
@@ -218,6 +229,7 @@ def problem_targets(
         None if free is None else free.to(at.weights.device),
         operator,
         partial(at.gradient_variance, free),
+        counted=at.counted(),
     )
 
 

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import UninitializedParameter
 
-from curvflow.errors import InputError
+from curvflow.errors import InputError, summary
 from curvflow.schemas.kinds.shared.several_inputs import InputPart
 from curvflow.schemas.models.factory import FactoryModel
+from curvflow.schemas.user_errors import not_returned
 from curvflow.tasks.networks.checks import (
     check_network,
     output_shape,
@@ -28,7 +29,6 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import (
     refuse_scripted,
 )
 from curvflow.tasks.numerics.derivatives.guards import check_unchanged
-from curvflow.tasks.numerics.user_errors import not_returned, summary
 
 # Bytes that activations of one model may take in one pass of products. Each call of a
 # module costs Python's time: passes of a few rows of a transformer take twice as long.

@@ -10,14 +10,14 @@ from math import prod
 import torch
 from torch import Tensor
 
-from curvflow.errors import InputError
+from curvflow.errors import InputError, summary
 from curvflow.schemas.kinds.shared.several_inputs import InputPart
+from curvflow.schemas.user_errors import before
 from curvflow.tasks.networks.network import Network
 from curvflow.tasks.numerics.derivatives.differentiation_modes import has_reverse_mode
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 from curvflow.tasks.numerics.derivatives.precision import differentiable
 from curvflow.tasks.numerics.derivatives.slices import mean_gradient
-from curvflow.tasks.numerics.user_errors import before, summary
 
 MODELS, SAMPLES = 2, 4
 

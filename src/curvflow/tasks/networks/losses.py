@@ -25,7 +25,7 @@ from torch.func import functional_call, grad, jvp, vmap
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from curvflow.errors import InputError
+from curvflow.errors import InputError, summary
 from curvflow.schemas.losses import (
     IGNORED,
     AnyLoss,
@@ -40,6 +40,7 @@ from curvflow.schemas.losses import (
     with_settings,
 )
 from curvflow.schemas.nodes import Array
+from curvflow.schemas.user_errors import before
 from curvflow.tasks.numerics.derivatives.batches import SampleLoss
 from curvflow.tasks.numerics.derivatives.differentiation_modes import (
     is_scripted,
@@ -55,7 +56,6 @@ from curvflow.tasks.numerics.derivatives.output_laws import (
     mixture_means,
     poisson,
 )
-from curvflow.tasks.numerics.user_errors import before, summary
 
 
 class Rows(NamedTuple):

@@ -15,8 +15,9 @@ from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from curvflow.errors import InputError
+from curvflow.errors import InputError, first_line
 from curvflow.schemas.kinds.shared.several_inputs import InputPart
+from curvflow.schemas.user_errors import before
 from curvflow.tasks.networks.draws import Drawn, Uniform
 from curvflow.tasks.networks.network import ForwardPass
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
@@ -39,7 +40,6 @@ from curvflow.tasks.numerics.derivatives.precision import (
     stops_respected,
 )
 from curvflow.tasks.numerics.recomputation import computed_once
-from curvflow.tasks.numerics.user_errors import before, first_line
 
 # A batch norm's count of batches, on which it depends where all batches weigh alike.
 COUNT = "num_batches_tracked"
@@ -65,13 +65,13 @@ class _Home(NamedTuple):
         tensors: parameters or buffers of the layer.
         key: of the tensor among them.
         name: first one of the tensor in the module.
-        own: the module's own tensor.
+        tensor: the module's own.
     """
 
     tensors: dict[str, Any]
     key: str
     name: str
-    own: Tensor
+    tensor: Tensor
 
 
 class StackedModule:
@@ -254,12 +254,12 @@ class StackedModule:
         Args:
             inputs: shape (N, ...).
         """
-        own = self.statistics | dict(self._module.named_parameters())
+        tensors = self.statistics | dict(self._module.named_parameters())
         like = next(iter(self.parameters.values()))
         x = inputs.to(like) if inputs.is_floating_point() else inputs
         self._set_mode(is_trained=False)
         with torch.random.fork_rng(devices=[]):
-            return is_scripted(lambda: self._call(self._held(own), x, None))
+            return is_scripted(lambda: self._call(self._held(tensors), x, None))
 
     def _seen(self, forward_pass: ForwardPass, inputs: Tensor) -> Observed:
         """Return what a call in training draws and moves, from a trial of its shape."""
@@ -405,8 +405,8 @@ class StackedModule:
             finally:
                 if self._buffers:
                     behind = {name: store.get(key) for store, key, name, _ in homes}
-                for store, key, _, own in homes:
-                    store[key] = own
+                for store, key, _, tensor in homes:
+                    store[key] = tensor
         tensors |= {n: t for n, t in behind.items() if t is not None}
         # A parameter is put back, and the next call is as the first.
         gone = (n for n, t in behind.items() if t is None and n in self._buffers)

@@ -45,6 +45,7 @@ from curvflow.tasks.numerics.derivatives.slices import (
     mean_gradient,
     plane_points,
 )
+from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.registry import Machine, computes
 from curvflow.tasks.training.batch_draws import BatchDraws
 from curvflow.tasks.training.curves import Evaluation
@@ -118,18 +119,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     members = [_at_centre(member, problem) for member in members]
     weights_MW = stacked_weights(members, machine, dtype=params.dtype)
     weights_MD, statistics_MS = problem.network.split(weights_MW)
-    several = [_params(member) for member in members]
-    build_hessian = partial(
-        batched_hessian,
-        members,
-        machine,
-        dtype=params.dtype,
-        columns=columns_at_once(members[0]),
-        modes=several,
-    )
-    hessian = build_hessian()
-    names = moved_tensors(members[0])
-    block = hessian if params.layers is None else build_hessian(names=names)
+    hessian, block = _hessians(members, machine)
     data = [member.one("data") for member in members]
     sets = {
         name: load_samples(problem, data, prefix, machine.device, weights_MD.dtype)
@@ -137,7 +127,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     }
     given_MD, _ = problem.network.split(given_MW)
     slice_directions = directions(members, block, problem, given_MD)
-    draws = batch_draws(several, sets["train"].count)
+    draws = batch_draws(list(map(_params, members)), sets["train"].count)
     gradient_MD = _mean_gradient(
         problem, weights_MD, statistics_MS, sets["train"], draws
     )
@@ -154,6 +144,24 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         arrays |= _model_arrays(member, slice_directions, local, number)
         outcomes.append(Outcome(arrays))
     return outcomes
+
+
+def _hessians(
+    members: Sequence[Member], machine: Machine
+) -> tuple[BatchedOperator, BatchedOperator]:
+    """Return the Hessian by all parameters, and by those that are moved."""
+    build = partial(
+        batched_hessian,
+        members,
+        machine,
+        dtype=_params(members[0]).dtype,
+        columns=columns_at_once(members[0]),
+        modes=list(map(_params, members)),
+    )
+    hessian = build()
+    if _params(members[0]).layers is None:
+        return hessian, hessian
+    return hessian, build(names=moved_tensors(members[0]))
 
 
 def _losses(

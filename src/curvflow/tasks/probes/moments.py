@@ -16,6 +16,7 @@ from curvflow.errors import InputError
 from curvflow.schemas.kinds.probes.moments import MomentsParams
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature.operators import (
+    TileOperator,
     as_data,
     atom_arrays,
     atoms_of,
@@ -111,28 +112,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     columns = _columns(members[0])
     tile = tile_operator(members, machine, columns=columns)
     seeds = [_params(member).seed for member in members]
-    support_M2, steps_M = _support(tile.operator, seeds, params)
-
-    def draw() -> MomentDraws:
-        return moment_draws(
-            tile.operator,
-            seeds,
-            num_moments=params.num_moments,
-            num_probes=params.num_probes,
-            distribution=params.distribution,
-            block=columns,
-            support_M2=support_M2 if params.basis == "chebyshev" else None,
-        )
-
-    support_M2 = _over_atoms(params, support_M2, tile.atoms)
-    try:
-        drawn = draw()
-    except SupportError as error:
-        if params.support is not None:
-            raise
-        wider = _widened(tile.operator, seeds, params, error.models, support_M2)
-        support_M2, steps_M = wider[0], steps_M + wider[1]
-        drawn = draw()
+    drawn, support_M2, steps_M = _drawn(tile, seeds, params, columns)
     products = params.num_probes * math.ceil(params.num_moments / 2)
     size = tile.operator.shape[1]
     return [
@@ -149,6 +129,40 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
             drawn.draws, drawn.spreads, drawn.cubes, support_M2, steps_M, strict=True
         )
     ]
+
+
+def _drawn(
+    tile: TileOperator, seeds: Sequence[int], params: MomentsParams, columns: int
+) -> tuple[MomentDraws, Tensor, Tensor]:
+    """Return draws, their intervals (M, 2), and the products for these, (M,).
+
+    An interval that proves too narrow is widened once.
+
+    Raises:
+        SupportError: it still is, or the parameters have set it.
+    """
+    support_M2, steps_M = _support(tile.operator, seeds, params)
+
+    def draw() -> MomentDraws:
+        return moment_draws(
+            tile.operator,
+            seeds,
+            num_moments=params.num_moments,
+            num_probes=params.num_probes,
+            distribution=params.distribution,
+            block=columns,
+            support_M2=support_M2 if params.basis == "chebyshev" else None,
+        )
+
+    support_M2 = _over_atoms(params, support_M2, tile.atoms)
+    try:
+        return draw(), support_M2, steps_M
+    except SupportError as error:
+        if params.support is not None:
+            raise
+        wider = _widened(tile.operator, seeds, params, error.models, support_M2)
+    support_M2, steps_M = wider[0], steps_M + wider[1]
+    return draw(), support_M2, steps_M
 
 
 def _support(

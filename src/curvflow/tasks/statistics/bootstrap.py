@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from curvflow.schemas.nodes import Array
 
@@ -60,7 +60,7 @@ def resampled_interval(
         return estimate, estimate
     with warnings.catch_warnings():  # NaN limits report it
         warnings.simplefilter("ignore", RuntimeWarning)
-        interval = stats.bootstrap(
+        interval = scipy.stats.bootstrap(
             samples,
             statistic,
             n_resamples=resampling.num_resamples,

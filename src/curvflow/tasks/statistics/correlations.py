@@ -10,7 +10,7 @@ from functools import cache
 from itertools import permutations
 
 import numpy as np
-from scipy import stats
+import scipy
 from scipy.special import ndtri
 
 from curvflow.schemas.nodes import Array
@@ -91,7 +91,7 @@ def pearson_test(x_N: Array, y_N: Array, confidence: float) -> Correlation:
         return Correlation()
     r = float(np.corrcoef(x_N, y_N)[0, 1].clip(-1, 1))
     limits = _fisher_interval(r, 1.0, len(x_N) - 3, confidence)
-    return Correlation(r, limits, _p(stats.pearsonr, x_N, y_N))
+    return Correlation(r, limits, _p(scipy.stats.pearsonr, x_N, y_N))
 
 
 def spearman_test(x_N: Array, y_N: Array, confidence: float) -> Correlation:
@@ -127,7 +127,7 @@ def kendall_test(x_N: Array, y_N: Array, confidence: float) -> Correlation:
     """
     if not _both_vary(x_N, y_N):
         return Correlation()
-    result = stats.kendalltau(x_N, y_N)
+    result = scipy.stats.kendalltau(x_N, y_N)
     tau = float(result.statistic)
     limits = _fisher_interval(tau, 0.437, len(x_N) - 4, confidence)
     return Correlation(tau, limits, float(result.pvalue) if len(x_N) > 2 else math.nan)
@@ -156,7 +156,7 @@ def _fisher_interval(
 
 def _rank_p(x_N: Array, y_N: Array) -> float:
     if not 3 <= len(x_N) <= MAX_EXACT:
-        return _p(stats.spearmanr, x_N, y_N)
+        return _p(scipy.stats.spearmanr, x_N, y_N)
     from_mean_N, other_N = (r - r.mean() for r in (_ranks(x_N), _ranks(y_N)))
     observed = abs(from_mean_N @ other_N)
     # Ranks are multiples of 1/2: sums of products differ by far more than rounding.

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 import numpy as np
-from scipy import stats
+import scipy
 from scipy.special import betaincinv, stdtrit
 
 from curvflow.schemas.nodes import Array
@@ -119,11 +119,11 @@ def _median(values: Array, *, axis: int = -1) -> Any:
 
 
 def _interquartile_mean(values: Array, *, axis: int = -1) -> Any:
-    return stats.trim_mean(values, 0.25, axis=axis)
+    return scipy.stats.trim_mean(values, 0.25, axis=axis)
 
 
 def _mad(values: Array, *, axis: int = -1) -> Any:
-    return stats.median_abs_deviation(values, axis=axis)
+    return scipy.stats.median_abs_deviation(values, axis=axis)
 
 
 def _quantile(values: Array, *, share: float, axis: int = -1) -> Any:

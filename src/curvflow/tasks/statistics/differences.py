@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 from scipy.special import stdtr, stdtrit
 
 from curvflow.schemas.nodes import Array
@@ -84,7 +84,7 @@ def paired_difference(
         sem,
         limits,
         _two_sided(mean / sem, len(differences_N) - 1),
-        float(stats.wilcoxon(differences_N).pvalue),
+        float(scipy.stats.wilcoxon(differences_N).pvalue),
         mean / sd,
         len(differences_N) - 1,
     )
@@ -120,7 +120,7 @@ def unpaired_difference(
     freedom = float(1 / (parts**2 / (counts - 1)).sum())
     half = float(stdtrit(freedom, (1 + confidence) / 2)) * sem
     shares = np.square(np.array([first.sd, second.sd]) / spread) / 2
-    ranks = stats.mannwhitneyu(first_N, second_N)
+    ranks = scipy.stats.mannwhitneyu(first_N, second_N)
     return Difference(
         mean,
         sem=sem,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 
 import torch
@@ -343,47 +343,98 @@ def gradients(
         w fixed.
     """
     models = len(weights_MD)
-    is_alone = models == without == accumulation == 1 and compiler == "none"
-    if is_alone and problem.network.takes_leaves:
-        arguments = weights_MD, statistics_MS, samples, noise.uniform()
-        values = _one_model(problem, *arguments, leaves=leaves)
-        return Gradients(*values, weights_MD[:0])
+    is_one_pass = models == without == accumulation == 1 and compiler == "none"
+    if is_one_pass and problem.network.takes_leaves:
+        # Blocks and parts, of which there is one, would take as long as some layers.
+        arguments = problem, weights_MD, statistics_MS, samples, noise.uniform()
+        values = _one_pass(*arguments, has_product=False, leaves=leaves)
+        losses_1, gradient_1D, after_1S = values
+        return Gradients(losses_1, gradient_1D, after_1S, weights_MD[:0])
     parts = parts_in_memory(problem, samples.count, weights_MD, accumulation)
-    largest, is_compiled = samples.rows(parts[-1].rows), compiler != "none"
-    is_apart = go_one_by_one(problem, largest, weights_MD, is_compiled=is_compiled)
-    if models > 1 and 1 in (without, models - without) and not is_apart:
+    step = _Step(
+        problem, weights_MD, statistics_MS, samples, noise, parts, compiler, leaves
+    )
+    if models > 1 and 1 in (without, models - without) and not step.is_one_by_one:
         without = 0  # no pass is of a single model
-
-    def one_pass(span: slice, *, has_product: bool) -> tuple[Tensor, ...]:
-        total: tuple[Tensor, ...] = ()
-        statistics = statistics_MS[span]
-        for part in parts:
-            batch = samples.models(span).rows(part.rows)
-            if is_compiled:
-                derive = compiled(problem.text, compiler, has_product=has_product)
-                held = _packed(weights_MD[span]), _packed(statistics)
-                values = derive(*held, batch.inputs, batch.targets)
-            else:
-                draw = part.draw(noise.of(span).uniform())
-                arguments = problem, weights_MD[span], statistics, batch, draw
-                values = _one_pass(*arguments, has_product=has_product, leaves=leaves)
-            statistics = values[2]
-            total = _accumulated(problem, total, values, part.share)
-        return total
-
     passes = [
-        apply_in_blocks(
-            run, problem, span, largest, weights_MD, is_compiled=is_compiled
-        )
-        for run, span in (
-            (partial(one_pass, has_product=False), slice(0, without)),
-            (partial(one_pass, has_product=True), slice(without, models)),
+        step.in_blocks(span, has_product=has_product)
+        for has_product, span in (
+            (False, slice(0, without)),
+            (True, slice(without, models)),
         )
         if span.start < span.stop
     ]
     product_mD = passes[-1][3] if without < models else weights_MD[:0]
     losses_M, gradient_MD, after_MS = _joined([values[:3] for values in passes])
     return Gradients(losses_M, gradient_MD, after_MS, product_mD)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One step of M models, derived block of models by block, and part by part.
+
+    Attributes:
+        parts: of the batch, one after another.
+        compiler: mode of torch.compile, or `none`.
+        leaves: of one model at a time; None makes them for each pass.
+    """
+
+    problem: Problem
+    weights: Tensor
+    statistics: Tensor
+    samples: Samples
+    noise: Noise
+    parts: Sequence[Part]
+    compiler: str
+    leaves: Leaves | None
+
+    @cached_property
+    def _largest(self) -> Samples:
+        """The samples of the largest part."""
+        return self.samples.rows(self.parts[-1].rows)
+
+    @property
+    def is_one_by_one(self) -> bool:
+        """Return whether each pass is of one model."""
+        return go_one_by_one(
+            self.problem,
+            self._largest,
+            self.weights,
+            is_compiled=self.compiler != "none",
+        )
+
+    def in_blocks(self, models: slice, *, has_product: bool) -> tuple[Tensor, ...]:
+        """Return losses, gradients, statistics and products of some models."""
+        return apply_in_blocks(
+            partial(self._of_block, has_product=has_product),
+            self.problem,
+            models,
+            self._largest,
+            self.weights,
+            is_compiled=self.compiler != "none",
+        )
+
+    def _of_block(self, models: slice, *, has_product: bool) -> tuple[Tensor, ...]:
+        """Return the same of models whose activations fit into the memory."""
+        total: tuple[Tensor, ...] = ()
+        weights, statistics = self.weights[models], self.statistics[models]
+        for part in self.parts:
+            batch = self.samples.models(models).rows(part.rows)
+            if self.compiler == "none":
+                draw = part.draw(self.noise.of(models).uniform())
+                arguments = self.problem, weights, statistics, batch, draw
+                values = _one_pass(
+                    *arguments, has_product=has_product, leaves=self.leaves
+                )
+            else:
+                derive = compiled(
+                    self.problem.text, self.compiler, has_product=has_product
+                )
+                held = _packed(weights), _packed(statistics)
+                values = derive(*held, batch.inputs, batch.targets)
+            statistics = values[2]
+            total = _accumulated(self.problem, total, values, part.share)
+        return total
 
 
 def _joined(passes: Sequence[tuple[Tensor, ...]]) -> Iterator[Tensor]:

@@ -179,6 +179,7 @@ def _check_names(network: Network, arrays: Mapping[str, Array], source: str) -> 
         for name, shape in zip(layout.names, layout.shapes, strict=True)
     }
     superfluous = [name for name in arrays if name not in required]
+    _check_named(arrays, required, source)
     for name, shape in required.items():
         if name not in arrays:
             is_statistic = name in network.statistics.names
@@ -203,6 +204,27 @@ def _check_names(network: Network, arrays: Mapping[str, Array], source: str) -> 
         raise InputError(
             f"{source}: expected arrays of the model alone, got '{name}' too. "
             f"{_similar(name, required)}Take the model that has it."
+        )
+
+
+def _check_named(
+    arrays: Collection[str], required: Collection[str], source: str
+) -> None:
+    """Refuse tensors of a list, which have numbers alone.
+
+    Raises:
+        InputError: all names end in a number, below one beginning, and none is wanted.
+    """
+    parts = [name.rpartition(".") for name in arrays if name not in required]
+    below = {before for before, _, _ in parts}
+    if len(parts) != len(arrays) or len(below) != 1:
+        return
+    if all(number.isdecimal() for _, _, number in parts):
+        at = f" at '{min(below)}'" if any(below) else ""
+        raise InputError(
+            f"{source}: expected a dictionary of tensors, got a list of {len(parts)} "
+            f"tensors{at}. Write torch.save(module.state_dict(), path), or map each "
+            "number under `names`."
         )
 
 

@@ -43,9 +43,14 @@ def read_tensors(content: bytes, name: str, field: str) -> dict[str, Array]:
     except Exception as error:
         raise InputError(f"{field}: {_refusal(name, str(error))}") from error
     tensors = dict(_tensors(loaded, ""))
-    if not tensors:
+    if not tensors and isinstance(loaded, Mapping):
         raise InputError(
             f"{field}: expected tensors in {name}, got none. Save a state_dict."
+        )
+    if not tensors:
+        raise InputError(
+            f"{field}: expected a dictionary of tensors in {name}, got "
+            f"{_described(loaded)}. Write torch.save(module.state_dict(), path)."
         )
     return {key: _array(tensor) for key, tensor in tensors.items()}
 
@@ -62,6 +67,15 @@ def _refusal(name: str, said: str) -> str:
         f"expected a file that {written_by} wrote, got {name}, which is none. "
         "Write torch.save(module.state_dict(), path)."
     )
+
+
+def _described(value: object) -> str:
+    """Return what a file holds in place of tensors, as `a list of 3 float`."""
+    kind = type(value).__name__
+    if not isinstance(value, list | tuple | set | frozenset):
+        return "None" if value is None else f"one {kind}"
+    types = sorted({type(item).__name__ for item in value})
+    return f"a {kind} of {len(value)} {', '.join(types)}".rstrip()
 
 
 def _tensors(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:

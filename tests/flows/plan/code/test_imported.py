@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from curvflow.errors import RequestError
+from curvflow.errors import RequestError, StudyError
 from curvflow.flows.plan.code.sources import Sources
 from curvflow.flows.run.context import Unwatched
 from curvflow.flows.run.run import run_study
@@ -169,8 +169,22 @@ def test_what_is_saved_while_modules_are_imported_stops_the_run(late):
     assert not store.index().runs
 
 
-def test_a_module_that_cannot_be_imported_fails_its_nodes_alone(late):
+def test_a_module_that_cannot_be_imported_is_refused_before_the_run(late):
     (late / "late_scale.py").write_text("WIDTH = 1\nraise ValueError('no scale')\n")
+    store = MemoryStore()
+    o = opened(store, text=FIT, folder=late)
+    with pytest.raises(StudyError, match=r"late_scale\.py:2: .* ValueError: no scale"):
+        run_study(o.study, store, o.files)
+    assert not store.index().runs
+
+
+def test_a_module_that_cannot_be_imported_fails_its_nodes_alone(late):
+    """Where the function imports it, which is called for its nodes alone."""
+    (late / "late_scale.py").write_text("WIDTH = 1\nraise ValueError('no scale')\n")
+    line = "from late_scale import WIDTH\n"
+    inside = NETS.replace(line, "").replace("make():\n", f"make():\n    {line}")
+    assert inside.index(line) > inside.index("make()")
+    (late / "late_nets.py").write_text(inside)
     store = MemoryStore()
     o = opened(store, text=FIT, folder=late)
     report = run_study(o.study, store, o.files)

@@ -129,7 +129,8 @@ def test_a_module_in_an_archive_passes(plan, tmp_path, monkeypatch):
         (
             "named_other:make",
             "def make(:\n    pass\n",
-            "expected a module that can be imported, got a syntax error in line 1 of ",
+            "factory: named_other.py:1: expected a module that can be imported, got a "
+            "syntax error in line 1 of ",
         ),
     ],
 )

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.special import stdtrit
 
 from curvflow.tasks.numerics import BatchedDense, estimate
 from curvflow.tasks.numerics.estimators.batch_traces import BatchTrace
@@ -174,6 +175,31 @@ def test_intervals_of_random_blocks_hold_their_traces(method):
     assert 0.95 - 3 * stated_C.std() / len(stated) ** 0.5 < stated_C.mean() < 0.98
     assert stated_C.min() > 0.95 - 4 * (0.95 * 0.05 / repetitions) ** 0.5
     assert torch.stack(plain).mean() < stated_C.mean() - 0.02
+
+
+def test_few_signs_that_agree_by_chance_have_no_small_error():
+    # Spectra that hardly decay, where a sketch has little to find.
+    shares = []
+    for case in range(12):
+        rng = np.random.default_rng(case)
+        size = int(rng.integers(30, 60))
+        A_DD = with_spectrum(np.arange(1, size + 1) ** -rng.uniform(0, 0.6), case)
+        found = traces(
+            BatchedDense(A_DD.expand(200, -1, -1)),
+            [size],
+            range(200),
+            method="xtrace",
+            num_probes=int(rng.integers(6, 10)),
+            distribution="rademacher",
+            block=40,
+        )
+        apart_M = torch.stack([one.draws.sum(0).mean() for one in found]) - A_DD.trace()
+        half_M = torch.stack(
+            [stdtrit(float(one.freedom), 0.975) * one.sem for one in found]
+        )
+        shares.append(float((apart_M.abs() <= half_M).double().mean()))
+    assert np.mean(shares) > 0.95 - 3 * (0.95 * 0.05 / 2400) ** 0.5
+    assert min(shares) > 0.95 - 4 * (0.95 * 0.05 / 200) ** 0.5
 
 
 PAIRS = torch.block_diag(

@@ -101,3 +101,36 @@ def test_the_coefficient_of_some_tensors_is_that_of_their_part_of_the_hessian(
     rests = found["draws"][..., ~moves] == weights["weights"][~moves]
     assert rests.all()
     assert (found["draws"][..., moves].std(1) > 0).all()
+
+
+def about_labels(inputs, labels, first, digest):
+    """A probe about given weights, of the temperature that is the default."""
+    data = as_data(dataset(inputs, labels), digest)
+    problem = pose(parse_model({"kind": "mlp", "hidden": [4]}), "cross_entropy", data)
+    arrays = {"weights": first, "network": np.array(problem.text)}
+    weights = Weights("fit", "train", {}, arrays, "w")
+    settings = SETTINGS | {"nbeta": "auto", "seed": 5}
+    return member(KIND, settings, weights=weights, data=data)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_samples_without_a_label_that_counts_are_no_observations(seed):
+    draw = np.random.default_rng(seed)
+    masked, apart, counts = [], [], []
+    for number in range(3):
+        inputs, labels = draw.normal(size=(15, 4)), np.arange(15) % 3
+        first = draw.normal(size=35)
+        kept = np.sort(draw.permutation(np.arange(3, 15))[number + seed :])
+        kept = np.concatenate([np.arange(3), kept])
+        hidden = np.where(np.isin(np.arange(15), kept), labels, -100)
+        masked.append(about_labels(inputs, hidden, first, f"{number}"))
+        apart.append(about_labels(inputs[kept], labels[kept], first, ""))
+        counts.append(len(kept))
+    # In one tile, each with the number of its own.
+    for number, outcome in enumerate(compute(KIND, masked)):
+        (alone,) = compute(KIND, [apart[number]])
+        found, expected, n = outcome.arrays, alone.arrays, counts[number]
+        assert found["num_samples"] == expected["num_samples"] == n
+        assert found["nbeta"] == expected["nbeta"] == n / np.log(n)
+        for name in ("init_loss", "loss_trace", "llc_mean"):
+            np.testing.assert_allclose(found[name], expected[name], rtol=1e-8)

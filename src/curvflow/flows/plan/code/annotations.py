@@ -117,8 +117,8 @@ def _bases(
         home, _, name = (meaning.definition or "").partition(":")
         if home.partition(".")[0] in ("", OWN):
             continue
-        if found := names.module(home):
-            yield from ((found, part.statement) for part in found.parts.get(name, ()))
+        if owner := names.module(home):
+            yield from ((owner, part.statement) for part in owner.parts.get(name, ()))
 
 
 def _plain(bases: Sequence[ast.expr]) -> Iterator[ast.expr]:

@@ -406,7 +406,10 @@ def _for_checkers(body: Sequence[ast.stmt], package: str) -> frozenset[str]:
         for node in nodes
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
     )
-    stored[_CHECKING] -= sum(ast.unparse(n) == f"{_CHECKING} = False" for n in nodes)
+    assignments = (node for node in nodes if isinstance(node, ast.Assign))
+    stored[_CHECKING] -= sum(
+        ast.unparse(node) == f"{_CHECKING} = False" for node in assignments
+    )
     guarded = set()
     for name, targets in imported.items():
         if not stored[name] and targets <= {Import(m, _CHECKING) for m in _TYPING}:

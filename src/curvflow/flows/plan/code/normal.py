@@ -246,46 +246,46 @@ def _plain_text(node: ast.expr) -> str:
     return ""
 
 
-def loaded_package(call: ast.Call, own: Mapping[str, str]) -> str:
+def loaded_package(call: ast.Call, dunders: Mapping[str, str]) -> str:
     """Return the package whose modules alone a call loads by a computed name, or "".
 
     It stands before the last dot of what the name begins with: `"lab.rules." + name`,
     f"lab.rules.{name}", `"lab.rules.%s" % name`, f"{__name__}.{name}"; or is the one
-    that a relative name is of: `("." + name, "lab.rules")`. `own` are names that Python
-    has given the module.
+    that a relative name is of: `("." + name, "lab.rules")`. `dunders` are names that
+    Python has given the module.
     """
     if not call.args or any(isinstance(arg, ast.Starred) for arg in call.args):
         return ""
-    text, others = _beginning(call.args[0], own)[0], call.args[1:]
+    text, others = _beginning(call.args[0], dunders)[0], call.args[1:]
     words = [keyword.arg for keyword in call.keywords]
     if (len(others), words) in ((1, []), (0, ["package"])):
         of = others[0] if others else call.keywords[0].value
-        package, is_known = _beginning(of, own)
+        package, is_known = _beginning(of, dunders)
         is_sibling = text.startswith(".") and not text.startswith("..") and package
         return f"{package}{text}".rpartition(".")[0] if is_known and is_sibling else ""
     return "" if others or words or text.startswith(".") else text.rpartition(".")[0]
 
 
-def _beginning(node: ast.expr, own: Mapping[str, str]) -> tuple[str, bool]:
+def _beginning(node: ast.expr, dunders: Mapping[str, str]) -> tuple[str, bool]:
     """Return what a text begins with for sure, and whether that is all of it."""
     match node:
         case ast.Constant(value=str(text)):
             return text, True
-        case ast.Name(id=name) if name in own:
-            return own[name], True
+        case ast.Name(id=name) if name in dunders:
+            return dunders[name], True
         case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
-            return _beginning(value, own)
+            return _beginning(value, dunders)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return _joined([left, right], own)
+            return _joined([left, right], dunders)
         case ast.JoinedStr(values=values):
-            return _joined(values, own)
+            return _joined(values, dunders)
     return _formatted(node), False
 
 
-def _joined(parts: Sequence[ast.expr], own: Mapping[str, str]) -> tuple[str, bool]:
+def _joined(parts: Sequence[ast.expr], dunders: Mapping[str, str]) -> tuple[str, bool]:
     text = ""
     for part in parts:
-        beginning, is_known = _beginning(part, own)
+        beginning, is_known = _beginning(part, dunders)
         text += beginning
         if not is_known:
             return text, False
@@ -566,10 +566,10 @@ class _Writer:
         module = self._module
         given = {"__name__": module.name, "__package__": module.package}
         bound = {*module.parts, *module.aliases}
-        own = {
+        dunders = {
             n: t for n, t in given.items() if not (n in bound or self.scopes.find(n))
         }
-        name = loaded_module(node) or loaded_package(node, own)
+        name = loaded_module(node) or loaded_package(node, dunders)
         loaded = self._names.imported(Import(name), ()).module if name else None
         if loaded is not None:
             self.references[f"{loaded.name}:{VALUE}"] = None
@@ -589,10 +589,10 @@ class _Writer:
 
     def _find(self, name: str) -> None:
         """Refer to the module that a dotted name begins with."""
-        while name and (found := self._names.module(name)) is None:
+        while name and (module := self._names.module(name)) is None:
             name = name.rpartition(".")[0]
-        if name and found is not None:
-            self.references[f"{found.name}:{VALUE}"] = None
+        if name and module is not None:
+            self.references[f"{module.name}:{VALUE}"] = None
 
     def text(self, node: ast.JoinedStr) -> None:
         merged: list[ast.expr] = []

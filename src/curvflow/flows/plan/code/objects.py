@@ -269,10 +269,10 @@ class Objects:
         for keyword in cls.keywords:
             if keyword.arg == "metaclass":
                 named = self._names.spelt(home, keyword.value) if home else LOCAL
-                found = list(self.classes(named))
-                if not harmless or len(found) != 1:
+                metaclasses = list(self.classes(named))
+                if not harmless or len(metaclasses) != 1:
                     return False
-                if not self._is_tame(*found[0], harmless):
+                if not self._is_tame(*metaclasses[0], harmless):
                     return False
         return True
 
@@ -297,17 +297,19 @@ class Objects:
         As it would in `__init__`, in a property, where an operator is defined, or in
         what makes the default of a field.
         """
-        found = list(self.classes(meaning))
+        definitions = list(self.classes(meaning))
         has_methods = any(
-            any(own_methods(cls)) for _, cls in found if isinstance(cls, ast.ClassDef)
+            any(own_methods(cls))
+            for _, cls in definitions
+            if isinstance(cls, ast.ClassDef)
         )
-        return bool(found) and all(
+        return bool(definitions) and all(
             isinstance(cls, ast.ClassDef)
             and not any(is_special(m) or m.decorator_list for m in own_methods(cls))
             and not any(makes_code(s) for s in cls.body)
             and not (home and self._is_handed_code(home, cls))
             and not (has_methods and home and self._has_calling_base(home, cls))
-            for home, cls in found
+            for home, cls in definitions
         )
 
     def _is_handed_code(self, home: Module, cls: ast.ClassDef) -> bool:

@@ -316,11 +316,11 @@ def signature(kind: Kind, params: Params) -> Hashable:
     return tuple(shape)
 
 
-def called(params: Params) -> Iterator[tuple[KeyPath, str]]:
-    """Return the functions and classes that parameters name, each with its path."""
+def naming(params: Params) -> Iterator[tuple[KeyPath, Params, str]]:
+    """Yield what names code: where, the parameters, and the function or class."""
     for path, model in _models(params):
         if name := _called(model):
-            yield (*path, model.names_code_in), name
+            yield (*path, model.names_code_in), model, name
 
 
 def _named(kind: Kind, params: Params, paths: Collection[str], start: object) -> Loaded:
@@ -398,7 +398,7 @@ class NamedCode:
         Raises:
             StudyError: there is no such module, or its text has no such name.
         """
-        for path, name in called(params):
+        for path, _, name in naming(params):
             if name not in self._faults:
                 self._faults[name] = self._fault(*name.split(":"))
             if fault := self._faults[name]:
@@ -417,8 +417,9 @@ class NamedCode:
             text = origin.read_bytes()
             names = read_module(module, text, is_package=spec.parent == module)
         except SyntaxError as error:
+            place = f"{origin.name}:{error.lineno}"
             reason = f"got a syntax error in line {error.lineno} of {origin}"
-            return f"expected a module that can be imported, {reason}", ""
+            return f"{place}: expected a module that can be imported, {reason}", ""
         except OSError as error:
             reason = f"got {origin} ({error.strerror})"
             return f"expected a module that can be read, {reason}", ""

@@ -38,6 +38,7 @@ class _Client(Client):
         start: Any = super()._start  # has no types
         try:
             return await start(*given, **named)
+        # Whatever has kept it from starting, it is open, and is raised again.
         except Exception:
             close: Any = self._close
             await close(fast=True)
@@ -162,7 +163,6 @@ def cluster_client(asked: Cluster, tell: Callable[[str], None]) -> Iterator[Clie
     """
     with ExitStack() as stack:
         stack.enter_context(quiet())
-        # Whatever the queue of a site says comes through, in many shapes.
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a port that another has, say
@@ -178,6 +178,7 @@ def cluster_client(asked: Cluster, tell: Callable[[str], None]) -> Iterator[Clie
                 with dask.config.set({WAIT_COUNT: looks}):
                     cluster.adapt(minimum=least, maximum=most)
             client = stack.enter_context(connected(cluster))
+        # Whatever the queue of a site says comes through, in many shapes.
         except Exception as error:
             raise RequestError(
                 f"--cluster: expected {asked.factory} to start a Dask cluster, got "

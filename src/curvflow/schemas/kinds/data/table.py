@@ -18,8 +18,11 @@ from curvflow.schemas.kinds.shared.columns import (
     Column,
     Table,
     as_text,
+    confused,
+    first_nothing,
     first_slip,
     first_text,
+    is_numbers_as_text,
     table_of,
 )
 from curvflow.schemas.kinds.shared.datasets import OUTPUTS, check_split, latest
@@ -180,6 +183,8 @@ def _read(params: TableParams, content: bytes) -> Read:
     measured = {n: c for n, c in columns.items() if n not in are_categories}
     _check_finite(table, rows, measured)
     targets, classes = _targets(params, table, rows, columns[params.target])
+    values = numbers if classes else numbers | {params.target}
+    _check_exact(params, table, rows, {name: columns[name] for name in values})
     if by == "time":
         _check_times(table, rows, columns[getattr(params, by)])
     for name in names:
@@ -223,6 +228,18 @@ def _is_category(params: TableParams, table: Table, name: str, column: Column) -
         raise InputError(
             f"path: expected numbers in column '{name}', got '{cell}' "
             f"in {table.place(first)}. {_mend(params, table, cell)}, add it to "
+            "missing_values, or name the column in categories."
+        )
+    if is_numbers_as_text(column, params.decimal):
+        raise InputError(
+            f"path: expected numbers or names in column '{name}', got texts of numbers "
+            f"such as '{column.as_texts()[~column.missing][0]}'. Write the column as "
+            "numbers, or name it in categories."
+        )
+    if (row := first_nothing(column)) is not None:
+        raise InputError(
+            f"path: expected names of categories in column '{name}', got "
+            f"'{column.as_texts()[row]}' in {table.place(row)}. Add it to "
             "missing_values, or name the column in categories."
         )
     return True
@@ -274,6 +291,23 @@ def _check_finite(table: Table, rows: Array, columns: dict[str, Column]) -> None
             )
 
 
+def _check_exact(
+    params: TableParams, table: Table, rows: Array, columns: dict[str, Column]
+) -> None:
+    """Refuse identifiers that would be one number, which they are not to be."""
+    for name, column in columns.items():
+        if (both := confused(column)) is None:
+            continue
+        first, second = (column.as_texts()[row] for row in both)
+        remedy = "Leave it out of columns, or name it in categories."
+        if name == params.target:
+            remedy = "Take another unit, or set targets_as: labels."
+        raise InputError(
+            f"path: expected numbers that floats distinguish in column '{name}', got "
+            f"{first} and {second} in {table.place(rows[both[1]])}. {remedy}"
+        )
+
+
 def _check_times(table: Table, rows: Array, column: Column) -> None:
     """Refuse times whose order as texts may not be their order in time."""
     if column.numbers is not None:
@@ -321,6 +355,8 @@ def _targets(
                 f"in {table.place(rows[slip])}. {_mend(params, table, cell)}, add it "
                 "to missing_values, or set targets_as: labels."
             )
+    if numbers is None and params.targets_as is None:
+        _check_names_of_classes(params, table, rows, column)
     if numbers is not None and not _are_labels(params, numbers):
         return numbers, []
     classes, labels = np.unique(column.sortable(), return_inverse=True)
@@ -331,6 +367,27 @@ def _targets(
         )
     names = classes if numbers is None else [as_text(number) for number in classes]
     return labels.astype(np.int64), list(names)
+
+
+def _check_names_of_classes(
+    params: TableParams, table: Table, rows: Array, column: Column
+) -> None:
+    """Refuse texts that may be values, or none, and not names of classes."""
+    if (row := first_nothing(column)) is not None:
+        raise InputError(
+            f"target: expected names of classes in column '{params.target}', got "
+            f"'{column.as_texts()[row]}' in {table.place(rows[row])}. Add it to "
+            "missing_values, or set targets_as: labels."
+        )
+    texts = column.as_texts()
+    if is_numbers_as_text(column, params.decimal) and not all(
+        float(text.replace(params.decimal, ".")).is_integer() for text in texts
+    ):
+        raise InputError(
+            f"target: expected labels or values, got texts of numbers such as "
+            f"'{texts[0]}' in column '{params.target}'. Write the column as numbers, "
+            "or set targets_as: labels."
+        )
 
 
 def _are_labels(params: TableParams, numbers: Array) -> bool:

@@ -109,10 +109,12 @@ def _truth(
 ) -> dict[str, Array]:
     """Return the wanted; of two of one magnitude the one whose sign was found."""
     wanted = most_wanted(params, eigenvalues)
-    found = np.asarray(result.get("eigenvalues", wanted))
+    estimates = np.asarray(result.get("eigenvalues", wanted))
     apart = np.abs(eigenvalues + wanted[:, None]).min(1)
     is_either = (params.which == "LM") & (apart <= TIED * np.abs(wanted))
-    return {"eigenvalues": np.where(is_either & (found * wanted < 0), -wanted, wanted)}
+    return {
+        "eigenvalues": np.where(is_either & (estimates * wanted < 0), -wanted, wanted)
+    }
 
 
 KIND = Kind(

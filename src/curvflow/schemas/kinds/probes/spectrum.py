@@ -64,8 +64,8 @@ def _fraction(name: str, of: str) -> tuple[Variable, ...]:
 def nearest(eigenvalues: Array, values: Array) -> Array:
     """Return the eigenvalue (D,) that is nearest to each value; any, to NaN."""
     apart = np.abs(np.asarray(values)[..., None] - eigenvalues)
-    found: Array = eigenvalues[apart.argmin(-1)]
-    return found
+    closest: Array = eigenvalues[apart.argmin(-1)]
+    return closest
 
 
 def _truth(

@@ -24,9 +24,19 @@ PARQUET = b"PAR1"
 # Whole numbers beyond have no floats of their own.
 EXACT = 1 << 53
 
-# Numbers as people write them: 1,5 or 1,500.25 or 1 500 or 12 % or $3.
+# Numbers as people write them: 1,5 or 1,500.25 or 1 500 or 12 % or $3, with the sign of
+# typesetters, or with the apostrophe by which a spreadsheet makes texts of them; and
+# measurements with their unit, of which a fraction tells that they are no names.
+SIGN = r"[+\-\u2212]?"
 WRITTEN = re.compile(
-    r"[$€£¥]?\s?[+-]?[$€£¥]?(\d{1,3}([,.'\u2019\s]\d{3})+|\d+)([.,]\d+)?\s?[%$€£¥]?"
+    rf"['\"]?[$€£¥]?\s?{SIGN}[$€£¥]?(\d{{1,3}}([,.'\u2019_\s]\d{{3}})+|\d+)"
+    r"([.,]\d+)?([eE][+\-\u2212]?\d+)?\s?[%$€£¥]?['\"]?"
+    rf"|{SIGN}\d+[.,]\d+\s?[^\W\d_]{{1,3}}"
+)
+
+# Words for nothing, in small letters, that are no names unless somebody says so.
+NOTHING = frozenset(
+    {"n/a", "#n/a", "null", "none", "nil", "<na>", "nan", "?", "-", "--", "."}
 )
 
 # Types of texts in Parquet files.
@@ -263,6 +273,33 @@ def first_slip(column: Column, decimal: str) -> int | None:
         if first is None and not is_number:
             first = int(row)
     return first if 2 * count > len(present) else None
+
+
+def is_numbers_as_text(column: Column, decimal: str) -> bool:
+    """Return whether all cells are numbers that the file holds as texts."""
+    if column.numbers is not None or column.missing.all():
+        return False
+    return all(_is_number(cell, decimal) for cell in column.as_texts()[~column.missing])
+
+
+def first_nothing(column: Column) -> int | None:
+    """Return the row of the first cell that is a word for nothing, or None."""
+    texts = column.as_texts()
+    rows = np.flatnonzero(~column.missing)
+    return next((int(row) for row in rows if texts[row].lower() in NOTHING), None)
+
+
+def confused(column: Column) -> tuple[int, int] | None:
+    """Return the rows of two whole numbers that floats do not distinguish, or None."""
+    exact, numbers = column.sortable(), column.numbers
+    if numbers is None or exact is numbers:
+        return None
+    seen = dict[float, tuple[object, int]]()
+    for row in np.flatnonzero(~column.missing):
+        earlier, first = seen.setdefault(numbers[row], (exact[row], int(row)))
+        if earlier != exact[row]:
+            return first, int(row)
+    return None
 
 
 def first_text(column: Column, decimal: str) -> int:

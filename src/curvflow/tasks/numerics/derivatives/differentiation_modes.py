@@ -36,9 +36,8 @@ from torch import Tensor
 from torch.func import grad, jvp, vmap
 from torch.utils._pytree import tree_leaves
 
-from curvflow.errors import InputError
+from curvflow.errors import InputError, summary
 from curvflow.tasks.numerics.derivatives.recorded_graphs import Tape, record
-from curvflow.tasks.numerics.user_errors import summary
 
 Order = Literal[
     "forward_over_reverse", "reverse_over_reverse", "retained", "linearised"

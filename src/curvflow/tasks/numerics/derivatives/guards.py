@@ -23,14 +23,13 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from curvflow.errors import InputError
+from curvflow.errors import InputError, summary
 from curvflow.tasks.numerics.derivatives.differentiation_modes import (
     has_reverse_mode,
     is_coarse,
     parted,
 )
 from curvflow.tasks.numerics.derivatives.precision import differentiable
-from curvflow.tasks.numerics.user_errors import summary
 
 Cause = Literal[
     "generator", "shuffle", "changing_data", "dropout", "batch_norm", "nondeterminism"
@@ -399,12 +398,12 @@ def check_by_hand(
         InputError: a product with second derivatives is not the difference of two
             gradients; its layer is named, or the loss.
     """
-    found = first_layer_without(module, call, _is_derived_rightly, whole=True)
-    if not found and _has(_is_derived_rightly, loss, call):
+    layer = first_layer_without(module, call, _is_derived_rightly, whole=True)
+    if not layer and _has(_is_derived_rightly, loss, call):
         return
     raise InputError(
         "module: expected second derivatives that are changes of the gradient, got "
-        f"others of {found or 'the loss'}. Correct the backward of its function, which "
+        f"others of {layer or 'the loss'}. Correct the backward of its function, which "
         "takes what is saved for it, and no detach() or NumPy; or take ggn."
     )
 
@@ -430,7 +429,7 @@ def has_second_derivatives(
     """Return whether a layer's gradient can be derived back, and rightly so."""
     try:
         return _is_its_difference(layer, args, kwargs)
-    # As above.
+    # Layers lack derivatives in many ways.
     except Exception:
         return False
 
@@ -600,7 +599,7 @@ def _derives(
                     materialize_grads=True,
                 )
                 slope = torch.stack([part.sum() for part in slopes]).sum()
-    # As above.
+    # Layers lack derivatives in many ways.
     except Exception:
         return False
     return True

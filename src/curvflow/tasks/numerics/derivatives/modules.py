@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.func import grad
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
-from curvflow.errors import InputError
+from curvflow.errors import InputError, summary
 from curvflow.tasks.numerics.derivatives.batches import (
     Batch,
     Mixture,
@@ -74,7 +74,6 @@ from curvflow.tasks.numerics.derivatives.subjects import (
 from curvflow.tasks.numerics.operators.algebra import BatchedSum, OuterProduct
 from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.numerics.streams import stream
-from curvflow.tasks.numerics.user_errors import summary
 
 # Columns of a trial of the orders, which must cost less than it saves.
 TRIAL_COLUMNS = 2

@@ -18,7 +18,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch.utils._pytree import tree_map
 from torch.utils.data import Dataset, IterableDataset
 
-from curvflow.errors import InputError
+from curvflow.errors import InputError, summary
 from curvflow.tasks.numerics.derivatives.batches import (
     Batch,
     few_of,
@@ -52,7 +52,6 @@ from curvflow.tasks.numerics.derivatives.precision import (
     reroute,
     stops_respected,
 )
-from curvflow.tasks.numerics.user_errors import summary
 
 
 @contextmanager
@@ -191,6 +190,26 @@ class Subject:
         given = likelihood or self.loss
         ignored: int | None = getattr(given, "ignore_index", None)
         return ignored
+
+    def weights_of(self, batch: Batch) -> Tensor | None:
+        """Return how much each sample weighs in the mean loss of a batch, (N,).
+
+        That is, the labels that count, by the weights of their classes if these differ;
+        one without any is no observation.
+
+        Returns:
+            None of a loss whose mean is not known to be over the labels that count.
+        """
+        targets, loss = targets_of(batch), self.loss
+        left_out = _left_out(loss, self.likelihood)
+        is_labels = isinstance(targets, Tensor) and not targets.is_floating_point()
+        if left_out is None or not is_labels or not targets.ndim:
+            return None
+        counts: Tensor = targets != left_out
+        weights = counts.to(self.weights.dtype)
+        if (of_classes := getattr(loss, "weight", None)) is not None:
+            weights = weights * of_classes.to(weights)[targets.where(counts, 0)]
+        return weights.reshape(len(weights), -1).sum(1)
 
     def refusal(self, error: BaseException) -> InputError:
         """Return the refusal of a derivative that torch lacks, by layer or loss."""
@@ -455,6 +474,16 @@ def _batches_of(data: Any) -> Iterable[Batch]:
             "(inputs, targets), a list of such, or a loader."
         )
     return cast("Iterable[Batch]", batches)
+
+
+def _left_out(loss: Any, likelihood: Likelihood | None) -> int | None:
+    """Return the label that a mean over the others leaves out; None of another mean."""
+    if likelihood is not None:
+        return likelihood.ignore_index if likelihood.is_over_terms else None
+    if type(loss) not in (nn.CrossEntropyLoss, nn.NLLLoss) or loss.reduction != "mean":
+        return None
+    ignored: int = loss.ignore_index
+    return ignored
 
 
 def check_ignored(of: Subject, batch: Batch, *, all_count: bool = False) -> None:

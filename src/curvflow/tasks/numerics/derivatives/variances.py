@@ -415,8 +415,8 @@ def _end_above_median(distances_Mn: Tensor, unseen: float) -> Tensor:
     square_M = 2 * above_Mn.square().sum(1) / (count - 1)
     error_M = square_M / count + square_M.square() / (2 * (count - 1))
     # log(1 + (e^s - 1) / u) of any s, and of infinitely many others.
-    some = torch.tensor(unseen, dtype=torch.float64)
-    share_M = torch.logaddexp((-1 / some).log1p(), square_M - some.log())
+    u = torch.tensor(unseen, dtype=torch.float64)
+    share_M = torch.logaddexp((-1 / u).log1p(), square_M - u.log())
     half_M = float(stdtrit(count - 1, HIGH)) * (error_M + share_M).sqrt()
     return (middle_M + square_M / 2 + half_M).exp()
 

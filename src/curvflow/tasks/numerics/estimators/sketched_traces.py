@@ -273,6 +273,22 @@ class HutchPlusPlus(Sketched):
         return outside_MDS, images_MDS
 
 
+class LeftOut(NamedTuple):
+    """The range of the images of all others, as each vector meets it.
+
+    Attributes:
+        lost: unit directions that the range loses, or zero, in its basis, (M, K, S).
+        less: the diagonals that it loses with them, (M, D, S).
+        outside: the part of each vector outside of the range that is left, (M, D, S).
+        images: the part of their images outside of it, (M, D, S).
+    """
+
+    lost: Tensor
+    less: Tensor
+    outside: Tensor
+    images: Tensor
+
+
 class XTrace(Sketched):
     """Every vector in turn estimates what the range of all others leaves.
 
@@ -291,9 +307,31 @@ class XTrace(Sketched):
 
     def draws(self) -> Tensor:
         """Return the leave-one-out estimates of each block's trace, (M, L, S)."""
+        left, (inside_MD, _, _) = self._left_out(), self.inner()
+        scale_M1S = self._lengths(left.outside, left.lost)
+        outside_MDS = scale_M1S * left.outside * left.images
+        return self.sums(inside_MD.unsqueeze(2) - left.less + outside_MDS)
+
+    def error(self, draws_MLS: Tensor) -> Error:
+        """Return the greater error of two: by the spread, and by forms.
+
+        Draws that depend on each other may happen to agree. Forms outside of the range
+        are taken about their mean: neither vectors of a fixed length nor signs err by
+        a multiple of the identity.
+        """
+        by_spread, left = super().error(draws_MLS), self._left_out()
+        is_free = self.distribution == "gaussian"
+        along_MDS = left.outside if is_free else self.vectors_MDS
+        means_M1S = (along_MDS * left.images).sum(1, keepdim=True)
+        means_M1S /= along_MDS.square().sum(1, keepdim=True).clamp_min(TINY)
+        forms = FormErrors(self.distribution)
+        forms.add(self.vectors_MDS * left.images, left.images - along_MDS * means_M1S)
+        return by_spread._replace(sem=torch.maximum(by_spread.sem, forms.error().sem))
+
+    def _left_out(self) -> LeftOut:
         Q, Z, z = self.basis_MDK, self.basis_images_MDK, self.vectors_MDS
-        inside_MD, H_MKK, turned_MDK = self.inner()
-        s_MKS = _left_out(Q.mT @ self.images_MDS)
+        _, H_MKK, turned_MDK = self.inner()
+        s_MKS = _lost(Q.mT @ self.images_MDS)
         U, V, W = Q @ s_MKS, Z @ s_MKS, turned_MDK @ s_MKS
         e_MS = (s_MKS * (H_MKK @ s_MKS)).sum(1)
         less_MDS = 2 * (V - W) * U + e_MS.unsqueeze(1) * U.square()
@@ -303,9 +341,7 @@ class XTrace(Sketched):
         images_MDS = self.images_MDS - Z @ q_MKS + V * along_M1S
         within_M1S = (U * images_MDS).sum(1, keepdim=True)
         images_MDS = images_MDS - Q @ (Q.mT @ images_MDS) + U * within_M1S
-        scale_M1S = self._lengths(p_MDS, s_MKS)
-        outside_MDS = scale_M1S * p_MDS * images_MDS
-        return self.sums(inside_MD.unsqueeze(2) - less_MDS + outside_MDS)
+        return LeftOut(s_MKS, less_MDS, p_MDS, images_MDS)
 
     def _lengths(self, p_MDS: Tensor, s_MKS: Tensor) -> Tensor:
         """Return what brings Gaussian projections to their mean squared length."""
@@ -316,7 +352,7 @@ class XTrace(Sketched):
         return free_M1S / p_MDS.square().sum(1, keepdim=True).clamp_min(TINY)
 
 
-def _left_out(C_MKS: Tensor) -> Tensor:
+def _lost(C_MKS: Tensor) -> Tensor:
     """Return the unit directions that the range loses without each column, or zero.
 
     Rows of the pseudo-inverse are orthogonal to all columns but one. A column that the

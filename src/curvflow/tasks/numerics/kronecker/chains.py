@@ -116,7 +116,7 @@ def _derivatives(use: Use, following: AnyUse) -> tuple[Tensor, Tensor]:
     slopes = torch.autograd.grad(
         a_MNO.sum(), outputs, create_graph=True, allow_unused=True
     )
-    if any(one is None for one in slopes):  # layers side by side
+    if any(slope is None for slope in slopes):  # layers side by side
         raise InputError(_no_chain(following.weight))
     slope = _together(slopes)
     mixed = _together(
@@ -129,7 +129,7 @@ def _derivatives(use: Use, following: AnyUse) -> tuple[Tensor, Tensor]:
         gradients = torch.autograd.grad(
             slope.sum(), outputs, retain_graph=True, allow_unused=True
         )
-        if all(one is not None for one in gradients):
+        if all(gradient is not None for gradient in gradients):
             bend = _together(gradients)
     return slope.detach(), bend
 
@@ -139,8 +139,8 @@ def _together(tensors: Sequence[Tensor]) -> Tensor:
     return tensors[0] if tensors[0].ndim > 2 else torch.stack(list(tensors))
 
 
-def _agree(one: Tensor, other: Tensor) -> bool:
-    return torch.allclose(one, other, rtol=ENTRYWISE, atol=ENTRYWISE)
+def _agree(actual: Tensor, expected: Tensor) -> bool:
+    return torch.allclose(actual, expected, rtol=ENTRYWISE, atol=ENTRYWISE)
 
 
 def check_chain(of: Recorded) -> None:

@@ -141,13 +141,13 @@ def squared_distances(blocks: BlockOperator, others: BlockOperator) -> Tensor:
     return torch.stack(distances, dim=1).cpu()
 
 
-def _squared_distance(one: Eigenpairs, other: Eigenpairs) -> Tensor:
+def _squared_distance(first: Eigenpairs, second: Eigenpairs) -> Tensor:
     # Along the eigenvectors of one the entries of the other are no diagonal.
     left, right = (
         (mine.double().mT @ theirs.double()).square()
-        for mine, theirs in ((one.left, other.left), (one.right, other.right))
+        for mine, theirs in ((first.left, second.left), (first.right, second.right))
     )
-    mine, theirs = one.values.double(), other.values.double()
+    mine, theirs = first.values.double(), second.values.double()
     inner = (mine * (left @ theirs @ right.mT)).sum((1, 2, 3))
     squares = [values.square().sum((1, 2, 3)) for values in (mine, theirs)]
     return (squares[0] + squares[1] - 2 * inner).clamp(min=0)

@@ -230,12 +230,12 @@ class _Sweep:
             )
             for piece in self._pieces
         ]
-        for one in self._passes():
+        for pass_ in self._passes():
             # Of what first layers have as a rule, many columns, the moments leave
             # nothing else in the cache.
             added: Added = {}
             for each in reversed(moments):
-                each.add(one, added)
+                each.add(pass_, added)
         made = [each.matrices() for each in moments]
         blocks = [
             Product(each.piece.name, each.piece.find_columns, *both)
@@ -255,8 +255,8 @@ class _Sweep:
         """Return blocks with the exact second moments along their eigenvectors."""
         by_name = {block.name: block for block in blocks}
 
-        def along(piece: Piece, one: Pass, sides: Sequence[Sides]) -> Tensor:
-            block, models = by_name[piece.name].eigenpairs, one.part.models
+        def along(piece: Piece, pass_: Pass, sides: Sequence[Sides]) -> Tensor:
+            block, models = by_name[piece.name].eigenpairs, pass_.part.models
             left, right = block.left[models], block.right[models]
             parts = [squares_along(few, left, right) for few in some_at_a_time(sides)]
             return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
@@ -315,8 +315,8 @@ class _Sweep:
     ) -> dict[str, Tensor]:
         """Return the mean of V B V' / ||B||^2 for each block, or of V' B V."""
 
-        def beside(piece: Piece, one: Pass, sides: Sequence[Sides]) -> Tensor:
-            middle = given[piece.name][one.part.models]
+        def beside(piece: Piece, pass_: Pass, sides: Sequence[Sides]) -> Tensor:
+            middle = given[piece.name][pass_.part.models]
             blocks = [
                 (turned(matrices, middle) @ matrices.mT).sum((1, 2))
                 for matrices in gradients(sides, transposed=transposed)
@@ -331,10 +331,10 @@ class _Sweep:
     ) -> dict[str, Tensor]:
         """Return the mean over samples of what each pass adds to each block."""
         sums: dict[str, list[Tensor]] = {piece.name: [] for piece in self._pieces}
-        for one in self._passes():
+        for pass_ in self._passes():
             for piece in self._pieces:
-                sides = [each for _, each in piece.sides(one)]
-                add_to(sums[piece.name], one.part, added(piece, one, sides))
+                sides = [each for _, each in piece.sides(pass_)]
+                add_to(sums[piece.name], pass_.part, added(piece, pass_, sides))
         count = self._of.num_samples
         return {name: spanned(parts) / count for name, parts in sums.items()}
 
@@ -352,14 +352,14 @@ class _Sweep:
             return
         begun, self._begun = self._begun, None
         uses = {number for layer in self.read.layers for number in layer.uses}
-        for one in self._of.swept(begun, uses):
-            if one.part.rows.start == 0 and one.part.models.start == 0:
-                self.num_backward += one.num_draws
+        for pass_ in self._of.swept(begun, uses):
+            if pass_.part.rows.start == 0 and pass_.part.models.start == 0:
+                self.num_backward += pass_.num_draws
                 if begun is not None:
-                    few = [each[0][:, :2] for each in one.deltas if each]
+                    few = [each[0][:, :2] for each in pass_.deltas if each]
                     check_finite([begun.outputs[:, :2], *few])
                     begun = None  # else its graph would be kept to the last pass
-            yield replace(one, shared=SharedRows(one.record))
+            yield replace(pass_, shared=SharedRows(pass_.record))
 
 
 def _norm(matrices: Tensor) -> Tensor:
@@ -382,13 +382,13 @@ def _over(mean: Tensor, given: Tensor) -> Tensor:
     return torch.where(square > 0, mean / square, 0.0)
 
 
-def _check_others(found: Read, record: Sequence[AnyUse]) -> None:
+def _check_others(reading: Read, record: Sequence[AnyUse]) -> None:
     """Refuse parameters that are in no layer.
 
     Raises:
         InputError: there are some.
     """
-    others = [*found.rest, *(record[number].weight for number in found.scalings)]
+    others = [*reading.rest, *(record[number].weight for number in reading.scalings)]
     if others:
         raise InputError(
             "other: expected every parameter in a dense layer, a convolution or an "

@@ -240,8 +240,8 @@ class Product(Block):
         count = vectors_MPS.shape[2]
         along = self.left_factor @ _rows_first(vectors_MPS, self.left_factor)
         if _is_by_rows(self.left_factor, count):
-            found = _by_rows(self.right_factor, along, count)
-            return found.reshape_as(vectors_MPS)
+            product = _by_rows(self.right_factor, along, count)
+            return product.reshape_as(vectors_MPS)
         turned = self.right_factor @ _swapped(along, count)
         return _swapped(turned, count).reshape_as(vectors_MPS)
 
@@ -285,8 +285,8 @@ def _by_rows(right: Tensor, parts: Tensor, count: int) -> Tensor:
     Of a single block the matrix is not copied for each row, nor columns swapped.
     """
     rows = torch.unflatten(parts[0, 0], 1, (-1, count))
-    found = torch.bmm(right[0, 0].expand(len(rows), -1, -1), rows)
-    return found.view_as(parts)
+    products = torch.bmm(right[0, 0].expand(len(rows), -1, -1), rows)
+    return products.view_as(parts)
 
 
 def _swapped(parts: Tensor, count: int) -> Tensor:
@@ -419,9 +419,9 @@ def _eigh(symmetric: Tensor) -> tuple[Tensor, Tensor]:
 def dense_block(name: str, columns: Tensor, matrices_MPP: Tensor) -> Eigenpairs:
     """Return the block of a symmetric matrix (M, P, P), definite or not."""
     values_MP, vectors_MPP = decomposed(matrices_MPP)
-    one = torch.ones_like(values_MP[:, :1])[..., None, None]
+    unit = torch.ones_like(values_MP[:, :1])[..., None, None]
     return Eigenpairs(
-        name, columns, vectors_MPP.unsqueeze(1), one, values_MP[:, None, :, None]
+        name, columns, vectors_MPP.unsqueeze(1), unit, values_MP[:, None, :, None]
     )
 
 

@@ -115,10 +115,10 @@ class HessianPart:
         starts, product = self._of.starts(), torch.zeros_like(columns)
         moved = _forward(links, columns, starts)
         if self._name == "second_order":
-            found = _second_order(moved, gradient, ends)
+            terms = _second_order(moved, gradient, ends)
         else:
-            found = _first_order(moved, gradient)
-        for link, by_weight, by_bias in found:
+            terms = _first_order(moved, gradient)
+        for link, by_weight, by_bias in terms:
             for name, values in (
                 (link.use.weight, by_weight),
                 (link.use.bias, by_bias),

@@ -214,9 +214,9 @@ def _stacked(several: list[Tensor]) -> Tensor:
     if len(several) == 1:
         return first.unsqueeze(2).transpose(3, 4)
     if first.stride(2) == 1 < first.shape[2]:
-        return torch.stack([one.permute(0, 1, 3, 4, 2) for one in several], 4).permute(
-            0, 1, 4, 2, 5, 3
-        )
+        return torch.stack(
+            [delta.permute(0, 1, 3, 4, 2) for delta in several], 4
+        ).permute(0, 1, 4, 2, 5, 3)
     return torch.stack(several, dim=2).transpose(3, 4)
 
 
@@ -265,22 +265,24 @@ class Piece:
         groups, rows, columns = self.layer.sizes
         return groups, rows, columns * self.has_weight + self.has_bias
 
-    def sides(self, one: Pass) -> Iterator[tuple[Use, Sides]]:
+    def sides(self, pass_: Pass) -> Iterator[tuple[Use, Sides]]:
         """Yield the rows of the block of each use in a pass."""
         has_both = self.has_weight and self.has_bias
         for use, sides in self.layer.sides(
-            one.record,
-            one.deltas,
-            one.samples,
+            pass_.record,
+            pass_.deltas,
+            pass_.samples,
             has_ones=has_both,
-            shared=one.shared,
+            shared=pass_.shared,
         ):
             if self.has_weight:
                 yield use, sides
             else:
                 yield use, Sides(sides.left, torch.ones_like(sides.right[..., :1]))
 
-    def draws_apart(self, one: Pass) -> tuple[bool, list[Tensor], list[Tensor]] | None:
+    def draws_apart(
+        self, pass_: Pass
+    ) -> tuple[bool, list[Tensor], list[Tensor]] | None:
         """Return rows of a single use whose draws lie apart, as they came back.
 
         To lay those of many positions side by side takes as long as to multiply them.
@@ -290,16 +292,16 @@ class Piece:
             K) each; None where there are one draw, several uses, or few positions.
         """
         layer = self.layer
-        if len(layer.uses) > 1 or not self.has_weight or one.num_draws == 1:
+        if len(layer.uses) > 1 or not self.has_weight or pass_.num_draws == 1:
             return None
         (number,) = layer.uses
-        use = layer.ordered(one.record[number])
-        several = layer.returned(use, one.deltas[number], one.samples)
+        use = layer.ordered(pass_.record[number])
+        several = layer.returned(use, pass_.deltas[number], pass_.samples)
         if several[0].shape[2] < MANY_POSITIONS:
             return None
         back = [each.unsqueeze(2).transpose(3, 4) for each in several]
-        how: dict[str, Any] = {"has_ones": self.has_bias, "shared": one.shared}
-        given = [layer.given(use, back[0], one.samples, **how)]
+        how: dict[str, Any] = {"has_ones": self.has_bias, "shared": pass_.shared}
+        given = [layer.given(use, back[0], pass_.samples, **how)]
         is_left = use.form.is_left
         return (True, back, given) if is_left else (False, given, back)
 

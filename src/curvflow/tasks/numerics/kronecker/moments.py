@@ -106,33 +106,35 @@ class Moments:
     _num_draws: int = 1
     _is_left: bool = True
 
-    def add(self, one: Pass, added: Added | None = None) -> None:
+    def add(self, pass_: Pass, added: Added | None = None) -> None:
         """Add the samples of a pass.
 
         Args:
-            one: the pass.
+            pass_: with what comes back through each use.
             added: sums of others of the same form, by the rows that layers share.
         """
-        self._num_draws = one.num_draws
-        left, right = self._rows(one)
+        self._num_draws = pass_.num_draws
+        left, right = self._rows(pass_)
         for is_left, rows, into in (
             (True, left, self._left),
             (False, right, self._right),
         ):
             comes_back = is_left == self._is_left
             if self.has_spread and comes_back and self._tells_draws:
-                add_to(self._draws, one.part, _draw_squares(rows[0]))
+                add_to(self._draws, pass_.part, _draw_squares(rows[0]))
             if self.has_spread and comes_back and self.knows_returned:
-                scale = one.samples * (1 if is_left else self._positions)
+                scale = pass_.samples * (1 if is_left else self._positions)
                 moment = scale * _identity_like(rows[0])
-                norms = moment.square().flatten(1).sum(1) / one.samples
+                norms = moment.square().flatten(1).sum(1) / pass_.samples
                 squares: Squares = partial(_given, norms)
-                add_to(into.moments, one.part, moment / self._divisor(is_left=is_left))
+                add_to(
+                    into.moments, pass_.part, moment / self._divisor(is_left=is_left)
+                )
             else:
                 divisor = self._divisor(is_left=is_left)
-                squares = self._add_once(rows, into, one, divisor, added)
+                squares = self._add_once(rows, into, pass_, divisor, added)
             if self.has_spread:
-                _add_squares(into.squares, one.part, squares)
+                _add_squares(into.squares, pass_.part, squares)
 
     def _divisor(self, *, is_left: bool) -> int:
         """Return what products are divided by as they are added."""
@@ -140,15 +142,15 @@ class Moments:
             return 1
         return self.count if is_left else self.count * self._positions
 
-    def _rows(self, one: Pass) -> tuple[list[Tensor], list[Tensor]]:
+    def _rows(self, pass_: Pass) -> tuple[list[Tensor], list[Tensor]]:
         """Return the left and the right rows of a pass, draws apart where that does."""
         if not (self.is_joined or self._tells_draws) and self.kfac_approx == "expand":
-            apart = self.piece.draws_apart(one)
+            apart = self.piece.draws_apart(pass_)
             if apart is not None:
                 self._is_left, left, right = apart
                 self._positions = left[0].shape[4]
                 return left, right
-        sides = self._counted(one)
+        sides = self._counted(pass_)
         self._positions = sum(each.left.shape[4] for each in sides)
         if len(sides) == 1:
             return [sides[0].left], [sides[0].right]
@@ -162,20 +164,20 @@ class Moments:
         self,
         rows: Sequence[Tensor],
         sums: _Sums,
-        one: Pass,
+        pass_: Pass,
         divisor: int,
         added: Added | None,
     ) -> Squares:
         """Add r r' of rows to the sums, or copy those of another with the same rows."""
         first, *more = rows
-        if added is None or more or one.shared is None or first not in one.shared:
-            return self._add_moment(rows, sums, one.part, divisor)
+        if added is None or more or pass_.shared is None or first not in pass_.shared:
+            return self._add_moment(rows, sums, pass_.part, divisor)
         twin, squares = added.get(id(first), (None, None))
-        is_first = one.part.rows.start == 0
+        is_first = pass_.part.rows.start == 0
         # Before this pass they had the same rows as well, or none.
         if twin is None or squares is None or not (is_first or sums.twin is twin):
             sums.twin = None
-            squares = self._add_moment(rows, sums, one.part, divisor)
+            squares = self._add_moment(rows, sums, pass_.part, divisor)
             added[id(first)] = sums, squares
             return squares
         sums.twin, sums.stripes = twin, twin.stripes
@@ -196,19 +198,19 @@ class Moments:
             sums.stripes = num_stripes(samples * draws * positions, size)
             sums.moments.append(rows[0].new_empty(models, groups, size, size))
         into, how = sums.moments[-1], (is_first, sums.stripes)
-        one = _of_one(rows) if is_first and sums.stripes > 1 else None
-        target = into if one is None else into[:1]
+        shared = _of_one(rows) if is_first and sums.stripes > 1 else None
+        target = into if shared is None else into[:1]
         squares = add_moment(
-            one or rows, target, *how, divisor=divisor, has_squares=self.has_spread
+            shared or rows, target, *how, divisor=divisor, has_squares=self.has_spread
         )
-        if one is None:
+        if shared is None:
             return squares
         into[1:] = target
         return lambda: squares().expand(len(into))
 
-    def _counted(self, one: Pass) -> list[Sides]:
+    def _counted(self, pass_: Pass) -> list[Sides]:
         """Return the rows as they count: of each position, or of a sample's sum."""
-        uses, sides = zip(*self.piece.sides(one), strict=True)
+        uses, sides = zip(*self.piece.sides(pass_), strict=True)
         self._is_left = uses[0].form.is_left
         if self.kfac_approx == "expand":
             return list(sides)
@@ -300,12 +302,12 @@ class Spreads(Mapping[str, Spread]):
             self._several[0].count,
         )
         nothing = torch.full_like(whole[0], torch.nan)
-        found, errors = {}, iter(whole.unbind(0))
+        spreads, errors = {}, iter(whole.unbind(0))
         for each, both in zip(self._several, norms, strict=True):
             of_labels = each.label_errors(both)
             labels = nothing if of_labels is None else of_labels
-            found[each.piece.name] = Spread(next(errors), next(errors), labels)
-        return found
+            spreads[each.piece.name] = Spread(next(errors), next(errors), labels)
+        return spreads
 
 
 def _given(squares: Tensor) -> Tensor:
@@ -357,12 +359,12 @@ def add_to(sums: list[Tensor], part: Part, added: Tensor) -> None:
 
 def _joined(rows: Sequence[Tensor]) -> Tensor:
     """Join positions of several uses; of fewer draws than others, each counts less."""
-    most = max(one.shape[2] for one in rows)
+    most = max(row.shape[2] for row in rows)
     each = [
-        one
-        if one.shape[2] == most
-        else one.expand(-1, -1, most, -1, -1, -1) / most**0.5
-        for one in rows
+        row
+        if row.shape[2] == most
+        else row.expand(-1, -1, most, -1, -1, -1) / most**0.5
+        for row in rows
     ]
     return each[0] if len(each) == 1 else torch.cat(each, dim=4)
 
@@ -417,16 +419,7 @@ def add_moment(
     if samples * size * -(-size // number) <= MOST_AT_ONCE:
         _add_each(flats, into, squares=into_squares, is_first=is_first, **each_how)
         return partial(_given, squares)
-    # New memory costs as much as arithmetic, so that matrices of a few samples follow
-    # each other in the same.
-    step = max(1, MOST_AT_ONCE * number // size**2)
-    for model in range(models):
-        one = slice(model, model + 1)
-        for start in range(0, samples, step):
-            few = [flat[one, :, start : start + step] for flat in flats]
-            part = None if into_squares is None else into_squares[one]
-            first = is_first and start == 0
-            _add_each(few, into[one], squares=part, is_first=first, **each_how)
+    _add_in_turns(flats, into, squares=into_squares, is_first=is_first, **each_how)
     return partial(_given, squares)
 
 
@@ -453,6 +446,37 @@ def _inner_squares(flat: Tensor) -> Squares:
         lengths = torch.linalg.vector_norm(flat, dim=-1)
         return lambda: _squares(lengths.square())
     return partial(_given, _squares(flat @ flat.mT))
+
+
+def _add_in_turns(
+    flats: Sequence[Tensor],
+    into: Tensor,
+    *,
+    squares: Tensor | None,
+    is_first: bool,
+    number: int,
+    scale: float,
+) -> None:
+    """Add as `_add_each`, model after model, and few samples at a time.
+
+    New memory costs as much as arithmetic, so that matrices of a few samples follow
+    each other in the same.
+    """
+    models, _, samples, _, size = flats[0].shape
+    step = max(1, MOST_AT_ONCE * number // size**2)
+    for model in range(models):
+        alone = slice(model, model + 1)
+        for start in range(0, samples, step):
+            few = [flat[alone, :, start : start + step] for flat in flats]
+            part = None if squares is None else squares[alone]
+            _add_each(
+                few,
+                into[alone],
+                squares=part,
+                is_first=is_first and start == 0,
+                number=number,
+                scale=scale,
+            )
 
 
 def _add_each(
@@ -586,7 +610,7 @@ def gradients(sides: Sequence[Sides], *, transposed: bool = False) -> Iterator[T
     step = max(1, MOST_NUMBERS // (models * draws * size))
     for start in range(0, samples, step):
         few = slice(start, start + step)
-        parts = [one.left[:, few].mT @ one.right[:, few] for one in sides]
+        parts = [pair.left[:, few].mT @ pair.right[:, few] for pair in sides]
         whole = parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
         yield whole.mT if transposed else whole
 
@@ -600,22 +624,22 @@ def some_at_a_time(sides: Sequence[Sides]) -> Iterator[list[Sides]]:
     left, right = sides[0].left, sides[0].right
     samples, groups = left.shape[1], left.shape[3]
     numbers = max(
-        rows.shape[2:].numel() for one in sides for rows in (one.left, one.right)
+        rows.shape[2:].numel() for pair in sides for rows in (pair.left, pair.right)
     )
     most = max(MOST_ROWS, 4 * groups * left.shape[5] * right.shape[5])
     step = max(1, most // numbers)
     for start in range(0, samples, step):
         few = slice(start, start + step)
-        yield [Sides(one.left[:, few], one.right[:, few]) for one in sides]
+        yield [Sides(pair.left[:, few], pair.right[:, few]) for pair in sides]
 
 
 def squares_of(sides: Sequence[Sides]) -> Tensor:
     """Return the sum over samples and draws of the squares of V, (M, G, O, I)."""
-    (one, *more) = sides
-    if more or one.left.shape[4] > 1:
+    (pair, *more) = sides
+    if more or pair.left.shape[4] > 1:
         parts = [chunk.square().sum((1, 2)) for chunk in gradients(sides)]
         return torch.stack(parts).sum(0)
-    left, right = (rows.square().squeeze(4) for rows in (one.left, one.right))
+    left, right = (rows.square().squeeze(4) for rows in (pair.left, pair.right))
     if left.shape[2] != right.shape[2]:
         left, right = left.sum(2, keepdim=True), right.sum(2, keepdim=True)
     left, right = (rows.flatten(1, 2).transpose(1, 2) for rows in (left, right))
@@ -631,7 +655,7 @@ def squares_along(sides: Sequence[Sides], left: Tensor, right: Tensor) -> Tensor
         right: W, (M, G, I, I).
     """
     return squares_of(
-        [Sides(turned(one.left, left), turned(one.right, right)) for one in sides]
+        [Sides(turned(pair.left, left), turned(pair.right, right)) for pair in sides]
     )
 
 

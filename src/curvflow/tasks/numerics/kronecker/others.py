@@ -18,13 +18,13 @@ from curvflow.tasks.numerics.kronecker.uses import Scaling
 
 
 def other_blocks(
-    of: Recorded, found: Read, places: Places, is_dense: bool
+    of: Recorded, reading: Read, places: Places, is_dense: bool
 ) -> tuple[list[Block], int]:
     """Return exact blocks of scales and shifts, and one of all that is left.
 
     Args:
         of: networks and data.
-        found: their record, sorted.
+        reading: their record, sorted.
         places: of the tensors looked at.
         is_dense: whole blocks, or their diagonals alone.
 
@@ -40,20 +40,20 @@ def other_blocks(
         added = rows.mT @ rows if is_dense else rows.square().sum(1)
         add_to(sums.setdefault(name, []), part, added)
 
-    if found.scalings:
-        for one in of.swept(wanted=found.scalings):
-            roots["scalings"] = one.num_draws
-            for number in found.scalings:
-                use = one.record[number]
+    if reading.scalings:
+        for pass_ in of.swept(wanted=reading.scalings):
+            roots["scalings"] = pass_.num_draws
+            for number in reading.scalings:
+                use = pass_.record[number]
                 assert isinstance(use, Scaling)
                 name, columns_of, kept = _chosen(use, places)
                 columns[name] = columns_of
-                rows = torch.cat([use.rows(d) for d in one.deltas[number]], dim=1)
-                add(name, one.part, rows[..., kept])
-    if found.rest:
-        name = " and ".join(found.rest)
-        columns[name] = torch.cat([places.columns(n) for n in found.rest])
-        for part, rows in _rest(of, found.rest, places):
+                rows = torch.cat([use.rows(d) for d in pass_.deltas[number]], dim=1)
+                add(name, pass_.part, rows[..., kept])
+    if reading.rest:
+        name = " and ".join(reading.rest)
+        columns[name] = torch.cat([places.columns(n) for n in reading.rest])
+        for part, rows in _rest(of, reading.rest, places):
             roots["rest"] = rows.shape[1] // part.inputs.shape[1]
             add(name, part, rows)
     make = dense_block if is_dense else diagonal_block
@@ -89,8 +89,8 @@ def _rest(
             held = part.full(part.weights).repeat_interleave(copies, dim=0)
             return of.call(held.index_copy(1, columns, chosen), inputs)[0]
 
-        def roots(found: Tensor, part: Part = part) -> Tensor:
-            return of.roots(part, found)
+        def roots(predicted: Tensor, part: Part = part) -> Tensor:
+            return of.roots(part, predicted)
 
         with torch.enable_grad(), differentiable():
             rows = fisher_rows(outputs, part.weights[:, columns], part.inputs, roots)

@@ -132,9 +132,9 @@ class Recorded:
                 begun = None
             roots = self.roots(part, outputs.detach())
             chosen = range(len(record)) if wanted is None else sorted(wanted)
-            found = backward(outputs, [record[number] for number in chosen], roots)
+            returned = backward(outputs, [record[number] for number in chosen], roots)
             deltas: list[list[Tensor]] = [[] for _ in record]
-            for number, several in zip(chosen, found, strict=True):
+            for number, several in zip(chosen, returned, strict=True):
                 deltas[number] = several
             yield Pass(part, record, deltas)
 
@@ -222,38 +222,40 @@ def accounted(
     if begun is not None and of.notes_all:
         return read(begun.record, places), begun.record
     outputs, record, weights = of.forward(next(of.parts()).first(2))
-    found = read(record, places)
-    found = _without(found, record, _unshared(found, record, outputs.shape[1]), places)
+    reading = read(record, places)
+    reading = _without(
+        reading, record, _unshared(reading, record, outputs.shape[1]), places
+    )
     if outputs.is_meta:  # memory is counted, and there are no numbers to compare
-        return found, record
+        return reading, record
     tried = [
         _tried(outputs, weights, record, sample) for sample in range(outputs.shape[1])
     ]
-    wrong = _wrong(found, record, tried, of.starts())
-    found = replace(
-        found,
+    wrong = _wrong(reading, record, tried, of.starts())
+    reading = replace(
+        reading,
         layers=tuple(
             replace(layer, tokens_first=bool({layer.weight, layer.bias} & wrong))
-            for layer in found.layers
+            for layer in reading.layers
         ),
     )
     if wrong:
-        wrong = _wrong(found, record, tried, of.starts())
-    return _without(found, record, wrong, places), record
+        wrong = _wrong(reading, record, tried, of.starts())
+    return _without(reading, record, wrong, places), record
 
 
-def _unshared(found: Read, record: Sequence[AnyUse], samples: int) -> set[str]:
+def _unshared(reading: Read, record: Sequence[AnyUse], samples: int) -> set[str]:
     """Return names of tensors that meet what samples have no equal part in.
 
     Such as tables of positions, which all samples have in common.
     """
     unshared = {
         layer.weight
-        for layer in found.layers
+        for layer in reading.layers
         for use in map(layer.ordered, (record[number] for number in layer.uses))
         if not use.form.divides(use.inputs, layer.shape, samples)
     }
-    for number in found.scalings:
+    for number in reading.scalings:
         use = record[number]
         assert isinstance(use, Scaling)
         if use.multiplied.shape[1] != samples:
@@ -292,12 +294,12 @@ def _tried(
         outputs, wanted, root, allow_unused=True, retain_graph=True
     )
     check_finite([gradient])
-    deltas = [[one] for one in _by_use(record, back)]
+    deltas = [[delta] for delta in _by_use(record, back)]
     return _Tried(sample, outputs.shape[1], gradient, deltas)
 
 
 def _wrong(
-    found: Read,
+    reading: Read,
     record: Sequence[AnyUse],
     several: Sequence[_Tried],
     starts: Mapping[str, int],
@@ -305,7 +307,7 @@ def _wrong(
     """Return the names of tensors whose gradients are not those of the record."""
     wrong: set[str] = set()
     for tried in several:
-        for name, expected, size in _gradients(found, record, tried):
+        for name, expected, size in _gradients(reading, record, tried):
             start = starts[name]
             given = tried.gradient[:, start : start + expected.shape[1]]
             # What is added up may cancel, so that it is its size that rounding goes by.
@@ -316,17 +318,17 @@ def _wrong(
 
 
 def _without(
-    found: Read, record: Sequence[AnyUse], wrong: set[str], places: Places
+    reading: Read, record: Sequence[AnyUse], wrong: set[str], places: Places
 ) -> Read:
     """Return a record without the layers and scales of some tensors."""
 
-    def is_known(one: Layer | AnyUse) -> bool:
-        return not {one.weight, one.bias} & wrong
+    def is_known(entry: Layer | AnyUse) -> bool:
+        return not {entry.weight, entry.bias} & wrong
 
-    layers = tuple(filter(is_known, found.layers))
-    scalings = tuple(n for n in found.scalings if is_known(record[n]))
+    layers = tuple(filter(is_known, reading.layers))
+    scalings = tuple(n for n in reading.scalings if is_known(record[n]))
     uses = [record[number] for number in scalings]
-    known = {name for one in (*layers, *uses) for name in (one.weight, one.bias)}
+    known = {name for entry in (*layers, *uses) for name in (entry.weight, entry.bias)}
     rest = tuple(name for name in places.start if name not in known)
     return Read(layers, scalings, rest)
 
@@ -338,7 +340,7 @@ def check_finite(derivatives: Sequence[Tensor]) -> None:
         InputError: one is not.
     """
     # NaN and infinity are in the sum as well.
-    total = torch.stack([one.sum() for one in derivatives]).sum()
+    total = torch.stack([derivative.sum() for derivative in derivatives]).sum()
     if not total.is_meta and not math.isfinite(total.item()):
         raise InputError(
             "weights: expected finite derivatives of the outputs, got NaN or infinity. "
@@ -351,10 +353,10 @@ def _tensors(record: Sequence[AnyUse]) -> list[Tensor]:
 
 
 def _by_use(
-    record: Sequence[AnyUse], found: Sequence[Tensor | None]
+    record: Sequence[AnyUse], slopes: Sequence[Tensor | None]
 ) -> Iterator[Tensor]:
     """Yield what comes back through each use's outputs, zeros where nothing does."""
-    left = iter(found)
+    left = iter(slopes)
     for use in record:
         several = [next(left) for _ in use.outputs]
         deltas = [
@@ -365,7 +367,7 @@ def _by_use(
 
 
 def _gradients(
-    found: Read, record: Sequence[AnyUse], tried: _Tried
+    reading: Read, record: Sequence[AnyUse], tried: _Tried
 ) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Yield gradients of a sample, as the record has them.
 
@@ -374,9 +376,9 @@ def _gradients(
         added up in it, (M,).
     """
     at, deltas = tried.sample, tried.deltas
-    for layer in found.layers:
-        sides = [one for _, one in layer.sides(record, deltas, tried.samples)]
-        parts = [(one.left[:, at, 0], one.right[:, at, 0]) for one in sides]
+    for layer in reading.layers:
+        sides = [pair for _, pair in layer.sides(record, deltas, tried.samples)]
+        parts = [(pair.left[:, at, 0], pair.right[:, at, 0]) for pair in sides]
         lengths = [(left.norm(dim=-1), right.norm(dim=-1)) for left, right in parts]
         by_weight = torch.stack([left.mT @ right for left, right in parts]).sum(0)
         sizes = [(left * right).flatten(1).sum(1) for left, right in lengths]
@@ -385,7 +387,7 @@ def _gradients(
             by_bias = torch.stack([left.sum(2) for left, _ in parts]).sum(0)
             sizes = [left.flatten(1).sum(1) for left, _ in lengths]
             yield layer.bias, by_bias.flatten(1), torch.stack(sizes).sum(0)
-    for number in found.scalings:
+    for number in reading.scalings:
         use = record[number]
         assert isinstance(use, Scaling)
         (delta,) = deltas[number]

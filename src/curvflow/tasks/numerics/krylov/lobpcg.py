@@ -92,17 +92,8 @@ def lobpcg(
     for iteration in range(1, max_iterations + 1):
         values_MB, basis = basis.improved(block, which)
         R_MDB = basis.residuals(values_MB)
-        residuals = R_MDB.norm(dim=1)
-        within = within_tolerance(
-            values_MB, residuals, basis.largest, tol=tol, zero=zero
-        )
-        ritz.write(
-            basis.active,
-            values=values_MB,
-            vectors=basis.S_MDQ,
-            residuals=residuals,
-            within=within,
-            iteration=iteration,
+        within = basis.written(
+            ritz, values_MB, R_MDB, tol=tol, zero=zero, iteration=iteration
         )
         going = ~within[:, :k].all(1)
         if not going.any() or iteration == max_iterations:
@@ -157,6 +148,31 @@ class _Basis:
         block = values_MB.shape[1]
         X_MDB, AX_MDB = self.S_MDQ[..., :block], self.AS_MDQ[..., :block]
         return AX_MDB - X_MDB * values_MB.unsqueeze(1)
+
+    def written(
+        self,
+        ritz: Ritz,
+        values_MB: Tensor,
+        R_MDB: Tensor,
+        *,
+        tol: float,
+        zero: float,
+        iteration: int,
+    ) -> Tensor:
+        """Write down Ritz pairs, and return which of them are within the tolerance."""
+        residuals = R_MDB.norm(dim=1)
+        within = within_tolerance(
+            values_MB, residuals, self.largest, tol=tol, zero=zero
+        )
+        ritz.write(
+            self.active,
+            values=values_MB,
+            vectors=self.S_MDQ,
+            residuals=residuals,
+            within=within,
+            iteration=iteration,
+        )
+        return within
 
     def select(self, kept: Tensor) -> _Basis:
         """Return the columns of some of the models."""

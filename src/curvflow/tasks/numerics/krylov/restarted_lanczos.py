@@ -190,9 +190,7 @@ def restarted_lanczos(
         space = _extended(operator, space, iteration)
         pairs = _pairs(space, which)
         within = _judged(pairs, tol=MARGIN * tol, zero=zero)
-        ends = _ends(space, pairs, within, before, k)
-        if iteration == max_iterations:
-            ends[:] = True
+        ends = _ends(space, pairs, within, before, k) | (iteration == max_iterations)
         _keep(ritz, active, ends, space, pairs, within, iteration)
         copies_M[active[ends]] = space.copies[ends]
         going = (~ends).nonzero().squeeze(1)
@@ -205,9 +203,7 @@ def restarted_lanczos(
             active, space = active[kept], space.select(kept)
             pairs, operator = pairs.select(kept), operator.select(kept)
         before = pairs.values[:, :k]
-    ritz = ritz if whole.dtype == torch.float64 else _measured(whole, ritz, tol)
-    hidden_MK = behind_copies(ritz.values, ritz.residuals, copies_M, zero=zero)
-    return replace(ritz, converged=ritz.converged & ~hidden_MK)
+    return _verified(whole, ritz, copies_M, tol=tol, zero=zero)
 
 
 def _begin(start_MDB: Tensor, most: int, dtype: torch.dtype) -> _Space:
@@ -395,6 +391,16 @@ def _keep(
     ritz.converged[models, :have] = within[ends, :have]
     ritz.iterations[models] = iteration
     ritz.num_matvecs[models] = iteration * space.R_MBB.shape[1]
+
+
+def _verified(
+    operator: BatchedOperator, ritz: Ritz, copies_M: Tensor, *, tol: float, zero: float
+) -> Ritz:
+    """Count rounding into residuals, and flag pairs that copies may stand before."""
+    if operator.dtype != torch.float64:
+        ritz = _measured(operator, ritz, tol)
+    hidden_MK = behind_copies(ritz.values, ritz.residuals, copies_M, zero=zero)
+    return replace(ritz, converged=ritz.converged & ~hidden_MK)
 
 
 def _measured(operator: BatchedOperator, ritz: Ritz, tol: float) -> Ritz:

@@ -79,27 +79,28 @@ class SamplingOptions:
     keep_draws: bool
     max_hold: float
 
-    def nbeta_of(self, num_samples: int) -> float:
-        """Return the inverse temperature for n samples."""
+    def nbeta_of(self, num_counted: int) -> float:
+        """Return the inverse temperature for n samples that count."""
         if not isinstance(self.nbeta, str):
             return self.nbeta
-        count = num_samples
+        count = num_counted
         if self.nbeta == "devinterp":
-            count = self.batch_size or num_samples
+            count = self.batch_size or num_counted
         return count / math.log(count)
 
-    def check(self, num_samples: int) -> None:
-        """Refuse options that n samples do not allow.
+    def check(self, num_samples: int, num_counted: int) -> None:
+        """Refuse options that the samples do not allow.
 
         Args:
-            num_samples: n.
+            num_samples: of the data, N.
+            num_counted: of which a label counts, n.
 
         Raises:
             InputError: n / ln n is not defined, or a batch is larger than the data.
         """
-        if num_samples < 3 and isinstance(self.nbeta, str):
+        if num_counted < 3 and isinstance(self.nbeta, str):
             raise InputError(
-                f"nbeta: expected a number with {num_samples} samples, got "
+                f"nbeta: expected a number with {num_counted} samples, got "
                 f"{self.nbeta}, which is n / ln n of three or more. Give it."
             )
         if self.batch_size is not None and self.batch_size > num_samples:
@@ -184,18 +185,18 @@ class ChainSettings:
 
 
 def given(
-    options: SamplingOptions, num_samples: int, *, has_factors: bool = False
+    options: SamplingOptions, num_counted: int, *, has_factors: bool = False
 ) -> ChainSettings:
     """Return the settings of options that leave nothing to the calibration.
 
     Args:
         options: as requested.
-        num_samples: N.
+        num_counted: samples of which a label counts, n.
         has_factors: whether factors are given: their metric is then taken.
     """
     return ChainSettings(
         options.sampling_method or "",
-        options.nbeta_of(num_samples),
+        options.nbeta_of(num_counted),
         options.lr or 0.0,
         options.localization or 0.0,
         options.batch_size,
@@ -270,6 +271,7 @@ class ChainTargets:
             that each belongs to, (C,); None if there are none.
         factors: of the Hessians of the free parameters, by blocks, (M, F, F), in double
             precision; None if none are given.
+        counted: samples of each target of which a label counts, n; None if all do.
     """
 
     losses: Callable[[Tensor], ChainLosses]
@@ -281,6 +283,11 @@ class ChainTargets:
     gradient_variance: Callable[[Tensor, Tensor], Tensor]
     observables: Callable[[Tensor], Observables] | None = None
     factors: BlockOperator | None = None
+    counted: Sequence[int] | None = None
+
+    def num_counted(self, target: int) -> int:
+        """Return the number of a target's samples of which a label counts, n."""
+        return self.num_samples if self.counted is None else self.counted[target]
 
     @property
     def num_free(self) -> int:

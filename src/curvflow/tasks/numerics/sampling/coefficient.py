@@ -50,7 +50,8 @@ class CoefficientEstimate:
         results: traces, state and work of the chains.
         step_bias: bound of the relative excess by finite steps.
         batch_bias: the same by the noise of batches.
-        num_samples: N.
+        num_samples: of which a label counts, n.
+        batch_size: samples of a step, whether they count or not.
         errors: of the estimate.
         hold: what the localization takes.
     """
@@ -62,6 +63,7 @@ class CoefficientEstimate:
     step_bias: float
     batch_bias: float
     num_samples: int
+    batch_size: int
     errors: Errors
     hold: Hold
 
@@ -132,16 +134,17 @@ def _settings(
     options: Sequence[SamplingOptions],
     earlier: Sequence[EarlierChains] | None,
 ) -> Sequence[ChainSettings]:
-    for each in options:
-        each.check(targets.num_samples)
-    nbeta = [each.nbeta_of(targets.num_samples) for each in options]
+    counts = [targets.num_counted(number) for number in range(len(options))]
+    for each, count in zip(options, counts, strict=True):
+        each.check(targets.num_samples, count)
+    nbeta = [each.nbeta_of(n) for each, n in zip(options, counts, strict=True)]
     if earlier is not None:
         return [each.settings for each in earlier]
     if options[0].calibrate == "none":
         has_factors = targets.factors is not None
         return [
-            given(each, targets.num_samples, has_factors=has_factors)
-            for each in options
+            given(each, count, has_factors=has_factors)
+            for each, count in zip(options, counts, strict=True)
         ]
     return calibrated(targets, options, nbeta)
 
@@ -167,10 +170,10 @@ def _sampled(
     return [
         _estimate(
             targets,
+            number,
             options[number],
             settings[number],
             steps,
-            float(targets.first_losses[number]),
             results_of(
                 draws,
                 slice(row * chains, (row + 1) * chains),
@@ -221,12 +224,13 @@ def _steps(
 
 def _estimate(
     targets: ChainTargets,
+    number: int,
     options: SamplingOptions,
     settings: ChainSettings,
     steps: Steps,
-    init_loss: float,
     results: ChainResults,
 ) -> CoefficientEstimate:
+    init_loss = float(targets.first_losses[number])
     losses_CK, num_free = results.traces["loss_trace"], targets.num_free
     summary = summarise(losses_CK, init_loss, settings.nbeta, results.failed_at)
     of_steps, of_batches = bias = biases(
@@ -257,7 +261,8 @@ def _estimate(
         results,
         step_bias=of_steps,
         batch_bias=of_batches,
-        num_samples=targets.num_samples,
+        num_samples=targets.num_counted(number),
+        batch_size=settings.batch_size or targets.num_samples,
         errors=errors,
         hold=hold,
     )
@@ -322,7 +327,7 @@ def _numbers(summary: Summary) -> dict[str, NDArray[Any]]:
 def _state_and_settings(estimate: CoefficientEstimate) -> dict[str, NDArray[Any]]:
     """Return the settings, and where the chains ended."""
     settings, results = estimate.settings, estimate.results
-    count, finite_C = estimate.num_samples, estimate.results.is_finite
+    finite_C = estimate.results.is_finite
     numbers = {
         "acceptance": float(results.acceptance[finite_C].mean()),
         "distance": float(results.traces["distance_trace"][finite_C, -1].mean()),
@@ -334,9 +339,9 @@ def _state_and_settings(estimate: CoefficientEstimate) -> dict[str, NDArray[Any]
         "calibration_equivalents": settings.work,
     }
     counts = {
-        "batch_size": settings.batch_size or count,
+        "batch_size": estimate.batch_size,
         "num_burnin_steps": settings.num_burnin_steps,
-        "num_samples": count,
+        "num_samples": estimate.num_samples,
         "num_parameters": estimate.chains.num_parameters,
     }
     return {

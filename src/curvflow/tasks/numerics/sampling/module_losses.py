@@ -74,11 +74,33 @@ def _holds_samples(leaf: Any, count: int) -> bool:
     return isinstance(leaf, Tensor) and leaf.ndim > 0 and len(leaf) == count
 
 
+def _weighed(means: Tensor, share: Tensor | float) -> Tensor:
+    """Return means by their share, 0 where it is 0, as the mean of nothing is NaN."""
+    if isinstance(share, float):
+        return means * share if share else torch.zeros_like(means)
+    share = share.reshape(-1, *[1] * (means.ndim - 1))
+    return torch.where(share > 0, means * share, 0.0)
+
+
+def rows_of(batch: Batch, chosen: Tensor) -> Batch:
+    """Return some samples of a batch, and whatever holds none as it is.
+
+    Args:
+        batch: of N samples.
+        chosen: which of them, (N,).
+    """
+    count = num_samples(batch)
+    return tree_map(
+        lambda leaf: leaf[chosen] if _holds_samples(leaf, count) else leaf, batch
+    )
+
+
 class ModuleLosses:
     """Mean losses of chains, all at once by `vmap`, or one by one where that fails.
 
     Attributes:
         num_samples: number of samples, N.
+        weights: how much each weighs in the mean, (N,); None if all weigh the same.
         is_vectorised: whether chains are computed together.
         bytes_per_sample: of activations of one chain.
     """
@@ -94,8 +116,39 @@ class ModuleLosses:
         """
         self._of, self._batch = of, whole_batch(of)
         self.num_samples = num_samples(self._batch)
+        weights_N = of.weights_of(self._batch)
+        are_alike = weights_N is None or bool((weights_N == weights_N[:1]).all())
+        self.weights = None if are_alike else weights_N
         self.is_vectorised = self._vectorises()
         self.bytes_per_sample = self._measured_bytes()
+
+    @property
+    def num_counted(self) -> int:
+        """Number of samples that weigh anything, n."""
+        weights_N = self.weights
+        return self.num_samples if weights_N is None else int((weights_N > 0).sum())
+
+    def weight_of(self, batch: Batch) -> float:
+        """Return how much a batch weighs in the mean over all."""
+        weights_N = self._of.weights_of(batch)
+        return num_samples(batch) if weights_N is None else float(weights_N.sum())
+
+    def _shares(
+        self, rows_CB: Tensor | None, rows: slice, count: int
+    ) -> Tensor | float:
+        """Return the share of a pass in the mean, of all chains or of each, (C,).
+
+        Of a batch it is taken by the mean weight of all samples, so that the mean over
+        batches is that over all samples.
+        """
+        weights_N = self.weights
+        if weights_N is None:
+            return float((rows.stop - rows.start) / count)
+        if rows_CB is None:
+            return float(weights_N[rows].sum() / weights_N.sum())
+        of_batches_C: Tensor = weights_N[rows_CB[:, rows]].sum(1)
+        shares_C: Tensor = of_batches_C / (weights_N.mean() * count)
+        return shares_C
 
     def _vectorises(self) -> bool:
         weights_2D = self._of.weights.expand(2, -1)
@@ -167,6 +220,8 @@ class ModuleLosses:
             losses_R = torch.stack(
                 [self._loss(w, b) for w, b in zip(weights_RD, parts, strict=True)]
             )
+        if self.weights is not None:
+            losses_R = losses_R * (self.weights[rows_R1[:, 0]] / self.weights.mean())
         return losses_R.unsqueeze(1)
 
     def parts(self, rows: int) -> Iterator[Batch]:
@@ -212,14 +267,14 @@ class ModuleLosses:
         losses_C, gradients_CD = None, None
         for first in range(0, count, step):
             rows = slice(first, min(first + step, count))
-            share = (rows.stop - rows.start) / count
+            share = self._shares(rows_CB, rows, count)
             part_C, part_CD = self._pass(
                 weights_CD, rows_CB, rows, with_gradients=with_gradients
             )
-            part_C = part_C * share
+            part_C = _weighed(part_C, share)
             losses_C = part_C if losses_C is None else losses_C + part_C
             if part_CD is not None:
-                part_CD = part_CD * share
+                part_CD = _weighed(part_CD, share)
                 gradients_CD = (
                     part_CD if gradients_CD is None else gradients_CD + part_CD
                 )

@@ -127,7 +127,7 @@ def _moves(
     if is_searched:
         decay_M1 = hyper["preconditioner_adaptation_decay"]
         tried += [
-            bounded(one, hyper) for one in (zeta_M1 * decay_M1, zeta_M1 / decay_M1)
+            bounded(zeta, hyper) for zeta in (zeta_M1 * decay_M1, zeta_M1 / decay_M1)
         ]
     moves: list[Move] = []
     for zeta_M1 in tried:

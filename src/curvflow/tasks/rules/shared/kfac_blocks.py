@@ -88,28 +88,28 @@ def batch_blocks(
     """
     rule = hyper.rule
     if rule.fisher_type == "recursive":  # of dense layers, which have all parameters
-        pieces = [one.piece for one in parts.pieces]
+        pieces = [matrix.piece for matrix in parts.pieces]
         return tuple(recursive_factors(networks.recorded(weights_MD), pieces))
     labels = labels_of(rule, networks.problem)
     moments = [
         Moments(
-            one.piece,
+            matrix.piece,
             rule.kfac_approx,
             networks.count,
             has_spread=False,
             is_joined=True,
         )
-        for one in parts.pieces
+        for matrix in parts.pieces
     ]
     scales: list[list[Tensor]] = [[] for _ in parts.scales]
     rest: list[list[Tensor]] = [[] for _ in parts.rest]
     for swept in networks.swept(weights_MD, labels, is_signed=bool(parts.rest)):
         for moment in moments:
-            moment.add(swept.one)
+            moment.add(swept.pass_)
         for scale, into in zip(parts.scales, scales, strict=True):
             into.append(_of_scale(scale, swept))
-        for one, into in zip(parts.rest, rest, strict=True):
-            into.append(_of_rest(one, swept))
+        for entry, into in zip(parts.rest, rest, strict=True):
+            into.append(_of_rest(entry, swept))
     blocks: list[tuple[Tensor, ...]] = [moment.matrices() for moment in moments]
     blocks += [(torch.cat(several),) for several in scales]
     blocks += [(torch.cat(several),) for several in rest]
@@ -117,11 +117,11 @@ def batch_blocks(
 
 
 def _of_scale(scale: Scale, swept: Swept) -> Tensor:
-    use = swept.one.record[scale.use]
+    use = swept.pass_.record[scale.use]
     assert isinstance(use, Scaling)
-    deltas = swept.one.deltas[scale.use]
+    deltas = swept.pass_.deltas[scale.use]
     rows = torch.cat([use.rows(delta) for delta in deltas], dim=1)
-    return rows.mT @ rows / swept.one.samples
+    return rows.mT @ rows / swept.pass_.samples
 
 
 def _of_rest(rest: Rest, swept: Swept) -> Tensor:
@@ -132,7 +132,7 @@ def _of_rest(rest: Rest, swept: Swept) -> Tensor:
     """
     assert swept.signed is not None
     rows = swept.signed[:, rest.columns]
-    return rows.square().mean(1, keepdim=True) / swept.one.samples
+    return rows.square().mean(1, keepdim=True) / swept.pass_.samples
 
 
 def corrected(
@@ -156,13 +156,13 @@ def corrected(
     labels = labels_of(hyper.rule, networks.problem)
     scales: list[list[Tensor]] = [[] for _ in parts.pieces]
     for swept in networks.swept(weights_MD, labels, is_signed=False):
-        models = swept.one.part.models
+        models = swept.pass_.part.models
         for each, (left, right, *_), into in zip(
             parts.pieces, inverses[: len(scales)], scales, strict=True
         ):
-            sides = [one for _, one in each.piece.sides(swept.one)]
+            sides = [pair for _, pair in each.piece.sides(swept.pass_)]
             squares = squares_along(sides, left[models], right[models])
-            into.append(squares / swept.one.samples)
+            into.append(squares / swept.pass_.samples)
     return tuple(torch.cat(several) for several in scales)
 
 

@@ -172,8 +172,8 @@ def move_along(
         given = [hyper["lr"], hyper["momentum"]][: len(directions)]
         factors_MK = torch.cat(given, dim=1).double().expand(len(weights_MD), -1)
     scaled = [
-        factor.unsqueeze(1).to(weights_MD) * one
-        for factor, one in zip(factors_MK.unbind(1), directions, strict=True)
+        factor.unsqueeze(1).to(weights_MD) * along_MD
+        for factor, along_MD in zip(factors_MK.unbind(1), directions, strict=True)
     ]
     momentum_M1 = factors_MK[:, 1:] if len(directions) > 1 else 0 * factors_MK[:, :1]
     return Move(
@@ -252,7 +252,7 @@ def _changed(
     before_M1 = move.loss
     if not hyper.rule.has_model:
         before_M1 = networks.losses(weights[0]).unsqueeze(1)
-    before, after = (squares(one, hyper["l2"]) for one in weights)
+    before, after = (squares(weights_MD, hyper["l2"]) for weights_MD in weights)
     changed_M1 = networks.losses(weights[1]).unsqueeze(1) - before_M1
     changed_M1 = changed_M1 + hyper["l2"].double() * (after - before) / 2
     return changed_M1.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)

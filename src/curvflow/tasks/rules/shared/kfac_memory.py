@@ -26,7 +26,7 @@ from curvflow.tasks.rules.shared.kfac_parts import parts_of
 class PassBytes(NamedTuple):
     """Bytes of the passes of a tile: of each member, and those that all share."""
 
-    own: int = 0
+    each: int = 0
     shared: int = 0
 
 
@@ -76,13 +76,13 @@ def _counted(
     parts = parts_of(text, chosen["kfac_approx"], separate=chosen["separate"])
     moments = [
         Moments(
-            one.piece,
+            matrix.piece,
             chosen["kfac_approx"],
             batch,
             has_spread=False,
             is_joined=True,
         )
-        for one in parts.pieces
+        for matrix in parts.pieces
     ]
 
     def roots(_: Part, outputs: Tensor) -> Tensor:
@@ -105,9 +105,9 @@ def _counted(
     )
 
     def compute() -> list[tuple[Tensor, Tensor]]:
-        for one in of.swept():
+        for pass_ in of.swept():
             for moment in moments:
-                moment.add(one)
+                moment.add(pass_)
         return [moment.matrices() for moment in moments]
 
     held = [tensor for tensor in given.values() if isinstance(tensor, Tensor)]

@@ -88,12 +88,12 @@ class Swept:
     """A pass with the record of uses, and the derivatives taken in it.
 
     Attributes:
-        one: pass with what comes back through each use.
+        pass_: the pass, with what comes back through each use.
         signed: derivatives by the weights of the sum over samples and roots, each with
             a random sign, (M, D); None where they are not wanted.
     """
 
-    one: Pass
+    pass_: Pass
     signed: Tensor | None
 
 
@@ -158,7 +158,7 @@ class Networks:
             self._context.statistics.to(weights_MD),
             self._context.batch.inputs,
             self._context.batch.targets,
-            lambda part, found: self._roots(labels, found, part.targets, None),
+            lambda part, outputs: self._roots(labels, outputs, part.targets, None),
             self.count,
             len(weights_MD),
         )
@@ -186,9 +186,9 @@ class Networks:
             weights = weights_MD[span].detach().requires_grad_()
             record: list[AnyUse] = []
             with torch.enable_grad(), differentiable():
-                found = self._outputs(span, weights, record)
+                outputs_MNC = self._outputs(span, weights, record)
             drawn = None if uniform is None else uniform[span]
-            roots = self._roots(labels, found.detach(), batch.targets, drawn)
+            roots = self._roots(labels, outputs_MNC.detach(), batch.targets, drawn)
             part = Part(
                 span,
                 slice(0, self.count),
@@ -201,9 +201,11 @@ class Networks:
             if signs is not None:
                 together = torch.einsum("mnr,mnr...->mn...", signs[span], roots)
                 (signed,) = torch.autograd.grad(
-                    found, weights, together, retain_graph=True
+                    outputs_MNC, weights, together, retain_graph=True
                 )
-            yield Swept(Pass(part, record, backward(found, record, roots)), signed)
+            yield Swept(
+                Pass(part, record, backward(outputs_MNC, record, roots)), signed
+            )
 
     def _drawn(self, labels: Labels, outputs: int) -> Tensor | None:
         """Return the numbers that labels are drawn by, the same in all sweeps."""
@@ -267,7 +269,9 @@ class Networks:
             in double precision.
         """
         parts = [
-            self._along(span, weights_MD[span], [one[span] for one in directions])
+            self._along(
+                span, weights_MD[span], [direction[span] for direction in directions]
+            )
             for span in self.spans(len(weights_MD), 2 * PASS_COPIES)
         ]
         losses, products = zip(*parts, strict=True)

@@ -146,17 +146,17 @@ def parts_of(text: str, approximation: Approximation, *, separate: bool) -> Part
     places = Places.of(
         network.layout.names, network.layout.shapes, set(network.layout.names)
     )
-    found, record = accounted(drawn_networks(problem), places)
-    for layer in found.layers:
+    reading, record = accounted(drawn_networks(problem), places)
+    for layer in reading.layers:
         check_positions(layer, record, approximation)
     several = [
         _matrix(piece, places)
-        for layer in found.layers
+        for layer in reading.layers
         for piece in pieces(layer, places, separate=separate)
     ]
-    scales = [_scale(number, record, places) for number in found.scalings]
-    rest = [places.columns(name) for name in found.rest]
-    for name, columns in zip(found.rest, rest, strict=True):
+    scales = [_scale(number, record, places) for number in reading.scalings]
+    rest = [places.columns(name) for name in reading.rest]
+    for name, columns in zip(reading.rest, rest, strict=True):
         if len(columns) > MOST_REST:
             raise InputError(
                 f"rule: expected '{name}', of {len(columns)} entries, in a dense "
@@ -165,11 +165,11 @@ def parts_of(text: str, approximation: Approximation, *, separate: bool) -> Part
             )
     return Parts(
         tuple(several),
-        tuple(one for one in scales if len(one.columns) <= MOST_DENSE),
+        tuple(scale for scale in scales if len(scale.columns) <= MOST_DENSE),
         tuple(
             Rest(columns)
             for columns in (
-                *(one.columns for one in scales if len(one.columns) > MOST_DENSE),
+                *(scale.columns for scale in scales if len(scale.columns) > MOST_DENSE),
                 *rest,
             )
         ),

@@ -88,8 +88,10 @@ def quadratic(
     stacked_MKD = weights_MD.new_empty(
         models, len(directions), size, dtype=torch.float64
     )
-    for number, one in enumerate(directions):  # what is stacked first is copied twice
-        stacked_MKD[:, number] = one
+    for number, direction_MD in enumerate(
+        directions
+    ):  # what is stacked first is copied twice
+        stacked_MKD[:, number] = direction_MD
     inner_MKK = stacked_MKD @ stacked_MKD.mT
     slopes_MK = (stacked_MKD @ gradient_MD.double().unsqueeze(2)).squeeze(2)
     matrix_MKK = curved_MKK + damping_M1.double().unsqueeze(2) * inner_MKK
@@ -155,9 +157,11 @@ def better(first: Move, second: Move) -> Move:
     values = [move.predicted.nan_to_num(nan=torch.inf) for move in (first, second)]
     is_second = values[1] < values[0]
 
-    def chosen(one: Tensor | None, other: Tensor | None) -> Tensor | None:
-        if one is None or other is None:
+    def chosen(of_first: Tensor | None, of_second: Tensor | None) -> Tensor | None:
+        if of_first is None or of_second is None:
             return None
-        return torch.where(is_second.view(-1, *[1] * (one.ndim - 1)), other, one)
+        return torch.where(
+            is_second.view(-1, *[1] * (of_first.ndim - 1)), of_second, of_first
+        )
 
     return cast("Move", with_leaves(first, map(chosen, leaves(first), leaves(second))))

@@ -191,8 +191,8 @@ class _Judge(DefinitionJudge):
             # `import a.b` and `import a.c` bind the same package.
             packages = {
                 name
-                for name, found in bound.imported.items()
-                if all(target.member is None for target in found)
+                for name, targets in bound.imported.items()
+                if all(target.member is None for target in targets)
             }
             for name in {*bound.assigned, *bound.imported} - packages:
                 count[name] += 1

@@ -89,8 +89,8 @@ def _truth(
     """Return what the numbers truly are, but for the parts that need `exact`."""
     whole, numbers, kept = factors  # G, the numbers of its blocks, K
     inside, eye, square = numbers >= 0, np.eye(len(whole)), (whole**2).sum()
-    own = [numbers.diagonal() == number for number in range(int(numbers.max()) + 1)]
-    blocks = [[matrix[at][:, at] for matrix in (whole, kept)] for at in own]
+    masks = [numbers.diagonal() == number for number in range(int(numbers.max()) + 1)]
+    blocks = [[matrix[at][:, at] for matrix in (whole, kept)] for at in masks]
     damped = [[matrix + d * eye for matrix in (whole, kept)] for d in params.dampings]
     logdets = [[np.linalg.slogdet(matrix)[1] for matrix in both] for both in damped]
     spectra = [np.linalg.eigvals(np.linalg.solve(k, g)).real for g, k in damped]

@@ -81,7 +81,11 @@ KIND = Kind(
         _nats("bic", "n L + d / 2 ln n"),
         Variable("prior_precision", "of the prior", units="1 / parameter^2"),
         Variable("negative_mass", "fraction of the eigenvalues below zero"),
-        Variable("num_samples", "samples of the data, n", dtype="int64"),
+        Variable(
+            "num_samples",
+            "samples of the data of which a label counts, n",
+            dtype="int64",
+        ),
         Variable("num_parameters", "rows of the Hessian, d", dtype="int64"),
         NBETA,
         LOCALIZATION,

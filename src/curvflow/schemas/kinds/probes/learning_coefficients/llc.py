@@ -132,7 +132,11 @@ KIND = Kind(
         Variable("batch_size", "samples per step", dtype="int64"),
         Variable("sampling_method", "sampler", dtype="str"),
         Variable("num_burnin_steps", "steps before the first draw", dtype="int64"),
-        Variable("num_samples", "samples of the data, n", dtype="int64"),
+        Variable(
+            "num_samples",
+            "samples of the data of which a label counts, n",
+            dtype="int64",
+        ),
         Variable("num_parameters", "parameters that move, d", dtype="int64"),
         Variable(
             "gradient_equivalents",

@@ -29,7 +29,11 @@ KIND = Kind(
         _nats("wbic_per_chain", "of each; NaN if it failed", ("chain",)),
         Variable("training_loss", "n L at the weights", units="nat"),
         _nats("penalty", "wbic - training_loss, which is llc ln n"),
-        Variable("num_samples", "samples of the data, n", dtype="int64"),
+        Variable(
+            "num_samples",
+            "samples of the data of which a label counts, n",
+            dtype="int64",
+        ),
         NBETA,
         LOCALIZATION,
         Variable("verdict", "on the chains, as probe.llc gave it", dtype="str"),
