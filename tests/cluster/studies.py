@@ -93,7 +93,10 @@ class Net(torch.nn.Sequential):
         with CALLS.open("ab") as file:
             file.write(b".")
         if HOLD.exists() and CALLS.stat().st_size >= HOLD.stat().st_size:
-            HELD.write_text(str(os.getpid()))
+            # Whole, or not there: what waits for it reads it at once.
+            written = HELD.with_name(f"held-{os.getpid()}")
+            written.write_text(str(os.getpid()))
+            written.replace(HELD)
             while HOLD.exists():
                 time.sleep(0.01)
         time.sleep(0.1 if PACE.exists() else self.pause)

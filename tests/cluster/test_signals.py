@@ -103,7 +103,7 @@ def test_workers_that_die_after_the_wish_to_end_change_nothing_of_it(
     long.hold.write_text("." * EARLY)
     with running_site(tmp_path, workers) as site:
         run = long.start("--scheduler", site.address, width=512, patience=1.0)
-        until(lambda: long.held.exists() and long.held.read_text())
+        until(long.held.exists)
         run.kill(signal.SIGINT)
         until(lambda: ASKED in run.err)
         os.kill(int(long.held.read_text()), signal.SIGKILL)

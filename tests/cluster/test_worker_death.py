@@ -28,7 +28,7 @@ def test_training_goes_on_from_its_kept_state_on_another_worker(project, tmp_pat
     long.hold.write_text("." * (calm + MIDDLE))
     with running_site(tmp_path, 2) as site:
         run = long.start("--scheduler", site.address, width=512, every=0.0)
-        until(lambda: long.held.exists() and long.held.read_text())
+        until(long.held.exists)
         assert len(long.kept()) == 1
         os.kill(int(long.held.read_text()), signal.SIGKILL)
         long.hold.unlink()
