@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -61,34 +60,6 @@ class NotInKey:
     """
 
 
-@dataclass(frozen=True)
-class Idle:
-    """A setting that others leave without effect.
-
-    Attributes:
-        path: of the field, from the parameters.
-        value: of the field.
-        is_default: whether that is its default.
-        cause: the settings that do, such as `inverse exact, which splits no damping`.
-        remedy: those that would give it one, such as `inverse factored`.
-    """
-
-    path: tuple[str, ...]
-    value: Any
-    is_default: bool
-    cause: str
-    remedy: str
-
-    def message(self, value: str) -> str:
-        """Return `<a> cannot be combined with <b>`, of a value as it is written."""
-        return f"{self.path[-1]} {value} cannot be combined with {self.cause}"
-
-    @property
-    def hint(self) -> str:
-        """The remedy."""
-        return f"Remove {self.path[-1]}, or take {self.remedy}."
-
-
 class Params(BaseModel):
     """Base of every parameter model; its fields are the identity of a node.
 
@@ -117,51 +88,6 @@ class Params(BaseModel):
         strict=True,
         defer_build=True,
     )
-
-    def idle_settings(self) -> Iterator[Idle]:
-        """Yield settings that others leave without effect, whatever their values.
-
-        A study refuses one that is written, differs from its default and has an effect
-        at no label of the axes, so that an axis may hold those that decide on it.
-
-        Examples:
-            >>> import curvflow
-            >>> class Drawn(curvflow.Params):
-            ...     law: str = "none"
-            ...     draws: int = 1
-            ...     def idle_settings(self):
-            ...         if self.law == "none":
-            ...             yield self.idle_setting("draws", "law none", "law normal")
-            >>> [each.message("4") for each in Drawn(draws=4).idle_settings()]
-            ['draws 4 cannot be combined with law none']
-        """
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            if isinstance(value, Params):
-                for each in value.idle_settings():
-                    yield replace(each, path=(name, *each.path))
-
-    def idle_setting(self, name: str, cause: str, remedy: str) -> Idle:
-        """Return a setting without effect, for `idle_settings`.
-
-        Args:
-            name: of the field.
-            cause: the settings that leave it without effect.
-            remedy: those that would give it one.
-
-        Returns:
-            The setting.
-
-        Examples:
-            >>> import curvflow
-            >>> class Drawn(curvflow.Params):
-            ...     draws: int = 1
-            >>> Drawn(draws=4).idle_setting("draws", "law none", "law normal").hint
-            'Remove draws, or take law normal.'
-        """
-        value = getattr(self, name)
-        is_default = bool(value == type(self).model_fields[name].default)
-        return Idle((name,), value, is_default, cause, remedy)
 
 
 # YAML writes sequences as lists; a frozen model holds them as tuples.

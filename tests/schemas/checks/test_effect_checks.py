@@ -3,6 +3,7 @@
 import pytest
 
 from curvflow.errors import StudyError
+from curvflow.schemas.idle_settings import idle_settings
 from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
 from curvflow.schemas.params import Params
 from curvflow.schemas.presets import all_presets
@@ -154,14 +155,14 @@ def test_no_preset_has_a_setting_without_effect_of_its_own():
     for name, variants in all_presets().items():
         for fields in variants.values():
             rule = all_rules()[fields["rule"]].model_validate(fields)
-            idle = [each.path for each in rule.idle_settings() if not each.is_default]
+            idle = [each.path for each in idle_settings(rule) if not each.is_default]
             assert idle == [], name
 
 
 def test_idle_settings_are_fields_of_their_parameters():
     rules = all_rules()
     for params in (FactorsParams(), rules["kfac"](), rules["gauss_newton"]()):
-        names = {idle.path[0] for idle in params.idle_settings()}
+        names = {idle.path[0] for idle in idle_settings(params)}
         assert names
         assert names <= set(type(params).model_fields)
 
@@ -171,7 +172,7 @@ def test_parameters_tell_of_those_within_them():
         inner: FactorsParams = FactorsParams(fisher_type="mc", distribution="gaussian")
 
     (idle,) = [
-        each for each in Outer().idle_settings() if each.path[-1] == "distribution"
+        each for each in idle_settings(Outer()) if each.path[-1] == "distribution"
     ]
     assert idle.path == ("inner", "distribution")
     assert not idle.is_default

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from curvflow.schemas.idle_settings import Idle, idle_settings
 from curvflow.schemas.nodes import Label
-from curvflow.schemas.params import Idle
 from curvflow.schemas.study.stage import Stage
 from curvflow.schemas.study.yaml_source import Path, short_yaml
 
@@ -31,7 +31,7 @@ def check_effects(stage: Stage) -> None:
 
 def _written(stage: Stage, labels: Mapping[str, Label]) -> Iterator[tuple[Idle, Path]]:
     """Yield settings without effect at some labels, with where they are written."""
-    for idle in stage.params(labels).idle_settings():
+    for idle in idle_settings(stage.params(labels)):
         written = stage.written_at(idle.path, labels)
         if written is not None and not idle.is_default:
             yield idle, written
@@ -41,7 +41,7 @@ def _has_effect(stage: Stage, path: tuple[str, ...], written: Path) -> bool:
     """Return whether a value has an effect at some labels at which it holds."""
     for labels in stage.template.combinations():
         if stage.written_at(path, labels) == written and path not in {
-            idle.path for idle in stage.params(labels).idle_settings()
+            idle.path for idle in idle_settings(stage.params(labels))
         }:
             return True
     return False

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.schemas.idle_settings import idle_settings
 from curvflow.schemas.kinds.probes.kronecker.factors import FisherType
 from curvflow.schemas.params import Params
 
@@ -102,7 +103,7 @@ def checked(model: type[P], **fields: Any) -> P:
         raise InputError(
             f"{name}: {message}, got {first['input']!r}. Pass another value."
         ) from None
-    for idle in params.idle_settings():
+    for idle in idle_settings(params):
         if not idle.is_default:
             raise InputError(f"{idle.message(str(idle.value))}. {idle.hint}")
     return params

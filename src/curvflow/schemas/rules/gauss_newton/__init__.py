@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from curvflow.schemas.explanations import Section
-from curvflow.schemas.params import Idle
+from curvflow.schemas.idle_settings import Idle, idle_setting
 from curvflow.schemas.rules.kfac._quadratic import QuadraticRule
 
 # Settings of the factors that it may have.
@@ -53,7 +53,7 @@ class GaussNewton(QuadraticRule):
         if self.preconditioner == "none":
             for name in _OF_FACTORS:
                 cause = "preconditioner none, which has no factors"
-                yield self.idle_setting(name, cause, "preconditioner kron")
+                yield idle_setting(self, name, cause, "preconditioner kron")
 
     @property
     def records(self) -> tuple[str, ...]:

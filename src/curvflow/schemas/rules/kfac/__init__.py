@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.params import Idle
+from curvflow.schemas.idle_settings import Idle, idle_setting
 from curvflow.schemas.rules.kfac._explanation import EXPLANATION
 from curvflow.schemas.rules.kfac._quadratic import QuadraticRule
 
@@ -47,15 +47,15 @@ class Kfac(QuadraticRule):
         follows = self.preconditioner_damping is None
         if not follows and not self.has_model:
             cause = "preconditioner_damping and step lr, which take no quadratic model"
-            yield self.idle_setting("damping", cause, "step quadratic")
+            yield idle_setting(self, "damping", cause, "step quadratic")
         name = "preconditioner_adaptation_decay"
         if follows:
             cause = "preconditioner_damping null, which takes damping as it is"
-            yield self.idle_setting(name, cause, "preconditioner_damping 1.0")
+            yield idle_setting(self, name, cause, "preconditioner_damping 1.0")
         elif not self.tries_dampings and not self.reject:
             cause = "preconditioner_adaptation_interval null, which tries none"
-            yield self.idle_setting(
-                name, cause, "preconditioner_adaptation_interval 20"
+            yield idle_setting(
+                self, name, cause, "preconditioner_adaptation_interval 20"
             )
 
     @model_validator(mode="after")

@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.params import Idle, Neutral
+from curvflow.schemas.idle_settings import Idle, idle_setting
+from curvflow.schemas.params import Neutral
 from curvflow.schemas.rules._base import Rule
 
 
@@ -125,10 +126,10 @@ class QuadraticRule(Rule):
         """Yield those of other factors, and of dampings that change."""
         if self.fisher_type != "mc":
             cause = f"fisher_type {self.fisher_type}, which draws nothing"
-            yield self.idle_setting("mc_samples", cause, "fisher_type mc")
+            yield idle_setting(self, "mc_samples", cause, "fisher_type mc")
         if self.inverse == "exact":
             cause = "inverse exact, which splits no damping"
-            yield self.idle_setting("pi", cause, "inverse factored")
+            yield idle_setting(self, "pi", cause, "inverse factored")
         yield from self._idle_of_changes()
 
     def _idle_of_changes(self) -> Iterator[Idle]:
@@ -142,7 +143,7 @@ class QuadraticRule(Rule):
             names += ["min_damping", "max_damping"]
         for name in names:
             cause = "damping_adaptation_interval null, which changes no damping"
-            yield self.idle_setting(name, cause, "damping_adaptation_interval 5")
+            yield idle_setting(self, name, cause, "damping_adaptation_interval 5")
 
     @property
     def records(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from curvflow.schemas.checks.samples import too_few_for_batches
 from curvflow.schemas.explanations import TRAINED, Explanation
+from curvflow.schemas.idle_settings import Idle, idle_setting
 from curvflow.schemas.kind import (
     Input,
     Kind,
@@ -20,7 +21,7 @@ from curvflow.schemas.kind import (
 )
 from curvflow.schemas.kinds.shared.operators import UNITS
 from curvflow.schemas.nodes import Data, Factors, Numbers, Weights
-from curvflow.schemas.params import Idle, Params
+from curvflow.schemas.params import Params
 
 Reference = Literal["blocks", "newton", "absolute"]
 FULL = "gauss_newton"
@@ -100,7 +101,7 @@ class AlignmentParams(Params):
         """Yield pi, where no damping is split."""
         if self.inverse == "exact":
             cause = "inverse exact, which splits no damping"
-            yield self.idle_setting("pi", cause, "inverse factored or both")
+            yield idle_setting(self, "pi", cause, "inverse factored or both")
 
 
 def _lacking(params: Any, name: str, factors: Any) -> Iterator[ParamProblem]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from curvflow.schemas.explanations import TRAINED, Explanation
+from curvflow.schemas.idle_settings import Idle, idle_setting
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Variable
 from curvflow.schemas.kinds.shared.operators import (
     UNITS,
@@ -16,7 +17,7 @@ from curvflow.schemas.kinds.shared.operators import (
     unknown_layers,
 )
 from curvflow.schemas.nodes import Data, Factors, Weights
-from curvflow.schemas.params import Idle, Names, Params
+from curvflow.schemas.params import Names, Params
 
 FisherType = Literal[
     "type-2", "mc", "recursive", "projection", "empirical", "forward-only"
@@ -123,18 +124,20 @@ class FactorsParams(Params):
         kind = f"fisher_type {self.fisher_type}"
         if self.fisher_type not in _DRAWN:
             cause = f"{kind}, which draws nothing"
-            yield self.idle_setting("mc_samples", cause, "fisher_type mc or projection")
+            yield idle_setting(
+                self, "mc_samples", cause, "fisher_type mc or projection"
+            )
         if self.fisher_type != "projection":
             cause = f"{kind}, which has no coefficients"
-            yield self.idle_setting("distribution", cause, "fisher_type projection")
+            yield idle_setting(self, "distribution", cause, "fisher_type projection")
         if self.fisher_type in _WITHOUT_HESSIAN:
             cause = f"{kind}, which takes no Hessian by the outputs"
-            yield self.idle_setting(
-                "psd", cause, "fisher_type type-2, recursive or projection"
+            yield idle_setting(
+                self, "psd", cause, "fisher_type type-2, recursive or projection"
             )
         if self.structure in _OF_BLOCKS:
             cause = f"structure {self.structure}, which is of the block itself"
-            yield self.idle_setting("kfac_approx", cause, "structure kron or ekfac")
+            yield idle_setting(self, "kfac_approx", cause, "structure kron or ekfac")
 
     @property
     def looks_at_layers(self) -> bool:
