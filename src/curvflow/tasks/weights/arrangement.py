@@ -179,7 +179,7 @@ def _check_names(network: Network, arrays: Mapping[str, Array], source: str) -> 
         for name, shape in zip(layout.names, layout.shapes, strict=True)
     }
     superfluous = [name for name in arrays if name not in required]
-    _check_named(arrays, required, source)
+    _refuse_list(arrays, required, source)
     for name, shape in required.items():
         if name not in arrays:
             is_statistic = name in network.statistics.names
@@ -207,7 +207,7 @@ def _check_names(network: Network, arrays: Mapping[str, Array], source: str) -> 
         )
 
 
-def _check_named(
+def _refuse_list(
     arrays: Collection[str], required: Collection[str], source: str
 ) -> None:
     """Refuse tensors of a list, which have numbers alone.

@@ -85,6 +85,27 @@ def refusal(folder, *args, **names):
     return said.removeprefix(f"{folder}/")
 
 
+WRAPPED = """
+from functools import wraps
+
+
+def configured(function):
+    @wraps(function)
+    def called(*given, **named):
+        return function(*given, **{"width": 3, **named})
+
+    return called
+
+
+make = configured(make)
+Steps.__init__ = configured(Steps.__init__)
+"""
+
+
+def test_a_decorator_may_give_arguments_of_its_own(folder):
+    check_named(planned(folder, NETS + WRAPPED, KWARGS="{}"))
+
+
 def test_what_takes_its_arguments_is_imported_and_not_called(folder):
     check_named(planned(folder))
     assert "called_nets" in sys.modules

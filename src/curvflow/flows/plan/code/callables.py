@@ -130,7 +130,8 @@ def _misfit(
     name: str, function: Callable[..., Any], calls: Sequence[_Call]
 ) -> Fault | None:
     try:
-        signature = inspect.signature(function)
+        # Of a decorator, which may give arguments of its own, and not of what is in it.
+        signature = inspect.signature(function, follow_wrapped=False)
     except (TypeError, ValueError):  # of what is compiled, which tells nothing
         return None
     reasons = [call.misfit(signature) for call in calls]
