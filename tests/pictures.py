@@ -10,12 +10,14 @@ from functools import partial
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import RendererAgg
 
 from curvflow.tasks.drawing import canvas
 
 MARK = "pictures"
 _measure = RendererAgg.get_text_width_height_descent
+_renew = Axis._update_ticks
 _sizes: dict[tuple[object, ...], tuple[float, float, float]] = {}
 
 
@@ -28,9 +30,27 @@ def measured_once(self, s, prop, ismath):
     return _sizes[key]
 
 
+def renewed_once(placing):
+    """Return what renews an axis's ticks where its limits or its size have changed.
+
+    Placing asks each axis a dozen times, and mostly nothing has changed.
+    """
+    known = {}
+
+    def renewed(self):
+        state = (*self.get_view_interval(), *self.axes.bbox.bounds)
+        if known.get(self, ((), ()))[0] != state:
+            known[self] = state, _renew(self)
+        return known[self][1]
+
+    placing.setattr(Axis, "_update_ticks", renewed)
+
+
 def placed(figure, drawn=()):
     """Place all parts of a figure, as drawing does; names stand for files not drawn."""
-    figure.draw_without_rendering()
+    with pytest.MonkeyPatch.context() as placing:
+        renewed_once(placing)
+        figure.draw_without_rendering()
     figure.set_layout_engine("none")
     return {
         kind: canvas.picture(figure, kind)
