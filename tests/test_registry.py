@@ -46,6 +46,8 @@ def spirals(turns):
     return np.concatenate([half, -half]), np.repeat([0, 1], len(half))
 """
 
+MOST_EPOCHS = 20  # where an example has up to 400
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -79,6 +81,12 @@ def every_kind(name):
             params["dtype"] = "float64"  # results are compared closely
         if hasattr(find_kind(params["use"]).params, "original"):
             params["num_train"] = 20  # the published images here are few
+        elif params["use"] == "data.digits" and params.get("num_train") == 200:
+            params["num_train"] = 40  # products cost as many passes, of a fifth
+        if "num_batches" in params:
+            params["num_batches"] = 30  # of one sample each
+        if "epochs" in params:
+            params["epochs"] = min(params["epochs"], MOST_EPOCHS)
         if "rel_sem" in params:
             params["rel_sem"] = 0.3  # a few doublings, as of a smaller one
         if "num_steps_bw_draws" in fields[stage]:
