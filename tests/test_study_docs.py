@@ -28,8 +28,8 @@ __all__ = ["_figures_are_placed_only", "folder"]
 
 # The most that a setting of a kind is run with, written or by default.
 MOST = {
-    "train": {"epochs": 10},
-    "data.digits": {"num_train": 100},
+    "train": {"epochs": 5},
+    "data.digits": {"num_train": 60},
     "data.mnist": {"num_train": 30},
     "data.fashion_mnist": {"num_train": 30},
     "data.cifar10": {"num_train": 30},
@@ -42,7 +42,7 @@ MOST = {
     "probe.trace": {"num_probes": 8},
     "probe.moments": {"num_moments": 20},
     "probe.spectrum": {"num_steps": 15},
-    "probe.llc": {"num_draws": 20, "num_steps_bw_draws": 2},
+    "probe.llc": {"num_draws": 20, "num_steps_bw_draws": 2, "num_burnin_steps": 20},
 }
 # The epochs that a page's stages name.
 EPOCHS = {"docs/study": 30}
