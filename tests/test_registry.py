@@ -77,18 +77,9 @@ def every_kind(name):
         s: find_kind(stage["use"]).params.model_fields for s, stage in stages.items()
     }
     for stage, params in stages.items():
+        params |= short(params)
         if "dtype" in fields[stage]:
             params["dtype"] = "float64"  # results are compared closely
-        if hasattr(find_kind(params["use"]).params, "original"):
-            params["num_train"] = 20  # the published images here are few
-        elif params["use"] == "data.digits" and params.get("num_train") == 200:
-            params["num_train"] = 40  # products cost as many passes, of a fifth
-        if "num_batches" in params:
-            params["num_batches"] = 30  # of one sample each
-        if "epochs" in params:
-            params["epochs"] = min(params["epochs"], MOST_EPOCHS)
-        if "rel_sem" in params:
-            params["rel_sem"] = 0.3  # a few doublings, as of a smaller one
         if "num_steps_bw_draws" in fields[stage]:
             params["num_steps_bw_draws"] = 2  # equal at each step, or soon nowhere
             params |= {"num_draws": 20, "num_burnin_steps": 40}
@@ -100,6 +91,22 @@ def every_kind(name):
         for stage in seeded:
             stages[stage]["seed"] = "${seed}"
     return study
+
+
+def short(params):
+    """Return settings of a stage of an example that take less time than its own."""
+    known = {}
+    if hasattr(find_kind(params["use"]).params, "original"):
+        known["num_train"] = 20  # the published images here are few
+    elif params["use"] == "data.digits" and params.get("num_train") == 200:
+        known["num_train"] = 40  # products cost as many passes, of a fifth
+    if "num_batches" in params:
+        known["num_batches"] = min(params["num_batches"], 30)  # of a sample each
+    if "epochs" in params:
+        known["epochs"] = min(params["epochs"], MOST_EPOCHS)
+    if "rel_sem" in params:
+        known["rel_sem"] = 0.3  # a few doublings, as of a smaller one
+    return known
 
 
 def is_seeded(stage):
