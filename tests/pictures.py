@@ -11,12 +11,15 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.mathtext import MathTextParser
 
 from curvflow.tasks.drawing import canvas
 
 MARK = "pictures"
 _measure = RendererAgg.get_text_width_height_descent
 _sizes: dict[tuple[object, ...], tuple[float, float, float]] = {}
+_parse = MathTextParser._parse_cached.__wrapped__
+_parsed: dict[tuple[object, ...], object] = {}
 
 
 def measured_once(self, s, prop, ismath):
@@ -26,6 +29,15 @@ def measured_once(self, s, prop, ismath):
     if key not in _sizes:
         _sizes[key] = _measure(self, s, prop, ismath)
     return _sizes[key]
+
+
+def parsed_once(self, s, *how):
+    """Return a parsed formula, such as a tick's: Matplotlib keeps 50 of a renderer."""
+    given = mpl.rcParams["mathtext.default"], mpl.rcParams["mathtext.fontset"]
+    key = self._output_type, s, *how, *given
+    if key not in _parsed:
+        _parsed[key] = _parse(self, s, *how)
+    return _parsed[key]
 
 
 def placed(figure, drawn=()):
@@ -51,3 +63,10 @@ def _figures_are_placed_only(request, monkeypatch):
     mark = request.node.get_closest_marker(MARK)
     if mark is None or mark.args:
         place_only(monkeypatch, mark.args if mark else ())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _formulas_are_parsed_once():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MathTextParser, "_parse_cached", parsed_once)
+        yield
