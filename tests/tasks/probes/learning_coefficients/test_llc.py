@@ -77,7 +77,7 @@ def given_steps(method, **how):
     "settings",
     [
         {"num_steps_bw_draws": 3},
-        {"sampling_method": "sgld", "num_steps_bw_draws": 16},
+        {"sampling_method": "sgld", "num_steps_bw_draws": 10},
     ],
 )
 def test_a_regular_minimum_has_half_its_effective_dimension(settings):
