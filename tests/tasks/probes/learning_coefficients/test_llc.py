@@ -231,7 +231,7 @@ def test_rescalings_do_not_hide_that_steps_are_rejected():
 
 
 def test_flat_directions_need_no_localization():
-    how = {"nbeta": 1e3, "localization": 0.0, "num_draws": 100}
+    how = {"nbeta": 1e3, "localization": 0.0, "num_draws": 200}
     how |= {"num_burnin_steps": 500, "num_steps_bw_draws": 5}
     (outcome,) = compute(KIND, [well([1.0, 1.0, 0.0], **how)])
     found = outcome.arrays

@@ -49,7 +49,7 @@ def test_twenty_regular_models_have_half_their_effective_dimensions():
 )
 def test_models_of_known_answer_have_it(model, settings, value):
     data, weights = at_truth(model, **settings)
-    asked = {"nbeta": NBETA, "num_draws": 400, "num_steps_bw_draws": 2}
+    asked = {"nbeta": NBETA, "num_draws": 600, "num_steps_bw_draws": 2}
     asked["num_burnin_steps"] = 500
     got = compute("probe.llc", [member("probe.llc", asked, weights=weights, data=data)])
     found = got[0].arrays
