@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.mathtext import MathTextParser
 
 from curvflow.tasks.drawing import canvas
 
@@ -19,6 +20,8 @@ MARK = "pictures"
 _measure = RendererAgg.get_text_width_height_descent
 _renew = Axis._update_ticks
 _sizes: dict[tuple[object, ...], tuple[float, float, float]] = {}
+_parse = MathTextParser._parse_cached.__wrapped__
+_parsed: dict[tuple[object, ...], object] = {}
 
 
 def measured_once(self, s, prop, ismath):
@@ -46,6 +49,15 @@ def renewed_once(placing):
     placing.setattr(Axis, "_update_ticks", renewed)
 
 
+def parsed_once(self, s, *how):
+    """Return a parsed formula, such as a tick's: Matplotlib keeps 50 of a renderer."""
+    given = mpl.rcParams["mathtext.default"], mpl.rcParams["mathtext.fontset"]
+    key = self._output_type, s, *how, *given
+    if key not in _parsed:
+        _parsed[key] = _parse(self, s, *how)
+    return _parsed[key]
+
+
 def placed(figure, drawn=()):
     """Place all parts of a figure, as drawing does; names stand for files not drawn."""
     with pytest.MonkeyPatch.context() as placing:
@@ -71,3 +83,10 @@ def _figures_are_placed_only(request, monkeypatch):
     mark = request.node.get_closest_marker(MARK)
     if mark is None or mark.args:
         place_only(monkeypatch, mark.args if mark else ())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _formulas_are_parsed_once():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MathTextParser, "_parse_cached", parsed_once)
+        yield

@@ -1,8 +1,6 @@
 """Kinds of the user's own, defined and used as in a notebook."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,6 +11,7 @@ from curvflow.schemas.kind import Variable
 from curvflow.schemas.nodes import Data, Numbers, Weights
 from curvflow.schemas.params import Params
 from curvflow.tasks.stage import stage
+from tests.tasks.scripts import script
 
 NOTEBOOK = '''
 import json
@@ -69,15 +68,9 @@ print(float(mine.largest.mean()) == float(in_table))
 
 @pytest.mark.processes
 def test_a_notebook_defines_a_kind_and_runs_it(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", NOTEBOOK],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stderr == ""
-    first, second, seen, equal = done.stdout.splitlines()
+    ended, printed, said = script(NOTEBOOK, tmp_path)
+    assert (ended, said) == (0, "")
+    first, second, seen, equal = printed.splitlines()
     assert json.loads(first) == {"data": 1, "fit": 3, "mine": 3, "table": 1}
     assert set(json.loads(second).values()) == {0}
     assert json.loads(seen) == [["seed"], "parameter", [4, 4, 4]]

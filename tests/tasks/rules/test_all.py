@@ -3,12 +3,16 @@
 import numpy as np
 import pytest
 
+from curvflow.errors import Stopped
 from curvflow.schemas.nodes import Member, NodeData
+from curvflow.tasks.registry import Machine, find
+from tests.tasks.partials import Steps
 from tests.tasks.rules.examples import SETTINGS, cases
 from tests.tasks.toys import RELU_NET, blobs, train_all, train_member
 
 CASES = [pytest.param(name, examples, id=name) for name, examples in cases()]
 EPOCHS = 3
+STOPPED_AT = 7  # of three epochs of four or three steps
 
 
 def members(name, settings, epochs=EPOCHS):
@@ -86,3 +90,16 @@ def test_longer_training_goes_on_as_if_it_had_never_ended(trained, name, setting
     ]
     if longer:
         assert_alike(train_all(longer), extendable)
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES)
+def test_a_rule_that_is_stopped_goes_on_bit_for_bit(trained, name, settings):
+    compute, tile = find("train").compute, members(name, settings)
+    place = Steps(stop=STOPPED_AT)
+    with pytest.raises(Stopped):
+        compute(tile, Machine(partial=place))
+    outcomes = compute(tile, Machine(partial=Steps(place.kept)))
+    for outcome, other in zip(outcomes, trained(name, settings), strict=True):
+        assert outcome.status == other.status == "ok"
+        for variable, array in outcome.arrays.items():
+            np.testing.assert_array_equal(array, other.arrays[variable])

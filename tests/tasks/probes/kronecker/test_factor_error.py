@@ -13,13 +13,21 @@ from tests.tasks.toys import assert_declared, compute, member
 DAMPING = 0.05
 
 
-def told(factors, name="labels", exact=None, copies=2, **params):
-    data, (weights, _) = trained(name)
+def told(factors, **others):
+    return of_seeds((0, 0), factors, **others)[0]
+
+
+def of_seeds(seeds, factors, exact=None, **params):
+    """Return the outcome of each seed; they are computed together."""
+    data, (weights, _) = trained("labels")
     settings = {"dampings": [DAMPING], **params}
     given = {"factors": factors, "weights": weights, "data": data}
     given |= {} if exact is None else {"exact": exact}
-    one = member("probe.factor_error", settings, **given)
-    return compute("probe.factor_error", copies * [one])[0]
+    members = [
+        member("probe.factor_error", {**settings, "seed": seed}, **given)
+        for seed in seeds
+    ]
+    return compute("probe.factor_error", members)
 
 
 def truths(factors_outcome, operator="ggn"):
@@ -55,14 +63,10 @@ def test_intervals_hold_the_truth():
     assert_declared("probe.factor_error", repeated)
     expected = truths(outcome)
     held = dict.fromkeys(set(expected) - {"least", "greatest"}, 0)
-    times = 20
-    for seed in range(times):
-        arrays = told(
-            as_factors(outcome), seed=seed, copies=1, num_probes=24, num_steps=15
-        ).arrays
+    for one in of_seeds(range(20), as_factors(outcome), num_probes=24, num_steps=15):
         for name in held:
             low, high = (
-                np.ravel(arrays[f"{name}_{end}"])[0] for end in ("low", "high")
+                np.ravel(one.arrays[f"{name}_{end}"])[0] for end in ("low", "high")
             )
             held[name] += low <= float(expected[name]) <= high
     # 20 trials at 95 %: fewer than 16 happen once in four hundred.
@@ -126,11 +130,12 @@ def test_intervals_of_the_parts_hold_the_truth():
     given, expected = as_factors(exact), split(outcome, exact)
     assert_declared("probe.factor_error", told(as_factors(outcome), exact=given))
     held = dict.fromkeys(expected, 0)
-    for seed in range(20):
-        how = {"seed": seed, "copies": 1, "num_probes": 24, "num_steps": 2}
-        arrays = told(as_factors(outcome), exact=given, **how).arrays
+    how = {"exact": given, "num_probes": 24, "num_steps": 2}
+    for one in of_seeds(range(20), as_factors(outcome), **how):
         for name, value in expected.items():
-            low, high = (np.ravel(arrays[f"{name}_{e}"])[0] for e in ("low", "high"))
+            low, high = (
+                np.ravel(one.arrays[f"{name}_{end}"])[0] for end in ("low", "high")
+            )
             held[name] += low <= value <= high
     assert min(held.values()) >= 16, held
 

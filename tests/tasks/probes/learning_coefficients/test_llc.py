@@ -77,7 +77,7 @@ def given_steps(method, **how):
     "settings",
     [
         {"num_steps_bw_draws": 3},
-        {"sampling_method": "sgld", "num_steps_bw_draws": 16},
+        {"sampling_method": "sgld", "num_steps_bw_draws": 10},
     ],
 )
 def test_a_regular_minimum_has_half_its_effective_dimension(settings):
@@ -130,7 +130,8 @@ def excess(one, eigenvalues, arrays, friction):
 @pytest.mark.parametrize(("method", "friction"), [("sgld", 1.0), ("sghmc", 0.1)])
 def test_batches_and_steps_are_predicted_to_add_what_they_do(method, friction):
     eigenvalues = [3.0, 1.0, 0.5]
-    how = {"sampling_method": method, "num_draws": 40, "num_steps_bw_draws": 20}
+    how = {"sampling_method": method, "num_draws": 40, "num_steps_bw_draws": 5}
+    how["num_burnin_steps"] = 200
     one = well(eigenvalues, num_samples=2000, noise=0.5, nbeta=50.0, **how)
     (outcome,) = compute(KIND, [one])
     arrays = outcome.arrays
@@ -147,24 +148,24 @@ def test_batches_and_steps_are_predicted_to_add_what_they_do(method, friction):
     assert arrays["trial_lr"] == pytest.approx(arrays["trial_value"])
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.5])
 @pytest.mark.parametrize("method", ["sgld", "sghmc", "adam_sgld", "rmsprop_sgld"])
-def test_steps_too_large_by_batches_are_reported_without_calibration(method, noise):
+def test_steps_too_large_by_batches_are_reported_without_calibration(method):
     # Of weights that fit every sample the gradients differ at the draws alone.
     eigenvalues, lr = 10 * [1.0], 2e-5 if method == "sghmc" else 1e-4
     own = {"damping": 100.0} if "_" in method else {}
     lr *= own.get("damping", 1.0)
     how = given_steps(method, lr=lr, nbeta=2000.0, **own)
     how |= {"num_draws": 200, "num_steps_bw_draws": 10, "num_chains": 8}
-    one = well(eigenvalues, 400, noise, **how | {"batch_size": 8})
-    (outcome,) = compute(KIND, [one])
-    arrays, truth = outcome.arrays, regular(eigenvalues, outcome.arrays)
-    added = 1 - truth / float(arrays["llc_mean"])
-    told = arrays["step_bias"] + arrays["batch_bias"]
-    assert arrays["batch_bias"] > 0.05 < added
-    assert 0.75 * added < told
-    assert arrays["verdict"] == "step too large"
-    assert "batches" in str(arrays["reason"])
+    how["batch_size"] = 8
+    members = [well(eigenvalues, 400, noise, **how) for noise in (0.0, 0.5)]
+    for outcome in compute(KIND, members):
+        arrays, truth = outcome.arrays, regular(eigenvalues, outcome.arrays)
+        added = 1 - truth / float(arrays["llc_mean"])
+        told = arrays["step_bias"] + arrays["batch_bias"]
+        assert arrays["batch_bias"] > 0.05 < added
+        assert 0.75 * added < told
+        assert arrays["verdict"] == "step too large"
+        assert "batches" in str(arrays["reason"])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -205,6 +206,7 @@ def test_draws_that_do_not_show_their_slow_directions_are_not_called_converged()
 
 def test_a_localization_that_is_given_is_not_judged_beside_one_that_is_not():
     how = {"nbeta": 1000.0, "num_draws": 300, "num_steps_bw_draws": 5}
+    how["num_burnin_steps"] = 500
     asked = (None, 3000.0)
     members = [well([4.0, 2.0, 1.0], **how, localization=gamma) for gamma in asked]
     free, strong = (outcome.arrays for outcome in compute(KIND, members))
@@ -229,7 +231,8 @@ def test_rescalings_do_not_hide_that_steps_are_rejected():
 
 
 def test_flat_directions_need_no_localization():
-    how = {"nbeta": 1e3, "localization": 0.0, "num_draws": 100}
+    how = {"nbeta": 1e3, "localization": 0.0, "num_draws": 200}
+    how |= {"num_burnin_steps": 500, "num_steps_bw_draws": 5}
     (outcome,) = compute(KIND, [well([1.0, 1.0, 0.0], **how)])
     found = outcome.arrays
     assert found["num_failed"] == 0
@@ -244,7 +247,8 @@ def test_what_was_not_calibrated_says_nothing_of_the_hold():
 
 def test_many_parameters_are_whitened_by_some_ritz_vectors():
     eigenvalues = [100.0, 90.0, 30.0, 25.0, 20.0, *np.linspace(0.5, 1.5, 245)]
-    how = {"nbeta": 2e4, "num_draws": 60, "num_burnin_steps": 600}
+    how = {"nbeta": 2e4, "num_draws": 60, "num_burnin_steps": 300}
+    how["num_steps_bw_draws"] = 5
     (outcome,) = compute(KIND, [well(eigenvalues, num_samples=300, **how)])
     found = outcome.arrays
     assert found["whitening_vectors"].shape == (250, 30)
@@ -259,6 +263,7 @@ def test_many_parameters_are_whitened_by_some_ritz_vectors():
 def test_short_steps_that_get_about_less_are_no_bias_of_long_ones():
     eigenvalues = list(np.logspace(1, -3, 200))
     how = {"num_samples": 400, "nbeta": 2e4, "num_draws": 100, "seed": 1}
+    how |= {"num_burnin_steps": 500, "num_steps_bw_draws": 5}
     (outcome,) = compute(KIND, [well(eigenvalues, sampling_method="sgld", **how)])
     found = outcome.arrays
     tried, errors = found["trial_llc"], found["trial_sem"]
@@ -397,7 +402,7 @@ def test_chains_adapt_where_they_are_up_to_the_least_step_of_the_trials():
         {"kind": "deep_linear", "hidden": [2]}, inputs=2, outputs=2, rank=0
     )
     how = {"nbeta": 1e5, "num_draws": 100, "num_chains": 8, "sampling_method": "mala"}
-    how["num_steps_bw_draws"] = 4
+    how |= {"num_steps_bw_draws": 4, "num_burnin_steps": 500}
     one = member(KIND, how, weights=weights, data=data)
     (outcome,) = compute(KIND, [one])
     found = outcome.arrays
@@ -505,10 +510,7 @@ def test_a_point_that_is_no_minimum_is_called_negative():
     assert outcome.arrays["llc_mean"] < 0
 
 
-@pytest.mark.parametrize(
-    ("localization", "verdict"), [(1e-6, "escaped"), (50.0, "converged")]
-)
-def test_chains_that_leave_a_minimum_are_called_escaped(localization, verdict):
+def test_chains_that_leave_a_minimum_are_called_escaped():
     data = as_data(dataset(np.ones((8, 1)), np.zeros((8, 10))), "crater")
     made = {"factory": "tests.tasks.probes.craters:crater"}
     made["kwargs"] = {"inputs": 1, "outputs": 10}
@@ -517,12 +519,15 @@ def test_chains_that_leave_a_minimum_are_called_escaped(localization, verdict):
     weights = Weights("fit", "train", {}, arrays, "w")
     how = GIVEN | {"sampling_method": "mala", "lr": 0.01, "nbeta": 20.0}
     how |= {"num_burnin_steps": 100, "num_draws": 200, "num_steps_bw_draws": 4}
-    one = member(KIND, how | {"localization": localization}, weights=weights, data=data)
-    (outcome,) = compute(KIND, [one])
-    found = outcome.arrays
-    assert found["verdict"] == verdict, found["reason"]
+    members = [
+        member(KIND, how | {"localization": held}, weights=weights, data=data)
+        for held in (1e-6, 50.0)
+    ]
+    free, held = (outcome.arrays for outcome in compute(KIND, members))
+    assert free["verdict"] == "escaped", free["reason"]
+    assert held["verdict"] == "converged", held["reason"]
     # Held, it is the bottom; let go, it is of the plain, which is 20 above it.
-    assert (found["llc_mean"] > 10) == (verdict == "escaped")
+    assert free["llc_mean"] > 10 >= held["llc_mean"]
 
 
 def test_the_temperature_is_that_of_the_data_or_of_the_batch():
@@ -625,6 +630,7 @@ def test_memory_counts_what_calibration_measures():
 
 def test_float32_samples_the_same_posterior():
     how = {"num_draws": 300, "num_steps_bw_draws": 3, "dtype": "float32"}
+    how["num_burnin_steps"] = 500
     (one,) = compute(KIND, [well([5.0, 1.0], nbeta=100.0, **how)])
     truth = regular([5.0, 1.0], one.arrays)
     assert abs(one.arrays["llc_mean"] - truth) < 4 * one.arrays["llc_sem"]
