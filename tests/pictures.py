@@ -58,6 +58,9 @@ def parsed_once(self, s, *how):
     return _parsed[key]
 
 
+MathTextParser._parse_cached = parsed_once  # of every test that draws or places
+
+
 def placed(figure, drawn=()):
     """Place all parts of a figure, as drawing does; names stand for files not drawn."""
     with pytest.MonkeyPatch.context() as placing:
@@ -83,10 +86,3 @@ def _figures_are_placed_only(request, monkeypatch):
     mark = request.node.get_closest_marker(MARK)
     if mark is None or mark.args:
         place_only(monkeypatch, mark.args if mark else ())
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _formulas_are_parsed_once():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MathTextParser, "_parse_cached", parsed_once)
-        yield

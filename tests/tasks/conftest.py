@@ -5,9 +5,9 @@ import os
 import pytest
 import torch
 
-from tests.pictures import _figures_are_placed_only, _formulas_are_parsed_once
+from tests.pictures import _figures_are_placed_only
 
-__all__ = ["_figures_are_placed_only", "_formulas_are_parsed_once"]
+__all__ = ["_figures_are_placed_only"]
 
 
 @pytest.fixture(scope="package", autouse=True)
