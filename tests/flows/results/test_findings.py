@@ -56,7 +56,7 @@ def test_equal_means_of_few_runs_and_unequal_scatter_differ_no_more_often_than_s
         mean_of(ratio * draw.normal(size=num_runs), printed(draw.normal(size=size)))
         for size in draw.choice([2, 3, 5, 10], size=600)
     ]
-    # Three and a half standard errors of a share of 0.055, Welch's of five runs and more.
+    # 3.5 standard errors of a share of 0.055, Welch's of five runs and more.
     assert share([one.verdict for one in verdicts], DIFFER) < 0.055 + 0.033
 
 
