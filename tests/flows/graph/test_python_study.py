@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import curvflow
 from curvflow.errors import StudyError
+from curvflow.flows.graph import python_study
 from curvflow.schemas.study.study import load_study
 from tests.flows.toys import CALLS
 
@@ -18,12 +19,14 @@ STAGES = {
     "last": {"use": "toy.probe", "weights": "fit"},
 }
 RULES = {"slow": {"lr": 0.25}, "fast": {"lr": 0.75}}
+# All that UTF-8 encodes; to list these by the codec takes seconds.
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 LABELS = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1) | (
     st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 )
 NOTES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    st.none() | st.booleans() | st.integers() | TEXTS,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
     max_leaves=8,
 )
 SETTINGS = st.fixed_dictionaries(
@@ -44,7 +47,7 @@ def build(**changes):
 
 
 @settings(max_examples=50, deadline=None)
-@given(AXES, st.dictionaries(st.text(min_size=1), st.just({}), max_size=2))
+@given(AXES, st.dictionaries(TEXTS.filter(bool), st.just({}), max_size=2))
 def test_a_study_reads_back_from_its_yaml_as_it_was(axes, profiles):
     try:
         study = build(axes=axes, profiles=profiles)
@@ -69,6 +72,8 @@ def test_a_shipped_study_reads_back_from_its_yaml_as_it_was(path, monkeypatch):
         expect=study.expect,
         profiles=study.profiles,
     )
+    # Of a document that equals these, which were checked.
+    monkeypatch.setattr(python_study, "connected", lambda _: None)
     assert built == study == curvflow.Study.from_yaml(built.to_yaml())
 
 

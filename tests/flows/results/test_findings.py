@@ -54,9 +54,9 @@ def test_equal_means_of_few_runs_and_unequal_scatter_differ_no_more_often_than_s
     draw = np.random.default_rng(num_runs)
     verdicts = [
         mean_of(ratio * draw.normal(size=num_runs), printed(draw.normal(size=size)))
-        for size in draw.choice([2, 3, 5, 10], size=1200)
+        for size in draw.choice([2, 3, 5, 10], size=600)
     ]
-    # Five standard errors of a share of 0.055, Welch's of five runs and more.
+    # 3.5 standard errors of a share of 0.055, Welch's of five runs and more.
     assert share([one.verdict for one in verdicts], DIFFER) < 0.055 + 0.033
 
 
@@ -83,7 +83,7 @@ def test_a_family_of_equal_means_is_told_to_differ_as_often_as_the_level_says(
 ):
     draw = np.random.default_rng(num_runs)
     families = []
-    for _ in range(150):
+    for _ in range(75):
         findings = [
             mean_of(ratio * draw.normal(size=num_runs), printed(draw.normal(size=10)))
             for _ in range(12)
@@ -108,7 +108,7 @@ def test_one_value_like_the_others_is_seldom_contradicted(num_runs):
     draw = np.random.default_rng(num_runs)
     found = [
         Finding(printed(draw.normal(size=num_runs)), {}, draw.normal())
-        for _ in range(1500)
+        for _ in range(800)
     ]
     verdicts = [finding.verdict for finding in found]
     assert share(verdicts, ["contradicted"]) < 0.05 + 0.028
@@ -123,7 +123,7 @@ def test_a_mean_at_its_limit_is_seldom_contradicted(num_runs, half):
     draw = np.random.default_rng(num_runs)
     verdicts = [
         mean_of(draw.normal(half, 1, num_runs), expecting(value=0, within=half)).verdict
-        for _ in range(1000)
+        for _ in range(500)
     ]
     # One end of an interval of 95 %, and of narrow limits the other end too.
     assert share(verdicts, ["contradicted"]) < 0.05 + 0.025
@@ -134,7 +134,7 @@ def test_a_sign_is_seldom_wrong(num_runs):
     draw = np.random.default_rng(num_runs)
     verdicts = [
         mean_of(draw.normal(size=num_runs), expecting(at_least=0.0)).verdict
-        for _ in range(1500)
+        for _ in range(800)
     ]
     for verdict in ("agrees", "contradicted"):
         assert share(verdicts, [verdict]) < 0.025 + 0.02

@@ -1,5 +1,6 @@
 """Processes that judge edits: small, since they fork twice for each."""
 
+import gc
 import importlib
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -9,16 +10,24 @@ import pytest
 from tests.flows.plan.code.grammar import judged
 
 
+def loaded(*modules):
+    """Load what forks would each load anew, and leave it out of what they look at."""
+    for module in modules:
+        importlib.import_module(module)
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def judge():
     """Return the outcome of a case, or of each of several, in the order given.
 
-    Where a case imports PyTorch, which takes a second, both forks have it.
+    Both forks have NumPy's generators, whose states are looked at around each call,
+    and PyTorch, which takes a second, where a case imports it.
     """
-    context, torch = get_context("spawn"), (importlib.import_module, ("torch",))
+    context, always = get_context("spawn"), "numpy.random"
     with (
-        ProcessPoolExecutor(1, context) as small,
-        ProcessPoolExecutor(1, context, *torch) as large,
+        ProcessPoolExecutor(1, context, loaded, (always,)) as small,
+        ProcessPoolExecutor(1, context, loaded, (always, "torch")) as large,
     ):
 
         def outcomes(*cases):

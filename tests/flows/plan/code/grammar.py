@@ -22,7 +22,7 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -1041,16 +1041,15 @@ class Run:
     others: tuple[str, ...] = ()
 
 
-def run(files: dict[str, str]) -> Run:
-    """Return what a run of `start()` tells, looked at as nodes are.
+def run(files: dict[str, str], look: Callable[[Path], Run]) -> Run:
+    """Return what a run of `start()` tells.
 
     A process of its own runs it, whose signals, folders and libraries it may change.
     """
     with written(files) as folder:
-        importlib.invalidate_caches()
         reader, writer = os.pipe()
         if not (child := os.fork()):
-            _answer(writer, folder)
+            _answer(writer, folder, look)
         os.close(writer)
         with os.fdopen(reader, "rb") as answer:
             told = answer.read()
@@ -1059,11 +1058,11 @@ def run(files: dict[str, str]) -> Run:
     return pickle.loads(told) if told else no_answer
 
 
-def _answer(writer: int, folder: Path) -> NoReturn:
+def _answer(writer: int, folder: Path, look: Callable[[Path], Run]) -> NoReturn:
     try:
         atexit._clear()  # what ends with the process that was forked is not the case's
         try:
-            told = _looked_at(folder)
+            told = look(folder)
         except Exception as error:
             told = Run(f"{type(error).__name__}: {error}")
         os.write(writer, pickle.dumps(told))
@@ -1071,7 +1070,13 @@ def _answer(writer: int, folder: Path) -> NoReturn:
         os._exit(0)
 
 
+def _alone(_: Path) -> Run:
+    """Run `start()` unseen."""
+    return Run(repr(importlib.import_module("mine").start()))
+
+
 def _looked_at(folder: Path) -> Run:
+    """Run `start()`, looked at as nodes are."""
     vars(windows)["is_script"] = lambda: False  # as in a command
     fingerprints._known.clear()
     codes, start = Fingerprints(folder), node(own_kind("mine", "mine:start"))
@@ -1111,10 +1116,14 @@ def fingerprint(files: dict[str, str], loads: tuple[str, ...] | None = None) -> 
 
 def judged(case: Case) -> str:
     """Return the outcome of a case: noticed, silent, alarm, spared, quiet or broken."""
-    before, after = run(case.before), run(case.after)
+    # What was recorded before the edit judges it; after it, the result alone counts.
+    before, after = run(case.before, _looked_at), run(case.after, _alone)
     edited = {name for name in case.after if case.before.get(name) != case.after[name]}
-    by_text = noticed(case, None) or bool(edited & {*before.others})
-    by_record = noticed(case, before.loads) or bool(edited & {*before.files})
+    told = noticed(case, None)
+    by_text = told or bool(edited & {*before.others})
+    if before.loads is not None:  # else the record adds nothing to the text
+        told = noticed(case, before.loads)
+    by_record = told or bool(edited & {*before.files})
     if "Error" in before.result + after.result:
         return "broken"
     if before.result != after.result:

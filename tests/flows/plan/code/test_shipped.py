@@ -149,7 +149,8 @@ def test_every_module_that_tasks_load_by_a_computed_name_is_declared():
     }
     loaded = set()
     for path in sorted((PACKAGE / "tasks").rglob("*.py")):
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for call in ast.walk(ast.parse(text)) if "import_module" in text else ():
             if (
                 isinstance(call, ast.Call)
                 and getattr(call.func, "id", "") == "import_module"
@@ -207,31 +208,53 @@ from curvflow.flows.plan.code.fingerprints import Fingerprints
 from curvflow.flows.graph.open_study import open_study
 from curvflow.flows.graph.graph import expand
 
-study = Path(sys.argv[1])
-opened = open_study(study, store=sys.argv[2])
-fingerprints = Fingerprints(study.parent)
-graph = expand(opened.study, opened.files)
-print(json.dumps({
-    "told": {node.stage: fingerprints.of(node).fingerprint for node in graph},
-    "loaded": sorted(sys.modules),
-}))
+for study in map(Path, sys.argv[2:]):
+    opened = open_study(study, store=sys.argv[1])
+    fingerprints = Fingerprints(study.parent)
+    graph = expand(opened.study, opened.files)
+    print(json.dumps({
+        "told": {node.stage: fingerprints.of(node).fingerprint for node in graph},
+        "loaded": sorted(sys.modules),
+    }))
 """
+OWN = {
+    "mine.py": """
+import numpy as np
+from curvflow import Variable, Weights, stage
+
+@stage("probe.count", version=1, outputs=[Variable("count", "how many")])
+def count(weights: Weights):
+    return {"count": np.array(weights["weights"].size)}
+""",
+    "own.yaml": """
+study: own
+stages:
+  data: {use: data.xor}
+  fit: {use: train, data: data, model: {kind: linear}, rule: {rule: sgd, lr: 0.1},
+        epochs: 1}
+  count: {use: "mine:count", weights: fit}
+""",
+}
 
 
-def planned(study: Path, folder: Path) -> dict:
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory):
+    """Return what one process tells of a shipped study, and then of one's own."""
+    folder = write(tmp_path_factory.mktemp("planned"), OWN)
+    studies = STUDIES / "quickstart.yaml", folder / "own.yaml"
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", TELL, str(study), str(folder / "store")],
+        [sys.executable, "-W", "error", "-c", TELL, folder / "store", *studies],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @pytest.mark.processes
-def test_the_code_of_a_study_is_reported_without_loading_what_computes(tmp_path):
-    result = planned(STUDIES / "quickstart.yaml", tmp_path)
+def test_the_code_of_a_study_is_reported_without_loading_what_computes(planned):
+    result, _ = planned
     assert all(result["told"].values())
     assert "torch" not in result["loaded"]
     computing = [n for n in result["loaded"] if n.startswith("curvflow.tasks.")]
@@ -239,23 +262,7 @@ def test_the_code_of_a_study_is_reported_without_loading_what_computes(tmp_path)
 
 
 @pytest.mark.processes
-def test_a_stage_of_the_users_own_has_a_fingerprint_in_a_real_study(tmp_path):
-    kind = """
-import numpy as np
-from curvflow import Variable, Weights, stage
-
-@stage("probe.count", version=1, outputs=[Variable("count", "how many")])
-def count(weights: Weights):
-    return {"count": np.array(weights["weights"].size)}
-"""
-    study = """
-study: own
-stages:
-  data: {use: data.xor}
-  fit: {use: train, data: data, model: {kind: linear}, rule: {rule: sgd, lr: 0.1},
-        epochs: 1}
-  count: {use: "mine:count", weights: fit}
-"""
-    write(tmp_path, {"mine.py": kind, "own.yaml": study})
-    result = planned(tmp_path / "own.yaml", tmp_path)
+def test_a_stage_of_the_users_own_has_a_fingerprint_in_a_real_study(planned):
+    _, result = planned
+    assert result["told"].keys() == {"data", "fit", "count"}
     assert all(result["told"].values())

@@ -83,7 +83,7 @@ def test_the_empirical_matrix_is_that_of_the_gradients_of_the_samples(loss):
         )
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_labels_drawn_from_the_model_estimate_the_exact_matrix(loss, seed):
     draws = 2000

@@ -208,7 +208,7 @@ def drawn(name, seed):
     return (net, loss, (x, y)), (twin, twin_loss, (x, y))
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("matrix", MATRICES)
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_matrix_is_that_of_a_twin_or_the_layer_is_named(name, matrix, seed):

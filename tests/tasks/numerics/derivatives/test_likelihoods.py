@@ -1,7 +1,7 @@
 """Losses of outputs of any shape: value, Gauss-Newton and Fisher matrices agree."""
 
 import math
-from functools import partial
+from functools import cache, partial
 
 import pytest
 import torch
@@ -145,12 +145,13 @@ CASES = {
 }
 
 
-@pytest.fixture(params=[*CASES.values()], ids=[*CASES])
+@pytest.fixture(params=[*CASES.values()], ids=[*CASES], scope="module")
 def case(request):
     loss, (shape, targets, middle) = request.param
     return loss, Shaped(shape), targets, middle
 
 
+@cache
 def by_hand(net, middle):
     """Return J'BJ of the mean loss, B given for each sample."""
     params = {name: p.detach() for name, p in net.named_parameters()}

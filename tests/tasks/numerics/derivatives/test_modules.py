@@ -118,7 +118,7 @@ def test_products_are_written_into_given_memory(order, count):
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("count", [1, 2])
 def test_lanczos_takes_the_products_of_every_order(order, count):
-    module, (x, y) = small(hidden=2), batch_of(7)
+    module, (x, y) = small(hidden=1), batch_of(7)
     H = dense_hessian(module, F.cross_entropy, x, y)
     batches = list(zip(x.split(7 // count), y.split(7 // count), strict=True))
     operator = hessian(module, "cross_entropy", batches, order=order).batched

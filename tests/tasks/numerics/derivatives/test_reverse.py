@@ -355,7 +355,7 @@ def rounded(kind, factor=1.0):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_derivatives_by_hand_may_be_computed_in_fewer_digits(seed, kind, dtype):
     torch.manual_seed(seed)
     layers = nn.Linear(4, 5), nn.Linear(5, 3)
@@ -373,7 +373,7 @@ def test_derivatives_by_hand_may_be_computed_in_fewer_digits(seed, kind, dtype):
 
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("factor", [0.5, 1.25])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_fewer_digits_are_no_pretext_for_derivatives_that_differ(seed, kind, factor):
     torch.manual_seed(seed)
     layer = with_jvp(rounded(kind), rounded(kind, factor))

@@ -72,8 +72,8 @@ def test_modules_of_torch_have_the_same_blocks(name):
 
 @every
 def test_corrected_and_best_products_are_closer_than_the_plain_one(name, monkeypatch):
-    # Most have ended by then, and each iteration is closer than the one before.
-    monkeypatch.setattr(kronecker_factors, "MOST_ITERATIONS", 20)
+    # Each iteration is closer than the one before; here no more than a few are asked.
+    monkeypatch.setattr(kronecker_factors, "MOST_ITERATIONS", 4)
     errors = {}
     for structure in ("kron", "ekfac", "kfoc"):
         found = factors(case(name), Choices(structure)).operator

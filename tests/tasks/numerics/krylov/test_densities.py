@@ -109,7 +109,7 @@ def test_what_the_runs_say_of_their_own_vectors_is_bounded_in_random_cases():
 
 def test_intervals_cover_the_density_of_all_eigenvalues():
     covered = []
-    for number in range(150):
+    for number in range(100):
         case = case_of(number, negative=number % 2 == 0)
         low, high = float(case.values_D.min()), float(case.values_D.max())
         grid_G = torch.linspace(low, high, 9).double()

@@ -1,6 +1,7 @@
 """Properties that all samplers share."""
 
 from dataclasses import replace
+from functools import cache, partial
 
 import pytest
 import torch
@@ -30,16 +31,26 @@ def test_every_file_is_a_method_with_tests():
     assert sorted(methods.METHODS) == METHODS
 
 
+def going(method):
+    """Return three chains and how they go, two steps from draw to draw."""
+    how = {"num_burnin_steps": 20, "num_steps_bw_draws": 2, **taking(method)}
+    how |= {"measure_acceptance": True, "adapt": method in EXACT}
+    return partial(sample_chains, about_zero(bowl(), 3), method, **how)
+
+
+@cache
+def walk_of(method):
+    """Return the draws of a longer walk."""
+    return going(method)(num_draws=150)
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("early", [10, 100, 128])
 def test_going_on_gives_the_draws_of_a_longer_walk(method, early):
-    posterior = about_zero(bowl(), 3)
-    how = {"num_burnin_steps": 20, "num_steps_bw_draws": 2, **taking(method)}
-    how |= {"measure_acceptance": True, "adapt": method in EXACT}
-    once = sample_chains(posterior, method, num_draws=150, **how)
-    first = sample_chains(posterior, method, num_draws=early, **how)
+    once = walk_of(method)
+    first = going(method)(num_draws=early)
     kept = {name: tensor.double() for name, tensor in first.state.items()}
-    then = sample_chains(posterior, method, num_draws=150, earlier=kept, **how)
+    then = going(method)(num_draws=150, earlier=kept)
     for name in FIELDS:
         parts = torch.cat([getattr(first, name), getattr(then, name)], 1)
         assert torch.equal(parts, getattr(once, name)), name
