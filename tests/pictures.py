@@ -18,9 +18,9 @@ from curvflow.tasks.drawing import canvas
 
 MARK = "pictures"
 _measure = RendererAgg.get_text_width_height_descent
-_renew = Axis._update_ticks
+_renew = vars(Axis)["_update_ticks"]
 _sizes: dict[tuple[object, ...], tuple[float, float, float]] = {}
-_parse = MathTextParser._parse_cached.__wrapped__
+_parse = vars(MathTextParser)["_parse_cached"].__wrapped__
 _parsed: dict[tuple[object, ...], object] = {}
 
 
@@ -58,7 +58,8 @@ def parsed_once(self, s, *how):
     return _parsed[key]
 
 
-MathTextParser._parse_cached = parsed_once  # of every test that draws or places
+# Of every test that draws or places.
+MathTextParser._parse_cached = parsed_once  # type: ignore[attr-defined]
 
 
 def placed(figure, drawn=()):

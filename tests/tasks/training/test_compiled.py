@@ -38,9 +38,9 @@ def tile(*rules, **settings):
 
 def make_norms() -> nn.Module:
     """Two norms, of which the second is in evaluation, and buffers beside them."""
-    made = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.BatchNorm1d(3))
-    made[2].running_var.copy_(torch.tensor([0.1, 0.5, 2.0]))
-    made[2].eval()
+    held = nn.BatchNorm1d(3).eval()
+    held.get_buffer("running_var").copy_(torch.tensor([0.1, 0.5, 2.0]))
+    made = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), held)
     made.register_buffer("mask", torch.tensor([True]))
     made.register_buffer("scratch", torch.ones(2), persistent=False)
     return made
