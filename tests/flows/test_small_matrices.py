@@ -45,7 +45,7 @@ def test_runs_along_one_eigenvector_state_no_error(values, num_runs):
     """Signs of two rows lie along either eigenvector, and see both or one."""
     basis = np.array([[1.0, 1.0], [1.0, -1.0]]) / np.sqrt(2)
     H = curvflow.from_matrix((basis * values) @ basis.T)
-    truth, held, stated, seeds = sum(v / (v + 1) for v in values), 0, 0, 30
+    truth, held, stated, seeds = sum(v / (v + 1) for v in values), 0, 0, 50
     for seed in range(seeds):
         spectrum = H.spectrum(num_runs=num_runs, num_steps=2, seed=seed)
         told = spectrum.effective_dimension(1.0)

@@ -153,8 +153,8 @@ def value(params: Way) -> dict[str, object]:
         rewrite(way, path)
         stale = [n for n in mine.plan().graph if n.state == "stale"]
         assert [n.coords["way"] for n in stale] == [way]
-        # Of the next way no other node is stale, and in the end none at all.
         assert mine.executed() == {"value": 1}, way
+        assert mine.executed() == {}, way
     for path in paths.values():
         if path.exists():
             touch(path)

@@ -353,7 +353,7 @@ def test_a_regular_minimum_has_half_its_parameters():
     inputs = torch.randn(50, 3).double()
     net = Wrapped(nn.Linear(3, 1, bias=False).double())
     data = inputs, net(inputs).detach()
-    how = {"nbeta": 2000.0, "num_draws": 200, "num_steps_bw_draws": 2}
+    how = {"nbeta": 2000.0, "num_draws": 300, "num_steps_bw_draws": 2}
     how["num_burnin_steps"] = 200
     fit = curvflow.llc(net, "mse", data, **how)
     steep = 2000.0 * np.linalg.eigvalsh((2 * inputs.T @ inputs / 50).numpy())
@@ -365,7 +365,7 @@ def test_a_regular_minimum_has_half_its_parameters():
 
 def test_a_crossing_of_fourth_power_has_a_quarter():
     data = torch.ones(4, 1).double(), torch.zeros(4, 1).double()
-    how = {"nbeta": 1e6, "num_draws": 200, "num_chains": 8, "num_steps_bw_draws": 2}
+    how = {"nbeta": 1e6, "num_draws": 400, "num_chains": 8, "num_steps_bw_draws": 2}
     how["num_burnin_steps"] = 200
     fit = curvflow.llc(Power(2), "mse", data, **how)
     assert abs(fit.llc_mean - 0.25) < 4 * fit.llc_sem + 0.01

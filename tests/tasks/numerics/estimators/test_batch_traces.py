@@ -11,7 +11,7 @@ from curvflow.tasks.numerics.operators.base import as_batched
 from tests.tasks.sample_means import random_means
 
 LAWS = ["rademacher", "gaussian"]
-REPETITIONS = 200
+REPETITIONS = 400
 
 
 def estimates(means, sizes=None, seeds=None, law="rademacher", **given):

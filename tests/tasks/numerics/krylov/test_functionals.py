@@ -347,7 +347,7 @@ def network_hessian(rng):
 
 @pytest.mark.parametrize("law", ["rademacher", "gaussian"])
 def test_regular_coefficients_of_random_networks_are_covered(law):
-    repetitions, shares = 30, []
+    repetitions, shares = 60, []
     for case in range(16):
         rng = np.random.default_rng(case)
         H_DD = network_hessian(rng)

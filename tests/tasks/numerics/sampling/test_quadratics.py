@@ -25,7 +25,7 @@ from tests.tasks.numerics.sampling.bowls import (
 LONG = {"num_draws": 40, "num_burnin_steps": 200, "num_steps_bw_draws": 5}
 
 
-def squares(method, losses, stiffness, num_chains=250, **how):
+def squares(method, losses, stiffness, num_chains=500, **how):
     drawn = sample_chains(
         about_zero(losses, num_chains), method, stiffness, **LONG | how
     )
@@ -75,7 +75,7 @@ def test_multiscale_mala_is_exact_whatever_its_steps(known, stiffness):
         "some": torch.eye(6, dtype=torch.float64)[:, 2:4],
         "wrong": turned(c_D),
     }[known]
-    posterior = about_zero(losses, 250)
+    posterior = about_zero(losses, 500)
     if vectors is not None:
         values = losses.h_D if known != "some" else losses.h_D[2:4]
         curvatures_K = torch.cat([values, losses.h_D.mean()[None]])
@@ -167,7 +167,6 @@ def _of_recursion(pull, friction, kick):
 def test_sgnht_finds_the_temperature_that_batches_raise(friction, stiffness):
     losses = bowl(spread=0.5)
     long = {"num_burnin_steps": 1000, "batch_size": 4, "friction": friction}
-    long["num_chains"] = 500  # whose bounds are not in standard errors
     _, cool_CKD = squares("sgnht", losses, stiffness, **long)
     _, hot_CKD = squares("sghmc", losses, stiffness, **long)
     c_D = curvatures(losses)
