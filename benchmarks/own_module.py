@@ -1,6 +1,7 @@
 """Training and Hessian products of a user's transformer, against a plain loop.
 
-    python -m benchmarks.own_module [--turns N] [--siblings | --floor | --operators]
+    python -m benchmarks.own_module [--turns N] [--epochs N]
+        [--siblings | --floor | --operators]
 
 One decoder with two blocks of `nn.MultiheadAttention`, on windows of 16 tokens. The
 loop is PyTorch by hand, in the same precision: `loss.backward()` and `torch.optim.SGD`,
@@ -12,7 +13,8 @@ products must agree. Below, the training is taken apart: its steps, of which the
 and the task take one in turns, by the mean of their medians over turns, and all else,
 from initial weights to losses and accuracies at both ends, by the least; from how many
 steps on the whole takes at most 1.1 x the loop; and the trial of a module, made once in
-a process. With
+a process. An epoch has eight steps, and a training six epochs unless `--epochs` says
+otherwise. With
 `--siblings` ten such networks, of ten seeds, are trained and multiplied as one tile,
 and one by one, and so are ten of the kind `transformer` of the same sizes. With
 `--floor` what a tile of ten modules cannot go below: the products of matrices,
@@ -100,17 +102,17 @@ def drawn() -> Data:
     return Data("data", "data.array", {}, arrays, "drawn")
 
 
-def member(data: Data, width: int, dtype: str) -> Member:
+def member(data: Data, width: int, dtype: str, epochs: int = EPOCHS) -> Member:
     """Return the node that trains one network."""
     params = find_kind("train").params.model_validate(
         {
             "model": {"factory": f"{__name__}:Decoder", "kwargs": {"width": width}},
             "rule": {"rule": "sgd", "lr": 0.05},
-            "epochs": EPOCHS,
+            "epochs": epochs,
             "batch_size": BATCH,
             "dtype": dtype,
-            "record_every": EPOCHS,
-            "checkpoints": {"every": EPOCHS},
+            "record_every": epochs,
+            "checkpoints": {"every": epochs},
         }
     )
     return Member(params, {"data": [data]})
@@ -230,7 +232,7 @@ def within_target(loop: Cost, here: Cost) -> str:
 
 
 def training_loop(
-    width: int, data: Data, kind: torch.dtype, first_D: Array
+    width: int, data: Data, kind: torch.dtype, first_D: Array, epochs: int
 ) -> Iterator[None]:
     """Train by hand; yield before the first step and after each."""
     x, y = (torch.as_tensor(data[name]).long() for name in ("inputs", "targets"))
@@ -240,7 +242,7 @@ def training_loop(
     steps = torch.optim.SGD(module.parameters(), lr=0.05)
     draws = torch.Generator().manual_seed(0)
     yield
-    for _ in range(EPOCHS):
+    for _ in range(epochs):
         order = torch.randperm(SAMPLES, generator=draws)
         for rows in order.split(BATCH):
             steps.zero_grad()
@@ -255,21 +257,23 @@ def training_loop(
 
 
 def both_trainings(
-    width: int, dtype: str
+    width: int, dtype: str, epochs: int
 ) -> tuple[Member, Callable[[], Iterator[None]]]:
     """Return the node of a training, and the loop that begins where it does."""
     data = drawn()
-    node = member(data, width, dtype)
+    node = member(data, width, dtype, epochs)
     (fit,) = find("train").compute([node], Machine())
     network = pose(node.params.model, "auto", data).network  # type: ignore[attr-defined]
     first_D = fit.arrays["weights"][0]
     assert network.num_parameters == sum(p.numel() for p in Decoder(width).parameters())
-    return node, lambda: training_loop(width, data, getattr(torch, dtype), first_D)
+    kind = getattr(torch, dtype)
+    return node, lambda: training_loop(width, data, kind, first_D, epochs)
 
 
-def trained(width: int, dtype: str, turns: int) -> dict[str, float]:
+def trained(width: int, dtype: str, turns: int, epochs: int) -> dict[str, float]:
     """Return CPU seconds of training, by the loop and by the task."""
-    (node, loop), task = both_trainings(width, dtype), find("train").compute
+    node, loop = both_trainings(width, dtype, epochs)
+    task = find("train").compute
     calls: dict[str, Callable[[], Any]] = {
         "loop": lambda: list(loop()),
         "train": lambda: task([node], Machine()),
@@ -509,6 +513,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--siblings", action="store_true")
     parser.add_argument("--floor", action="store_true")
     parser.add_argument("--operators", action="store_true")
@@ -522,19 +527,19 @@ def main() -> None:
         elif given.siblings:
             print_siblings(given.turns)
         else:
-            print_whole(given.turns)
+            print_whole(given.turns, given.epochs)
             print()
-            print_parts(given.turns)
+            print_parts(given.turns, given.epochs)
 
 
-def print_whole(turns: int) -> None:
+def print_whole(turns: int, epochs: int) -> None:
     """Print what a training and products take."""
     print(
         "| width | precision | what | loop | here | ratio |\n|---|---|---|---|---|---|"
     )
     for width in WIDTHS:
         for dtype in PRECISIONS:
-            for measure in (trained, multiplied):
+            for measure in (partial(trained, epochs=epochs), multiplied):
                 found = measure(width, dtype, turns)
                 loop = found.pop("loop")
                 for name, taken in found.items():
@@ -545,7 +550,7 @@ def print_whole(turns: int) -> None:
                     )
 
 
-def print_parts(turns: int) -> None:
+def print_parts(turns: int, epochs: int) -> None:
     """Print what a step of a training takes, and all that is no step."""
     print(
         "| width | precision | step of the loop | here | ratio | all else of the loop "
@@ -555,7 +560,7 @@ def print_parts(turns: int) -> None:
     for width in WIDTHS:
         trial = 1e3 * tried(width, turns)
         for dtype in PRECISIONS:
-            node, steps = both_trainings(width, dtype)
+            node, steps = both_trainings(width, dtype, epochs)
             loop, here = taken_apart(steps, node, turns)
             print(
                 f"| {width} | {dtype} | {1e3 * loop.step:.3g} ms | "

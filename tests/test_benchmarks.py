@@ -376,9 +376,8 @@ def test_a_module_of_others_is_studied_compared_and_timed(monkeypatch):
     assert line.count(" ms") == 2
 
 
-def test_steps_of_a_training_and_of_a_loop_are_taken_in_turns(monkeypatch):
-    monkeypatch.setattr(own_module, "EPOCHS", 2)
-    node, loop = own_module.both_trainings(8, "float32")
+def test_steps_of_a_training_and_of_a_loop_are_taken_in_turns():
+    node, loop = own_module.both_trainings(8, "float32", 2)
     lockstep = own_module.Lockstep(loop())
     find("train").compute([node], Machine(partial=lockstep))
     lockstep.end()
