@@ -102,8 +102,8 @@ class Measured:
 
 CURVFLOW = System(
     "curvflow",
-    ("curvflow", "run", "study.yaml"),
-    "kinds of the user's own, computed node by node on one thread",
+    ("curvflow", "run", "study.yaml", "--workers", "1"),
+    "kinds of the user's own, computed node by node in the run's own process",
 )
 PEERS = (
     System(
