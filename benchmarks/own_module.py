@@ -14,10 +14,9 @@ and the task take one in turns, by the mean of their medians over turns, and all
 from initial weights to losses and accuracies at both ends, by the least; from how many
 steps on the whole takes at most 1.1 x the loop; and the trial of a module, made once in
 a process. An epoch has eight steps, and a training six epochs unless `--epochs` says
-otherwise. With
-`--siblings` ten such networks, of ten seeds, are trained and multiplied as one tile,
-and one by one, and so are ten of the kind `transformer` of the same sizes. With
-`--floor` what a tile of ten modules cannot go below: the products of matrices,
+otherwise. With `--siblings` ten such networks, of ten seeds, are trained and multiplied
+as one tile, and one by one, and so are ten of the kind `transformer` of the same sizes.
+With `--floor` what a tile of ten modules cannot go below: the products of matrices,
 activations, norms and attention of a training's steps, for all ten at once in torch's
 own kernels, without a graph, an update or a record, against all of training one by one.
 With `--operators` the training of ten modules of width 16 is taken apart by PyTorch's
