@@ -10,7 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from curvflow.tasks.numerics.sampling.chain_results import slow_directions
+from curvflow.tasks.numerics.sampling.chain_results import (
+    ChainResults,
+    biases,
+    results_of,
+    slow_directions,
+)
 from curvflow.tasks.numerics.sampling.chain_targets import (
     ChainGroup,
     ChainSettings,
@@ -21,7 +26,8 @@ from curvflow.tasks.numerics.sampling.chain_targets import (
 )
 from curvflow.tasks.numerics.sampling.diagnostics import summarise
 from curvflow.tasks.numerics.sampling.methods import find
-from curvflow.tasks.numerics.sampling.posteriors import Draws, Steps
+from curvflow.tasks.numerics.sampling.posteriors import Steps
+from curvflow.tasks.numerics.sampling.verdicts import MAX_BIAS
 
 # Chains and draws of each trial, and the factors of the swept setting.
 TRIAL_CHAINS, TRIAL_DRAWS = 2, 120
@@ -38,6 +44,10 @@ CHAINS = TRIAL_CHAINS * max(map(len, SWEEPS.values()))
 # many times what the other would tolerate alone agrees with anything, and so with none.
 AGREEING = 0.05
 HOPELESS = 20.0
+
+# Excess by steps and batches, of a trial: short chains measure that of long ones to
+# a tenth, which a verdict will not forgive.
+MOST_BIAS = 0.9 * MAX_BIAS
 
 
 def swept(
@@ -63,10 +73,12 @@ def swept(
         chosen = [settings[number] for number in numbers]
         sweeps = _sweeps(targets, options[0], chosen, numbers, parameter)
         for number, sweep in zip(numbers, sweeps, strict=True):
-            after = _after(settings[number], sweep, parameter)
-            if options[number].lr is not None:
-                after = replace(after, lr=settings[number].lr, first_lr=None)
-            confirmed[number] = after
+            confirmed[number] = _after(
+                settings[number],
+                sweep,
+                parameter,
+                keeps_step=options[number].lr is not None,
+            )
     return confirmed
 
 
@@ -74,11 +86,11 @@ def swept(
 class _Sweep:
     """Trials about one target."""
 
-    values: Tensor  # of the swept setting, (T,)
-    estimates: Tensor
+    estimates: Tensor  # (T,)
     errors: Tensor
     lacking: Tensor  # mean that directions too slow for the trial leave out
     spread: Tensor  # and its standard error
+    biases: Tensor  # bound of the relative excess by steps and batches
     acceptance: Tensor
     steps: Tensor  # adapted, if the method adapts, of each chain, (T, C)
     work: float
@@ -102,12 +114,18 @@ def _sweeps(
     adapt = find(settings[0].method).is_exact
     steps = steps_of(options, settings[0], lr_C, num_draws=TRIAL_DRAWS, adapt=adapt)
     draws = targets.sample(groups, TRIAL_CHAINS, steps)
-    trials, sweeps = len(SWEEPS[parameter]), []
-    for row, each in enumerate(settings):
-        of_target = groups[row * trials : (row + 1) * trials]
-        chains = _of_chains(draws, row * trials * TRIAL_CHAINS, trials * TRIAL_CHAINS)
-        sweeps.append(_summarised(targets, each, steps, of_target, chains, parameter))
-    return sweeps
+    results = [
+        results_of(draws, slice(start, start + TRIAL_CHAINS), None)
+        for start in range(0, len(lr_C), TRIAL_CHAINS)
+    ]
+    trials = len(SWEEPS[parameter])
+    return [
+        _summarised(
+            targets, options, each, steps, groups[of_target], results[of_target]
+        )
+        for row, each in enumerate(settings)
+        for of_target in [slice(row * trials, (row + 1) * trials)]
+    ]
 
 
 def _groups(
@@ -132,113 +150,69 @@ def _groups(
     ]
 
 
-@dataclass(frozen=True)
-class _Chains:
-    """Some of the chains of draws, on the CPU except for their state."""
-
-    losses: Tensor  # (C, K)
-    acceptance: Tensor  # (C,)
-    failed_at: Tensor  # (C,)
-    work: Tensor  # in passes, (C,)
-    state: dict[str, Tensor]
-
-    def only(self, chains: slice) -> _Chains:
-        """Return some of the chains."""
-        return _Chains(
-            self.losses[chains],
-            self.acceptance[chains],
-            self.failed_at[chains],
-            self.work[chains],
-            {name: tensor[chains] for name, tensor in self.state.items()},
-        )
-
-
-def _of_chains(draws: Draws, start: int, count: int) -> _Chains:
-    chains = slice(start, start + count)
-    return _Chains(
-        draws.losses[chains].cpu().double(),
-        draws.acceptance[chains].cpu(),
-        draws.failed_at[chains].cpu(),
-        draws.passes[chains],
-        {name: tensor[chains] for name, tensor in draws.state.items()},
-    )
-
-
-def _chains_of(trial: int) -> slice:
-    return slice(TRIAL_CHAINS * trial, TRIAL_CHAINS * (trial + 1))
-
-
 def _summarised(
     targets: ChainTargets,
+    options: SamplingOptions,
     settings: ChainSettings,
     steps: Steps,
     groups: Sequence[ChainGroup],
-    chains: _Chains,
-    parameter: str,
+    trials: Sequence[ChainResults],
 ) -> _Sweep:
     """Return the estimates of the trials about one target."""
-    shape = (len(groups), TRIAL_CHAINS)
-    losses_TCK = chains.losses.view(*shape, -1)
-    failed_at_TC = chains.failed_at.view(shape)
-    first = float(targets.first_losses[groups[0].target])
+    first, num_free = float(targets.first_losses[groups[0].target]), targets.num_free
     summaries = [
-        summarise(losses_TCK[trial], first, group.nbeta, failed_at_TC[trial])
-        for trial, group in enumerate(groups)
+        summarise(each.traces["loss_trace"], first, group.nbeta, each.failed_at)
+        for each, group in zip(trials, groups, strict=True)
     ]
-    slow = [
-        _slow(settings, group, chains.only(_chains_of(trial)), steps, targets.num_free)
-        for trial, group in enumerate(groups)
+    held = [replace(settings, localization=each.localization) for each in groups]
+    slow = [_slow(*each, steps, num_free) for each in zip(held, trials, strict=True)]
+    excess = [
+        biases(own, each, summary.llc_mean, damping=options.damping, num_free=num_free)
+        for own, each, summary in zip(held, trials, summaries, strict=True)
     ]
 
     def of_trials(values: Sequence[float]) -> Tensor:
         return torch.tensor(values, dtype=torch.float64)
 
     return _Sweep(
-        of_trials([getattr(group, parameter) for group in groups]),
         of_trials([math.nan if s.num_failed else s.llc_mean for s in summaries]),
         of_trials([math.nan if s.num_failed else s.llc_sem for s in summaries]),
         of_trials([lacking for lacking, _ in slow]),
         of_trials([spread for _, spread in slow]),
-        chains.acceptance.double().view(shape).mean(1),
-        chains.state["lr"].cpu().double().view(shape),
-        float(chains.work.sum()),
+        of_trials([float(np.nansum(each)) for each in excess]),
+        of_trials([float(each.acceptance.mean()) for each in trials]),
+        torch.stack([each.state["lr"].cpu().double() for each in trials]),
+        sum(each.passes for each in trials),
     )
 
 
 def _slow(
-    settings: ChainSettings,
-    group: ChainGroup,
-    chains: _Chains,
-    steps: Steps,
-    num_free: int,
+    settings: ChainSettings, trial: ChainResults, steps: Steps, num_free: int
 ) -> tuple[float, float]:
     """Return the mean that slow directions leave out of a trial, and its error."""
-    if not (chains.failed_at < 0).all():
+    if not trial.is_finite.all():
         return math.nan, math.nan
     return slow_directions(
-        replace(settings, localization=group.localization),
-        chains.state,
-        chains.acceptance,
+        settings,
+        trial.state,
+        trial.acceptance,
         steps,
         num_steps=TRIAL_DRAWS * steps.num_steps_bw_draws,
         num_free=num_free,
     )
 
 
-def _after(settings: ChainSettings, sweep: _Sweep, parameter: str) -> ChainSettings:
+def _after(
+    settings: ChainSettings, sweep: _Sweep, parameter: str, *, keeps_step: bool
+) -> ChainSettings:
     """Return the settings with the trials, and the step at which the sweep ends."""
-    chosen, estimates_T, errors_T = CHOSEN, sweep.estimates, sweep.errors
-    if parameter == "lr":
-        # Shorter steps explore less: what that leaves out is no bias of long ones.
-        estimates_T = estimates_T + sweep.lacking
-        errors_T = torch.hypot(errors_T, sweep.spread)
-    on_T = plateau(estimates_T, errors_T, chosen)
-    while parameter == "lr" and chosen > 0 and not on_T[chosen - 1]:
-        chosen -= 1
-        on_T = plateau(estimates_T, errors_T, chosen)
+    chosen, on_T = _ended(
+        sweep, parameter, most_bias=math.inf if keeps_step else MOST_BIAS
+    )
+    centre: float = getattr(settings, parameter)
     trials = {
         "trial_parameter": np.array([parameter] * len(on_T)),
-        "trial_value": sweep.values.numpy(),
+        "trial_value": np.array([factor * centre for factor in SWEEPS[parameter]]),
         "trial_lr": sweep.steps.mean(1).numpy(),
         "trial_llc": sweep.estimates.numpy(),
         "trial_sem": sweep.errors.numpy(),
@@ -250,12 +224,32 @@ def _after(settings: ChainSettings, sweep: _Sweep, parameter: str) -> ChainSetti
         calibration={**settings.calibration, **trials},
         work=settings.work + sweep.work,
     )
+    if keeps_step:
+        return after
     if parameter == "localization":
         # A chain may adapt near the weights to a step too large for where it goes, or
         # where it goes to one too large for near the weights.
         most = float(sweep.steps[: chosen + 1].min())
         return replace(after, lr=most, first_lr=min(settings.lr, most))
     return replace(after, lr=settings.lr * SWEEPS[parameter][chosen])
+
+
+def _ended(sweep: _Sweep, parameter: str, *, most_bias: float) -> tuple[int, Tensor]:
+    """Return the trial at which the sweep ends, and the plateau about it, (T,).
+
+    Of steps it is the longest, up to the first one, that has a shorter one on its
+    plateau and biases the estimate by no more than `most_bias`; else the shortest.
+    """
+    if parameter == "localization":
+        return CHOSEN, plateau(sweep.estimates, sweep.errors, CHOSEN)
+    # Shorter steps explore less: what that leaves out is no bias of long ones.
+    estimates_T = sweep.estimates + sweep.lacking
+    errors_T = torch.hypot(sweep.errors, sweep.spread)
+    for chosen in range(CHOSEN, -1, -1):
+        on_T = plateau(estimates_T, errors_T, chosen)
+        if chosen == 0 or (on_T[chosen - 1] and sweep.biases[chosen] <= most_bias):
+            break
+    return chosen, on_T
 
 
 def plateau(estimates_T: Tensor, errors_T: Tensor, chosen: int) -> Tensor:
