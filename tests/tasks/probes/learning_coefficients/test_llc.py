@@ -20,7 +20,7 @@ from curvflow.tasks.numerics.sampling import (
 )
 from curvflow.tasks.numerics.sampling.chain_results import bias_of_spectrum
 from curvflow.tasks.numerics.sampling.measured_curvature import gradient_noise
-from curvflow.tasks.numerics.sampling.verdicts import MAX_R_HAT, MIN_ESS
+from curvflow.tasks.numerics.sampling.verdicts import MAX_BIAS, MAX_R_HAT, MIN_ESS
 from curvflow.tasks.probes.learning_coefficients.llc import member_bytes
 from curvflow.tasks.registry import Machine
 from tests.tasks.known import at_truth
@@ -442,6 +442,29 @@ def test_trials_on_no_plateau_are_reported(monkeypatch, varied, name, text):
     longer = replace(one, params=one.params.model_copy(update={"num_draws": 310}))
     (then,) = compute(KIND, [continued(longer, outcome)])
     assert then.arrays["verdict"] == name
+
+
+@pytest.mark.parametrize("case", range(2))
+def test_a_calibrated_step_biases_no_more_than_a_verdict_allows(case):
+    # Each flat direction that is held is rejected a little, as if it were steep.
+    random = np.random.default_rng(case)
+    steep = random.uniform(0.5, 4.0, random.integers(1, 4))
+    eigenvalues = [*steep, *np.zeros(random.integers(200, 300))]
+    how = PLAIN | {"num_burnin_steps": 200, "num_draws": 100, "num_chains": 8}
+    how["localization"] = random.uniform(0.5, 2.0) * PLAIN["nbeta"]
+    one = well(eigenvalues, len(eigenvalues), sampling_method="sgld", **how)
+    (free,) = compute(KIND, [one])
+    found = free.arrays
+    assert found["lr"] < 0.9 * found["trial_value"][2]
+    assert found["step_bias"] + found["batch_bias"] < MAX_BIAS
+    assert found["verdict"] != "step too large"
+    excess = found["llc_mean"] - regular(eigenvalues, found)
+    assert abs(excess) < 4 * found["llc_sem"] + MAX_BIAS * found["llc_mean"]
+
+    lr = float(found["trial_value"][2])
+    given = one.params.model_copy(update={"lr": lr, "num_draws": 8})
+    (kept,) = compute(KIND, [replace(one, params=given)])
+    assert kept.arrays["lr"] == lr
 
 
 def test_a_given_step_above_the_plateau_is_too_large(monkeypatch):
