@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -306,9 +306,7 @@ def _autograd_targets(
     free: Tensor | None,
     settings: Settings,
 ) -> ChainTargets:
-    losses, size = ModuleLosses(of), len(of.weights)
-
-    weighed = settings
+    losses, weighed = ModuleLosses(of), settings
     if losses.weights is not None:
         weighed = settings | Settings(size_of=losses.weight_of)
 
@@ -318,6 +316,23 @@ def _autograd_targets(
         if free is None:
             return whole
         return PrincipalBlock(whole, free.nonzero().squeeze(1))
+
+    return ChainTargets(
+        lambda _owner_C: losses,
+        losses.num_samples,
+        of.weights[None],
+        [seed],
+        None if free is None else free.to(of.weights.device),
+        operator,
+        _variance(losses, of, free),
+        counted=[losses.num_counted],
+    )
+
+
+def _variance(
+    losses: ModuleLosses, of: Subject, free: Tensor | None
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the variance of gradients over some samples, as chains ask for it."""
 
     def variance_of(weights_MD: Tensor, rows_Mn: Tensor) -> Tensor:
         rows_Mn = rows_Mn.to(weights_MD.device)
@@ -329,20 +344,11 @@ def _autograd_targets(
             sizes=of.sizes,
             num_samples=losses.num_samples,
             fixed_MS=weights_MD.new_zeros(len(weights_MD), 0),
-            samples_per_pass=max(1, min(64, PASS_NUMBERS // size)),
+            samples_per_pass=max(1, min(64, PASS_NUMBERS // len(of.weights))),
         )
         return sum_over_free(variance.layer_variance, of.sizes, free)
 
-    return ChainTargets(
-        lambda _owner_C: losses,
-        losses.num_samples,
-        of.weights[None],
-        [seed],
-        None if free is None else free.to(of.weights.device),
-        operator,
-        variance_of,
-        counted=[losses.num_counted],
-    )
+    return variance_of
 
 
 def _hessian(
