@@ -332,7 +332,7 @@ def _autograd_targets(
 def _variance(
     losses: ModuleLosses, of: Subject, free: Tensor | None
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the variance of gradients over some samples, as chains ask for it."""
+    """Return the function that estimates the variance of gradients over samples."""
 
     def variance_of(weights_MD: Tensor, rows_Mn: Tensor) -> Tensor:
         rows_Mn = rows_Mn.to(weights_MD.device)

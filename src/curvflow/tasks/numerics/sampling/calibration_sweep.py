@@ -164,11 +164,13 @@ def _summarised(
         summarise(each.traces["loss_trace"], first, group.nbeta, each.failed_at)
         for each, group in zip(trials, groups, strict=True)
     ]
-    held = [replace(settings, localization=each.localization) for each in groups]
-    slow = [_slow(*each, steps, num_free) for each in zip(held, trials, strict=True)]
+    localized = [replace(settings, localization=each.localization) for each in groups]
+    slow = [
+        _slow(*each, steps, num_free) for each in zip(localized, trials, strict=True)
+    ]
     excess = [
         biases(own, each, summary.llc_mean, damping=options.damping, num_free=num_free)
-        for own, each, summary in zip(held, trials, summaries, strict=True)
+        for own, each, summary in zip(localized, trials, summaries, strict=True)
     ]
 
     def of_trials(values: Sequence[float]) -> Tensor:
