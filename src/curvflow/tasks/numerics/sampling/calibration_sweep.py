@@ -119,12 +119,10 @@ def _sweeps(
         for start in range(0, len(lr_C), TRIAL_CHAINS)
     ]
     trials = len(SWEEPS[parameter])
+    parts = [slice(n, n + trials) for n in range(0, len(results), trials)]
     return [
-        _summarised(
-            targets, options, each, steps, groups[of_target], results[of_target]
-        )
-        for row, each in enumerate(settings)
-        for of_target in [slice(row * trials, (row + 1) * trials)]
+        _summarised(targets, options, each, steps, groups[part], results[part])
+        for each, part in zip(settings, parts, strict=True)
     ]
 
 
