@@ -45,8 +45,8 @@ CHAINS = TRIAL_CHAINS * max(map(len, SWEEPS.values()))
 AGREEING = 0.05
 HOPELESS = 20.0
 
-# Excess by steps and batches, of a trial: short chains measure that of long ones to
-# a tenth, which a verdict will not forgive.
+# Excess by steps and batches, of a trial. Short chains measure that of long ones to a
+# fifth or so, by acceptance, and a verdict forgives nothing.
 MOST_BIAS = 0.9 * MAX_BIAS
 
 
