@@ -102,7 +102,7 @@ def too_large(chains: Chains) -> str:
         )
     if chains.bias > MAX_BIAS:
         return (
-            f"finite steps and batches raise the estimate by up to {chains.bias:.0%}, "
+            f"finite steps and batches raise the estimate by up to {chains.bias:.1%}, "
             f"above {MAX_BIAS:.0%}. "
             "Lower lr, enlarge batch_size, or take mala."
         )
