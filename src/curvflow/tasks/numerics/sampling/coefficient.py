@@ -230,20 +230,20 @@ def _estimate(
     steps: Steps,
     results: ChainResults,
 ) -> CoefficientEstimate:
-    first, num_free = float(targets.first_losses[number]), targets.num_free
-    losses_CK = results.traces["loss_trace"]
-    summary = summarise(losses_CK, first, settings.nbeta, results.failed_at)
-    bias = biases(
+    init_loss = float(targets.first_losses[number])
+    losses_CK, num_free = results.traces["loss_trace"], targets.num_free
+    summary = summarise(losses_CK, init_loss, settings.nbeta, results.failed_at)
+    of_steps, of_batches = bias = biases(
         settings, results, summary.llc_mean, damping=options.damping, num_free=num_free
     )
-    errors, hold = errors_of(settings, results, steps, first, num_free)
+    errors, hold = errors_of(settings, results, steps, init_loss, num_free)
     chains = Chains(
         summary,
         losses_CK,
         results.traces["distance_trace"],
         results.acceptance,
         results.failed_at,
-        init_loss=first,
+        init_loss=init_loss,
         nbeta=settings.nbeta,
         localization=settings.localization,
         num_parameters=num_free,
@@ -259,8 +259,8 @@ def _estimate(
         _with_metric(judge(chains), settings),
         settings,
         results,
-        step_bias=bias[0],
-        batch_bias=bias[1],
+        step_bias=of_steps,
+        batch_bias=of_batches,
         num_samples=targets.num_counted(number),
         batch_size=settings.batch_size or targets.num_samples,
         errors=errors,
