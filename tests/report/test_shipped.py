@@ -1,7 +1,6 @@
 """Every study that ships runs in its profile smoke, and its page holds all of it."""
 
 import shutil
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -44,7 +43,11 @@ def stages(basis, returns):
 
 @pytest.fixture(scope="session")
 def made_up(tmp_path_factory):
-    """Return a folder of noise for sets that cannot be installed everywhere."""
+    """Return a folder of noise for sets that cannot be installed everywhere.
+
+    Also the catalogue that knows them, for tests of them alone: others of the session
+    read the published files.
+    """
     folder = tmp_path_factory.mktemp("images")
     contents = {
         "fashion_mnist": fakes.idx_contents(train=300, test=100),
@@ -56,8 +59,7 @@ def made_up(tmp_path_factory):
         known[name] = fakes.knowing(CATALOGUE[name], 0, content)
     if mnist := published.folder_of("mnist"):
         (folder / "mnist").symlink_to(mnist)
-    with mock.patch.dict(CATALOGUE, known):
-        yield folder
+    return folder, known
 
 
 def all_rules_train(results):
@@ -91,7 +93,10 @@ CHECKS = {
 def test_a_shipped_study_runs_and_its_page_holds_all_of_it(
     path, shared_store, made_up, tmp_path, monkeypatch
 ):
-    monkeypatch.setenv(VARIABLE, str(made_up))
+    folder, known = made_up
+    monkeypatch.setenv(VARIABLE, str(folder))
+    for name, data_set in known.items():
+        monkeypatch.setitem(CATALOGUE, name, data_set)
     monkeypatch.syspath_prepend(path.parent)  # for kinds next to the study
     text = path.read_text(encoding="utf-8")
     if "use: data.mnist" in text:
