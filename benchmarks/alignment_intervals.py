@@ -1,6 +1,6 @@
 """Coverage of the intervals of `probe.alignment`, over batches of fresh data.
 
-    python -m benchmarks.alignment_intervals
+    python -m benchmarks.alignment_intervals [--repetitions N]
 
 Two small networks and their factors are given. 300 data sets of eight batches of 16
 samples are drawn anew; how many of the intervals of each number hold its mean over
@@ -13,12 +13,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from benchmarks.factor_intervals import NETS, member, outcome_of, trained
+from benchmarks.factor_intervals import (
+    NETS,
+    member,
+    outcome_of,
+    repetitions_of,
+    trained,
+)
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.nodes import Array, Data, Factors, Member, NodeData, Weights
 from curvflow.tasks.registry import Machine, find
 
-REPETITIONS, AT_ONCE, DAMPING = 300, 25, 0.05
+AT_ONCE, DAMPING = 25, 0.05
 BATCHES, SAMPLES = 8, 16
 # Data sets, and batches of each, that the truth is the mean of.
 SETS, MANY = 40, 100
@@ -74,13 +80,13 @@ def number(arrays: Mapping[str, Array], name: str, direction: str) -> float:
     return float(values[0, place, 0] if name.startswith("layer") else values[place, 0])
 
 
-def coverage(name: str) -> dict[tuple[str, str], float]:
+def coverage(name: str, repetitions: int) -> dict[tuple[str, str], float]:
     """Return how many of the intervals of each number hold its mean."""
     data, weights = trained(NETS[name])
     factors = factors_of(weights, data)
     far = range(10_000, 10_000 + SETS)
     truths = list(measured(weights, factors, far, MANY))
-    told = list(measured(weights, factors, range(REPETITIONS), BATCHES))
+    told = list(measured(weights, factors, range(repetitions), BATCHES))
     found = {}
     for what in NUMBERS:
         for direction in DIRECTIONS:
@@ -97,10 +103,11 @@ def coverage(name: str) -> dict[tuple[str, str], float]:
 
 def main() -> None:
     """Print the shares of intervals that hold the mean."""
+    repetitions = repetitions_of(__doc__)
     print("| network | number |", " | ".join(DIRECTIONS), "|")
     print("|---|---|" + "---|" * len(DIRECTIONS))
     for name in NETS:
-        found = coverage(name)
+        found = coverage(name, repetitions)
         for what in NUMBERS:
             row = " | ".join(f"{found[what, one]:.1%}" for one in DIRECTIONS)
             print(f"| {name} | `{what}` | {row} |", flush=True)

@@ -1,6 +1,6 @@
 """Coverage of the intervals of `probe.factor_error`, where the truth is known.
 
-    python -m benchmarks.factor_intervals
+    python -m benchmarks.factor_intervals [--repetitions N]
 
 Networks of 3 inputs and 3 classes, trained for some epochs, whose Gauss-Newton matrix
 is written out: how many of 300 intervals of each number, of vectors of their own, hold
@@ -10,6 +10,7 @@ beside exact ones. Prints tables in Markdown; all numbers are drawn by fixed see
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -141,13 +142,14 @@ def true_parts(factors: Factors, exact: Factors, G: Tensor) -> dict[str, float]:
     return told
 
 
-def coverage(name: str, form: Mapping[str, Any]) -> dict[str, float]:
+def coverage(name: str, form: Mapping[str, Any], repetitions: int) -> dict[str, float]:
     """Return how many of the intervals of each number hold the truth.
 
     Args:
         name: of the network.
         form: parameters of the factors; with drawn labels or a recursion the parts of
             `within` are told.
+        repetitions: intervals of each number, a multiple of `AT_ONCE`.
     """
     data, weights = trained(NETS[name])
     given: dict[str, NodeData] = {"weights": weights, "data": data}
@@ -164,7 +166,7 @@ def coverage(name: str, form: Mapping[str, Any]) -> dict[str, float]:
     else:
         true = truths(factors, G)
     held = dict.fromkeys(true, 0)
-    for start in range(0, REPETITIONS, AT_ONCE):
+    for start in range(0, repetitions, AT_ONCE):
         settings = {"dampings": [DAMPING], "num_steps": 15}
         members = [
             member(
@@ -182,13 +184,15 @@ def coverage(name: str, form: Mapping[str, Any]) -> dict[str, float]:
                     for end in ("low", "high")
                 )
                 held[number] += bool(low - 1e-9 <= true[number] <= high + 1e-9)
-    return {number: count / REPETITIONS for number, count in held.items()}
+    return {number: count / repetitions for number, count in held.items()}
 
 
-def table(numbers: Sequence[str], forms: Sequence[Mapping[str, Any]]) -> None:
+def table(
+    numbers: Sequence[str], forms: Sequence[Mapping[str, Any]], repetitions: int
+) -> None:
     """Print how many intervals of each number hold the truth, for both networks."""
     cases = [(name, form) for name in NETS for form in forms]
-    found = [coverage(*case) for case in cases]
+    found = [coverage(*case, repetitions) for case in cases]
     titles = [f"{name}, {' '.join(form.values())}" for name, form in cases]
     print("| number |", " | ".join(titles), "|")
     print("|" + "---|" * (len(cases) + 1))
@@ -198,10 +202,21 @@ def table(numbers: Sequence[str], forms: Sequence[Mapping[str, Any]]) -> None:
     print()
 
 
+def repetitions_of(description: str) -> int:
+    """Return how many intervals of each number the command line wants."""
+    parser = argparse.ArgumentParser(description=description.partition("\n")[0])
+    parser.add_argument("--repetitions", type=int, default=REPETITIONS)
+    repetitions: int = parser.parse_args().repetitions
+    if repetitions < AT_ONCE or repetitions % AT_ONCE:
+        parser.error(f"--repetitions: expected a multiple of {AT_ONCE}")
+    return repetitions
+
+
 def main() -> None:
     """Print the shares of intervals that hold the truth."""
-    table(NUMBERS, [{"structure": structure} for structure in STRUCTURES])
-    table(PARTS, FORMS)
+    repetitions = repetitions_of(__doc__)
+    table(NUMBERS, [{"structure": each} for each in STRUCTURES], repetitions)
+    table(PARTS, FORMS, repetitions)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@ import io
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from PIL import Image
 from pydantic import ValidationError
 from scipy import stats
@@ -125,6 +126,36 @@ def test_a_single_run_is_a_line_without_a_band():
     got = draw(fits(seeds=1))
     assert np.isnan(got["low"]).all()
     assert str(got["caption"]) == "Single values, at seed = 0."
+
+
+@pytest.mark.parametrize(
+    ("seeds_at", "bars"),
+    [
+        ({0: 3}, [0]),  # one x
+        ({0: 3, 1: 3}, []),
+        ({0: 1, 1: 3, 2: 1}, [1]),
+        ({0: 3, 1: 1, 2: 3, 3: 3}, [0]),
+    ],
+)
+def test_a_point_that_alone_has_a_band_has_a_bar(monkeypatch, seeds_at, bars):
+    drawn = []
+    monkeypatch.setattr(Axes, "vlines", lambda *a, **_: drawn.append(a[1:]))
+    of = [
+        node(
+            {"seed": s, "rule": "sgd"},
+            epoch=[e for e, seeds in seeds_at.items() if s < seeds],
+            train_loss=[1.0 + s for seeds in seeds_at.values() if s < seeds],
+        )
+        for s in range(3)
+    ]
+    got = draw(of)
+    (x, low, high) = drawn[0]
+    assert x.tolist() == bars
+    places = [got["x"].tolist().index(bar) for bar in bars]
+    assert low.tolist() == got["low"][0, places].tolist()
+    assert high.tolist() == got["high"][0, places].tolist()
+    note = ", a bar where one point alone has it."
+    assert (note in str(got["caption"])) == bool(bars)
 
 
 def test_curves_keep_their_own_points_where_these_differ():

@@ -165,6 +165,8 @@ def _caption(
     text = captions.average_text(y, counts, (params.x, params.label))
     if np.isfinite(numbers["low"]).any():
         text += f"; band: {captions.SPREADS[params.band]}"
+        if _alone(numbers, shown).any():
+            text += ", a bar where one point alone has it"
     hidden = int((np.isfinite(numbers["mean"]) & ~shown).sum())
     notes = captions.left_out_sentences(groups)
     notes += captions.unconverged_sentences([y], params.unconverged)
@@ -244,6 +246,7 @@ def _draw(
     if not shown.any():
         draw_no_values(axes)
     floor = axes.get_ylim()[0] if axes.get_yscale() == "log" else -np.inf
+    alone = _alone(numbers, shown)
     for number, where in enumerate(shown):
         x, mean, low, high = (
             values[..., where]
@@ -252,20 +255,25 @@ def _draw(
                 *(numbers[name][number] for name in ("mean", "low", "high")),
             )
         )
-        axes.fill_between(
-            x,
-            np.maximum(low, floor),
-            high,
-            color=canvas.label_colour(number),
-            alpha=0.2,
-            linewidth=0,
-        )
+        low, colour = np.maximum(low, floor), canvas.label_colour(number)
+        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+        bars = alone[number, where]
+        axes.vlines(x[bars], low[bars], high[bars], color=colour, linewidth=0.8)
         line = _handle(number, marker="o" if where.sum() <= MAX_MARKED else "")
         line.set_data(x, mean)
         axes.add_line(line)
     axes.autoscale_view()
     if params.unconverged == "mark":
         _mark_doubtful(axes, numbers, shown)
+
+
+def _alone(numbers: Mapping[str, Array], shown: Array) -> Array:
+    """Return the points whose band has no width, by themselves, shape (curve, x)."""
+    alone = np.zeros_like(shown)
+    for number, where in enumerate(shown):
+        around = np.pad(np.isfinite(numbers["low"][number, where]), 1)
+        alone[number, where] = around[1:-1] & ~around[:-2] & ~around[2:]
+    return alone
 
 
 def _mark_doubtful(axes: Axes, numbers: Mapping[str, Array], shown: Array) -> None:

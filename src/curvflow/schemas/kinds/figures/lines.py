@@ -54,7 +54,7 @@ def _curve(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="figure.lines",
-    version=4,
+    version=5,
     summary="A curve of means with a band, for each label of an axis.",
     params=LinesParams,
     returns=Figure,
