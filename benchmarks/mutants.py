@@ -6,8 +6,9 @@
 Each mutant changes one operator, comparison, constant or condition of the engine, the
 numerics or the statistics, in a copy of each tree, and is judged by that tree's tests
 under one rule: see `mutation/`. A mutant that one tree alone kills is tried again in
-the other with more time. FILE is written after each; a second call goes on from it,
-and with more `--seconds` asks trees again about what they did not notice.
+the other with more time, a test of the killer's name first. FILE is written after each;
+a second call goes on from it, and with more `--seconds` asks trees again about what
+they did not notice.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def judged(task: tuple[Mutant, float, dict[str, Any]]) -> dict[str, Any]:
     killed = [side for side in SIDES if verdicts[side].is_killed]
     for side in SIDES:
         if killed and side not in killed:
-            edit = getattr(mutant, side)
-            verdicts[side] = judges[side].judge(edit, AGAIN * seconds)
+            edit, killer = getattr(mutant, side), verdicts[killed[0]].killer
+            verdicts[side] = judges[side].judge(edit, AGAIN * seconds, killer)
     return {
         "mutant": mutant.name,
         "room": mutant.room,

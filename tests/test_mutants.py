@@ -275,9 +275,9 @@ def in_small_process():
         yield lambda *call: pool.submit(*call).result()
 
 
-def judged(tree, edit):
+def judged(tree, edit, noticed_by=""):
     judge = Judge(tree)
-    return judge.judge(edit, 60), judge.broken
+    return judge.judge(edit, 60, noticed_by), judge.broken
 
 
 def run_briefly(tree, files, per_test, seconds):
@@ -303,6 +303,22 @@ def test_a_boundary_is_judged_by_what_imports_it_without_what_fails_anyway(
     verdict, broken = in_small_process(judged, tree, edit_of(tree, "<", "<="))
     assert verdict.killer == "tests/test_files.py::test_bound"
     assert broken == ["tests/stores/test_sizes.py::test_that_fails"]
+
+
+@pytest.mark.processes
+def test_what_another_tree_noticed_is_asked_of_a_test_of_that_name(
+    tree, in_small_process
+):
+    far = "def test_two():\n    from curvflow.stores import files\n    assert {}\n"
+    for folder, condition in (("a", "1"), ("b", "files.is_small(2)")):
+        path = tree / "tests" / folder / "test_far_off.py"
+        path.parent.mkdir()
+        path.write_text(far.format(condition).replace("two", f"two_{folder}"))
+    edit = edit_of(tree, "<", ">")
+    killer = "tests/old/test_far_off.py::test_two_b[3]"
+    verdict, _ = in_small_process(judged, tree, edit, killer)
+    assert verdict.killer == "tests/b/test_far_off.py::test_two_b"
+    assert NearestTests(tree).like("tests/old/test_far_off.py::test_three") == []
 
 
 @pytest.mark.processes

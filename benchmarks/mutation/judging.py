@@ -1,6 +1,7 @@
 """Which tests judge a mutant, and what they say.
 
-Test files are asked in this order: the mirror of the mutated module, those that import
+Test files are asked in this order: of a mutant that another tree noticed, those of that
+test's file and name; the mirror of the mutated module, those that import
 the function or class by its name, and mirrors of modules that do; those that import the
 module; those of its room, then all others, by the number of imports between. Of equals
 those of its room come first, then short files. It ends when one fails or the processor
@@ -173,6 +174,16 @@ class NearestTests:
                 ranked.append((circle, step > 0, not is_of_room, step, size, str(file)))
         return [file for *_, file in sorted(ranked)][:NEAREST]
 
+    def like(self, test: str) -> list[str]:
+        """Return the files that have a test of another tree, by file name and name."""
+        path, _, rest = test.partition("::")
+        name = f"def {rest.partition('[')[0].rpartition('::')[-1]}("
+        return [
+            str(other.relative_to(self._tree))
+            for other in self._modules.values()
+            if other.name == Path(path).name and name in other.read_text("utf-8")
+        ]
+
     def _by_name(self, definition: str) -> set[Path]:
         """Return the files that import a name, and mirrors of modules that do."""
         files = {
@@ -218,9 +229,20 @@ class Judge:
         """The test files of the copy."""
         return NearestTests(self.copy)
 
-    def judge(self, edit: Edit, seconds: float) -> Verdict:
-        """Run the tests of a mutant, for some seconds of processor time at most."""
+    def judge(self, edit: Edit, seconds: float, noticed_by: str = "") -> Verdict:
+        """Run the tests of a mutant, for some seconds of processor time at most.
+
+        Args:
+            edit: the mutant.
+            seconds: of the processor.
+            noticed_by: a test of another tree, whose likes are asked first.
+
+        Returns:
+            The test that noticed, if one did.
+        """
         files = self.tests.of(edit.path, self._definition(edit))
+        if noticed_by:
+            files = [*dict.fromkeys([*self.tests.like(noticed_by), *files])]
         tests, spent = 0, 0.0
         for start, stop in zip((0, *TURNS), TURNS, strict=False):
             while (turn := self._sound(files[start:stop])) and spent < seconds:
