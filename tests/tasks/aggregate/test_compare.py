@@ -61,6 +61,15 @@ def test_pairs_are_compared_seed_by_seed():
     assert (row["label"], row["units"]) == ("ngd", "loss / parameter^2")
 
 
+@pytest.mark.parametrize("unit", [1e-18, 1e18])
+def test_a_comparison_does_not_depend_on_the_unit(unit):
+    (here,) = table(pairs(), quantities="trace").values()
+    scaled = pairs(base=BASE * unit, above=ABOVE * unit)
+    (there,) = table(scaled, quantities="trace").values()
+    assert there["p_t"] == pytest.approx(here["p_t"], rel=1e-9)
+    assert there["mean"] == pytest.approx(here["mean"] * unit, rel=1e-9)
+
+
 def llc(rule, seed, gamma, nbeta=30.0, value=1.0, verdict="converged"):
     return node(
         {"rule": rule, "seed": seed},

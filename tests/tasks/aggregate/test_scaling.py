@@ -184,6 +184,16 @@ def test_parallel_laws_seldom_have_a_bounded_interval_for_their_crossing():
     assert all(hits / tries > 0.93 - spread for hits in unbounded.values())
 
 
+@pytest.mark.parametrize("count", [2, 3, 4, 9])
+def test_limits_of_the_exponent_are_student_s_for_three_points_and_more(count):
+    x = np.geomspace(1, 50, count)
+    y = 2 * x**-0.7 * np.exp(0.1 * np.random.default_rng(count).normal(size=count))
+    law, fit = power_law(x, y), stats.linregress(np.log(x), np.log(y))
+    half = stats.t.ppf(0.95, count - 2) * fit.stderr if count > 2 else np.nan
+    expected = [fit.slope - half, fit.slope + half]
+    assert law.limits(0.9) == pytest.approx(expected, rel=1e-9, nan_ok=True)
+
+
 def test_fieller_s_limits_are_the_roots_of_its_test():
     random = np.random.default_rng(0)
     x = np.repeat([1.0, 2.0, 4.0, 8.0], 5)
