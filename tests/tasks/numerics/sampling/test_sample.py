@@ -139,6 +139,29 @@ def test_a_loss_over_all_data_that_is_not_finite_is_a_failure():
     assert drawn.losses.isnan().all()
 
 
+class Island(Bowl):
+    """Has no loss but where it starts, of its second half of chains."""
+
+    def gradients(self, weights_CD, rows_CB):
+        losses_C, gradients_CD = super().gradients(weights_CD, rows_CB)
+        is_lost_C = (weights_CD != 0).any(1) & (torch.arange(len(weights_CD)) % 2 == 1)
+        return losses_C.masked_fill(is_lost_C, torch.nan), gradients_CD
+
+
+@pytest.mark.parametrize("method", EXACT)
+def test_a_proposal_without_a_loss_is_rejected_and_counted_so(method):
+    of = bowl()
+    island = Island(of.h_D, of.slopes_ND, of.offsets_N)
+    how = {"num_draws": 40, "measure_acceptance": True}
+    drawn = sample_chains(about_zero(island, 2), method, **how)
+    fine = sample_chains(about_zero(of, 2), method, **how)
+    assert (drawn.weights[1] == 0).all()
+    assert drawn.acceptance[1] == 0
+    assert drawn.failed_at.tolist() == [-1, -1]
+    assert torch.equal(drawn.weights[0], fine.weights[0])
+    assert drawn.acceptance[0] == fine.acceptance[0] > 0
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_parameters_that_are_not_free_never_move(method):
     free = torch.tensor([True, False, True, True, False, False])
