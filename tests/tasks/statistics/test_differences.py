@@ -106,6 +106,14 @@ def test_without_spread_the_bootstrap_is_the_mean():
     assert bootstrap_interval((np.full(4, 2.5),), 0.95, HOW) == (2.5, 2.5)
 
 
+@pytest.mark.parametrize("method", ["bca", "percentile"])
+def test_the_bootstrap_has_limits_from_two_values_on(method):
+    how = Resampling(method, 200, 0)
+    assert np.isnan(bootstrap_interval((X[:1],), 0.95, how)).all()
+    low, high = bootstrap_interval((X[:2],), 0.95, how)
+    assert X[:2].min() <= low < high <= X[:2].max()
+
+
 @pytest.mark.parametrize("paired", [True, False])
 def test_intervals_hold_the_truth_as_often_as_they_say(paired):
     random, inside, runs = np.random.default_rng(5), 0, 2000
