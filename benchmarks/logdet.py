@@ -103,8 +103,7 @@ def estimated(matrix: Operator, plan: Plan) -> Estimate:
     z = drawn / math.sqrt(size)
     ritz = lanczos(Whitened(operator, by), z, num_steps=plan.steps)
     rank = vectors.shape[2]
-    of_z = (vectors[0].mT @ z[0]).square().sum(0)
-    share = Controls(of_z[:, None], torch.tensor([rank / size]).double())
+    share = Controls(by.share(z)[0][:, None], torch.tensor([rank / size]).double())
     # P is at most A + shift I, hence at most A (1 + shift / noise).
     floor = NOISE / (NOISE + float(by.shift))
     rest = by_quadrature(ritz, floor=floor, controls=share)

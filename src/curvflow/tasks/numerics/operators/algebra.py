@@ -334,6 +334,10 @@ class LowRank:
         leading_MDS = self.vectors @ (within_Mk.unsqueeze(2) * along_MkS)
         return leading_MDS + outside_M1.unsqueeze(2) * columns_MDS
 
+    def share(self, columns_MDS: Tensor) -> Tensor:
+        """Return |U^T z|^2 of each column z, (M, S)."""
+        return (self.vectors.mT @ columns_MDS).square().sum(1)
+
     def select(self, models: Tensor) -> Self:
         """Return that of some of the models, by their indices (m,)."""
         return type(self)(self.vectors[models], self.values[models], self.shift[models])
