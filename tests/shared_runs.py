@@ -1,8 +1,8 @@
 """One store for the runs of a whole session, shared by all of its processes.
 
-A node that several tests ask for, in shipped studies, pages or profiles, is computed by
-the first of them and found by the others; two that ask at once wait for each other, as
-runs of users do. What a test asserts on is read from this store.
+A node that several shipped studies of a folder have is computed by the first test that
+wants it and found by the others; two that want it at once wait for each other, as runs
+of users do. What a test asserts on is read from this store.
 """
 
 import os

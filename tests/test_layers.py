@@ -30,6 +30,14 @@ NUMERICS, BELOW_NUMERICS = (
     "curvflow.tasks.numerics",
     {"errors", "numpy", "scipy", "torch"},
 )
+# Rooms of the numerics whose modules import each other's, though no two modules do.
+MUTUAL = {
+    ("derivatives", "estimators"),
+    ("derivatives", "kronecker"),
+    ("entropy", "estimators"),
+    ("estimators", "krylov"),
+    ("graphs", "operators"),
+}
 OWNERS = {
     "click": {"cli"},
     "rich": {"cli"},
@@ -188,6 +196,35 @@ def test_what_is_not_below_the_numerics_is_found(tmp_path, text):
     write(tmp_path, {"tasks/numerics/wrong.py": text, "tasks/registry.py": ""})
     (only,) = below_numerics(tmp_path / "curvflow")
     assert only.startswith("curvflow.tasks.numerics.wrong:")
+
+
+def mutual_rooms(source: Path) -> set[tuple[str, ...]]:
+    """Return the pairs of the numerics' rooms of which each imports the other."""
+    trees = modules(source)
+    inner = f"{NUMERICS}."
+    edges = {
+        tuple(name.removeprefix(inner).partition(".")[0] for name in (module, imported))
+        for module, tree in trees.items()
+        if module.startswith(inner)
+        for _, imported in imports(tree, set(trees))
+        if imported.startswith(inner)
+    }
+    return {edge for edge in edges if edge[::-1] in edges and edge[0] < edge[1]}
+
+
+def test_few_rooms_of_the_numerics_import_each_other():
+    assert mutual_rooms(SOURCE) == MUTUAL
+
+
+def test_rooms_that_import_each_other_are_found(tmp_path):
+    files = {
+        "tasks/numerics/a/one.py": "from curvflow.tasks.numerics.b.two import x",
+        "tasks/numerics/b/two.py": "from curvflow.tasks.numerics import streams",
+        "tasks/numerics/b/three.py": "import curvflow.tasks.numerics.a.one",
+        "tasks/numerics/streams.py": "",
+    }
+    write(tmp_path, files)
+    assert mutual_rooms(tmp_path / "curvflow") == {("a", "b")}
 
 
 def test_no_modules_import_each_other():

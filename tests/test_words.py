@@ -33,6 +33,8 @@ MOST_WORDS = {
     r"held": 29,
     r"what is": 40,
 }
+# Words that no description, message or docstring of the schemas has.
+NEVER = re.compile(r"\b(told|tells|in vain|whoever)\b", re.IGNORECASE)
 
 
 def is_unexplained(handler: ast.ExceptHandler, lines: list[str]) -> bool:
@@ -133,6 +135,17 @@ def test_no_docstring_opens_as_a_question(package):
 def test_docstrings_have_few_words_that_the_glossary_avoids(package, word):
     counts = {path: n for path, source in package.items() if (n := source.count(word))}
     assert sum(counts.values()) <= MOST_WORDS[word], counts
+
+
+def test_descriptions_follow_the_glossary():
+    faults = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}: {node.value}"
+        for path in sorted((PACKAGE / "schemas").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if NEVER.search(node.value)
+    ]
+    assert not faults, "\n".join(faults)
 
 
 def test_a_message_has_one_of_two_forms_and_a_remedy(package):

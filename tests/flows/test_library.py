@@ -1,5 +1,6 @@
 """The library without a study: the bits of a study, dense twins, and refusals."""
 
+import inspect
 from typing import get_type_hints
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import nn
 
 import curvflow
 from curvflow.errors import InputError
+from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
 from curvflow.schemas.kinds.probes.logdet import LogdetParams
 from curvflow.schemas.kinds.probes.spectrum import SpectrumParams
@@ -550,3 +552,33 @@ def test_hints_of_settings_are_the_types_of_the_parameters(settings, params):
         del hints["layers"], fields["layers"]
         assert set(settings.__annotations__) == set(params.model_fields)
     assert hints == fields
+
+
+# Defaults that are not those of a study: docs/library.md names them.
+OTHER_DEFAULTS = {
+    ("eigenvalues", "method", "lanczos"),
+    ("logdet", "preconditioner", None),  # factors, which a study gives as an input
+    ("moments", "basis", "power"),  # of a spectrum, and so the next
+    ("logdet", "method", "slq"),
+    ("llc", "dtype", None),
+}
+
+
+def test_defaults_are_those_of_a_study_but_for_a_few():
+    H = curvflow.from_matrix(torch.eye(3).double())
+    runs = H.spectrum(2, 2)
+    methods = [getattr(H, name) for name in CALLS] + [curvflow.llc, curvflow.kronecker]
+    methods += [getattr(runs, name) for name in CALLS if hasattr(runs, name)]
+    different, compared = set(), 0
+    for method in methods:
+        name = method.__name__
+        kind = find_kind("probe." + {"kronecker": "factors"}.get(name, name))
+        fields = kind.params.model_fields
+        for parameter in inspect.signature(method).parameters.values():
+            if parameter.default is not parameter.empty and parameter.name in fields:
+                compared += 1
+                usual = fields[parameter.name].get_default(call_default_factory=True)
+                if parameter.default != usual:
+                    different.add((name, parameter.name, parameter.default))
+    assert different == OTHER_DEFAULTS
+    assert compared > 50

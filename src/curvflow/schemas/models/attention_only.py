@@ -29,7 +29,7 @@ class Attention(SequenceModel):
     )
     eps: PositiveFloat = Field(1e-5, description="added to variances by layer norms")
     positions: Literal["learned", "sinusoidal", "rotary", "none"] = Field(
-        "learned", description="what tells a token where it stands"
+        "learned", description="encoding of a token's position"
     )
     context: PositiveInt | None = Field(
         None, description="number of learned positions; null for that of the tokens"

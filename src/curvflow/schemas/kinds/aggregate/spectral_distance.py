@@ -50,7 +50,7 @@ class SpectralDistanceParams(Params):
     )
     confidence: float = Field(0.95, gt=0, lt=1, description="coverage of the intervals")
     num_resamples: int = Field(
-        100, ge=10, description="pairs of spectra that other vectors might have told"
+        100, ge=10, description="pairs of spectra as other vectors might give them"
     )
     seed: int = Field(0, ge=0, description="seed of these")
 

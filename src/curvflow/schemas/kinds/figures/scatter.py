@@ -99,7 +99,7 @@ class ScatterParams(FigureParams):
                 raise ValueError(
                     f"expected label, marker or each to name 'stage' with {name} per "
                     f"stage, got {', '.join(self.parts) or 'none of them'}. Add it "
-                    "there, so that stages are told apart."
+                    "there, so that stages can be distinguished."
                 )
             if self.normalise == "max" and STAGE not in (self.within or ()):
                 raise ValueError(

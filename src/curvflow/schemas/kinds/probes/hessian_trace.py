@@ -40,7 +40,7 @@ KIND = Kind(
     returns=Numbers,
     outputs=(
         Variable("trace", "mean of z.Hz over the random vectors z", units=UNITS),
-        Variable("trace_sem", "standard error, told by all Hz", units=UNITS),
+        Variable("trace_sem", "standard error, from all Hz", units=UNITS),
         Variable("trace_low", "lower end of an interval of 95 %", units=UNITS),
         Variable("trace_high", "upper end of an interval of 95 %", units=UNITS),
         Variable("trace_draws", "each z.Hz", ("probe",), units=UNITS, series=True),

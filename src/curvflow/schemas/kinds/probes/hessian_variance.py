@@ -143,7 +143,7 @@ EXPLANATION = Explanation(
         "S² = Σ_jk Var(∂²ℓ/∂w_j∂w_k) over samples, as the mean over z of B Σ_b ‖H_b "
         "z - mean_b H_b z‖² / (K - 1)"
     ),
-    source="Granziol (2020), Algorithm 8, corrected as the page tells",
+    source="Granziol (2020), Algorithm 8, corrected, see the page",
     cost=(
         "num_probes · num_batches products with a batch's matrix; over all batches "
         "that is num_probes products over the data"

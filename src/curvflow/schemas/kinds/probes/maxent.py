@@ -225,7 +225,7 @@ EXPLANATION = Explanation(
         "q = q₀ exp(-α.f) / Z, α least of log ∫ q₀ exp(-α.f) + α.μ + ½ ‖s α‖², μ "
         "the moments and s their errors"
     ),
-    source="Granziol (2020), Algorithm 1, with differences that the page tells",
+    source="Granziol (2020), Algorithm 1, with differences that the page lists",
     cost="none: moments are read; Newton steps on num_points nodes",
     example=TRAINED
     + """\

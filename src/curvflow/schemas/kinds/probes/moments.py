@@ -80,7 +80,7 @@ KIND = Kind(
         ),
         Variable(
             "moments_sem",
-            "standard error, told by the moments of twice the order, and beyond the "
+            "standard error, from the moments of twice the order, and beyond the "
             "highest order by pairs of vectors",
             ("order",),
         ),

@@ -117,7 +117,7 @@ KIND = Kind(
             error_of="smallest",
         ),
         Variable("trace", "mean of v.Hv over the runs, times D", units=UNITS),
-        Variable("trace_sem", "standard error, told by Ritz values", units=UNITS),
+        Variable("trace_sem", "standard error, from Ritz values", units=UNITS),
         Variable("trace_low", "lower end of an interval of 95 %", units=UNITS),
         Variable("trace_high", "upper end of an interval of 95 %", units=UNITS),
         Variable("zero_threshold", "magnitude that counts as zero", units=UNITS),

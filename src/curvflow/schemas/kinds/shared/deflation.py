@@ -29,7 +29,7 @@ class DeflatedParams(OperatorParams):
     ] = Field(
         (),
         description="eigenpairs of a graph that are known exactly, taken out of random "
-        "vectors and told as atoms: components, one each of normalized_laplacian, "
+        "vectors and reported as atoms: components, one each of normalized_laplacian, "
         "normalized_adjacency and laplacian; twins, nodes of equal neighbours",
     )
 

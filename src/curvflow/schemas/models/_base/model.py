@@ -48,7 +48,7 @@ class Model(Params):
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """Names of the parameter tensors; none if only building it tells."""
+        """Names of the parameter tensors; none if only building it shows."""
         return ()
 
     def misfits(

@@ -55,7 +55,7 @@ class GraphFunctionalsParams(Params):
     ] = Field(
         None,
         description="what is computed; null takes those that any spectrum of the "
-        "operator tells, without "
+        "operator gives, without "
         "log_trees, kirchhoff_index and kemeny_constant",
     )
     times: Annotated[tuple[PositiveFloat, ...], Field(strict=False, min_length=1)] = (
