@@ -139,6 +139,18 @@ def test_a_loss_over_all_data_that_is_not_finite_is_a_failure():
     assert drawn.losses.isnan().all()
 
 
+@pytest.mark.parametrize("method", ["rmsprop_sgld", "adam_sgld"])
+@pytest.mark.parametrize(("burnin", "decay"), [(3, 0.9), (40, 0.99)])
+def test_mean_squares_of_equal_gradients_are_known(method, burnin, decay):
+    of = bowl()
+    slopes_D = torch.linspace(-2, 3, 6).double()
+    tilted = Bowl(0 * of.h_D, slopes_D.expand_as(of.slopes_ND), of.offsets_N)
+    how = {"num_burnin_steps": burnin, "num_draws": 8, "decay": decay}
+    drawn = sample_chains(about_zero(tilted, 2), method, **how)
+    expected = (1 - decay**burnin) * slopes_D.square()
+    torch.testing.assert_close(drawn.state["square"], expected.expand(2, -1))
+
+
 class Island(Bowl):
     """Has no loss but where it starts, of its second half of chains."""
 
