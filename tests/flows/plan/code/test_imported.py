@@ -156,6 +156,22 @@ def test_what_is_saved_while_a_run_begins_is_not_computed_with(late):
     assert int(store.read(fit, ["num_parameters"])["num_parameters"]) == 3
 
 
+def test_what_a_function_imports_is_imported_before_the_run_begins(late):
+    line = "from late_scale import WIDTH\n"
+    inside = NETS.replace(line, "").replace("make():\n", f"make():\n    {line}")
+    (late / "late_nets.py").write_text(inside)
+
+    class SavesWidth(Unwatched):
+        def begin(self, plan):
+            (late / "late_scale.py").write_text("WIDTH = 2\n")
+
+    store = MemoryStore()
+    o = opened(store, text=FIT, folder=late)
+    run_study(o.study, store, o.files, observer=SavesWidth())
+    (fit,) = [r for r in store.index().receipts.values() if r.kind == "train"]
+    assert int(store.read(fit, ["num_parameters"])["num_parameters"]) == 3
+
+
 def test_what_is_saved_while_modules_are_imported_stops_the_run(late):
     scale = late / "late_scale.py"
     scale.write_text(

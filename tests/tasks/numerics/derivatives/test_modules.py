@@ -102,6 +102,21 @@ def test_every_operator_is_its_dense_twin(name):
     assert_operator_is(gradient_covariance(*take), E - torch.outer(g, g))
 
 
+@pytest.mark.parametrize(
+    "measured", [hessian, residual, ggn, fisher, gradient_covariance]
+)
+def test_no_pass_takes_the_fast_path_of_transformer_layers(measured, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("the fast path has no derivatives")
+
+    monkeypatch.setattr(torch, "_transformer_encoder_layer_fwd", refuse)
+    module, x, y = made("transformer")
+    kind = {"kind": "mc"} if measured is fisher else {}
+    operator = measured(module, nn.CrossEntropyLoss(), (x, y), **kind)
+    assert (operator @ torch.ones(operator.shape[0]).double()).isfinite().all()
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("count", [1, 2])
 def test_products_are_written_into_given_memory(order, count):
