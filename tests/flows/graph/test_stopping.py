@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from curvflow.flows.graph.stopping import Stopped, Stopping
+from curvflow.errors import Stopped
+from curvflow.flows.graph.stopping import Stopping
 
 
 def test_a_wait_lasts_as_long_as_wished():
