@@ -50,7 +50,7 @@ class Solution:
             there with a residual above ||b||, (M, S). x is the best state, or zero.
         definite: whether v.Av was positive for every vector v of the search, (M, S);
             True of MINRES, which takes indefinite operators as well.
-        num_matvecs: products with a vector, the last one counted, (M,).
+        num_matvecs: products with a vector, (M,), with those that measured residuals.
     """
 
     x: Tensor
