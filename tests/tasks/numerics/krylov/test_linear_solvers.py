@@ -148,6 +148,14 @@ def test_singular_systems_take_few_more_products_than_those_of_scipy():
             assert found.iterations[model, column] <= len(steps) + 5
 
 
+def test_residuals_of_rounding_alone_are_not_called_least_squares():
+    A, b = systems("signs and zeros", torch.float32, 0)
+    found = minres(BatchedDense(A), b, tol=1e-12, max_iterations=1000)
+    assert not found.converged[:, :3].any()
+    assert (found.residuals[:, :3] < 1e-5).all()
+    assert found.least_squares.tolist() == [[False] * 3 + [True] * 3 + [False]] * 2
+
+
 def test_small_eigenvalues_are_not_taken_for_zero():
     # Residuals along them are hardly moved by products, 1e-8 of ||A||, yet are solved.
     A, b = torch.diag(10 ** -torch.linspace(0, 8, 9).double()), torch.ones(9).double()

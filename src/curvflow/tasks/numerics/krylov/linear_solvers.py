@@ -45,7 +45,8 @@ class Solution:
         least_squares: whether the residual is above the tolerance and the least there
             is, up to rounding, (M, S): A x is then nearest to b, of a singular A with b
             outside its range. True where it is known: MINRES met a residual r with
-            ||A r|| <= sqrt(eps) ||A|| ||r||, after which x only grew.
+            ||A r|| <= sqrt(eps) ||A|| ||r||, after which x only grew, and the residual
+            is above sqrt(eps).
         gave_up: whether the column did not converge and ended before the limit, or
             there with a residual above ||b||, (M, S). x is the best state, or zero.
         definite: whether v.Av was positive for every vector v of the search, (M, S);
@@ -378,13 +379,14 @@ def _solved(
     residuals = _over(_norms(gap_MDS), search.norms)
     converged = residuals <= SLACK * tol
     gave_up = search.gave_up | (search.going & (state.lengths > search.norms))
-    is_least = search.is_still & search.gave_up & ~converged
+    # Below, it may be of rounding alone, with b within the range.
+    is_least = search.is_still & search.gave_up & (residuals > max(eps**0.5, tol))
     return Solution(
         x_MDS,
         residuals.squeeze(1),
         search.count.squeeze(1),
         converged.squeeze(1),
-        is_least.squeeze(1),
+        (is_least & ~converged).squeeze(1),
         (gave_up & ~converged).squeeze(1),
         (~state.negative).squeeze(1),
         torch.full((len(b_MDS),), (made + measured) * b_MDS.shape[2]),
