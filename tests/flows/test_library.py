@@ -357,6 +357,27 @@ def test_systems_are_solved_and_the_method_is_said(small):
     assert not short.converged
 
 
+@pytest.mark.parametrize("matrix", ["hessian", "ggn"])
+def test_a_system_without_solution_is_solved_by_least_squares(matrix):
+    # Of a softmax the outputs' sum is free: the Hessian of every such net is singular.
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).double()
+    x, y = torch.randn(50, 4).double(), torch.arange(50) % 3
+    H = getattr(curvflow, matrix)(net, nn.CrossEntropyLoss(), (x, y))
+    b = torch.ones(H.shape[0]).double()
+    inverse = torch.linalg.pinv(dense(H), rtol=1e-10, hermitian=True)
+    least = float((b - dense(H) @ (inverse @ b)).norm() / b.norm())
+    got = H.solve(b)
+    assert got.method == "minres"
+    assert least <= got.residual < 1.001 * least
+    assert (got.converged, got.least_squares) == (False, True)
+    assert "least squares by minres" in repr(got)
+    assert got.iterations < 500
+    assert got.x.norm() < 100 * (inverse @ b).norm()
+    inside = H.solve(dense(H) @ b, tol=1e-8)
+    assert (inside.converged, inside.least_squares) == (True, False)
+
+
 @pytest.mark.parametrize(
     "dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int64]
 )

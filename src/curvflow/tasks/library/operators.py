@@ -667,12 +667,16 @@ class SymmetricOperator(Curvature):
         Args:
             b: a vector (D,), or right-hand sides as columns (D, S).
             method: cg, for positive definite operators; minres, for all; auto, cg, and
-                minres anew where it meets a direction of negative curvature.
+                minres anew where it meets a direction of negative curvature or only
+                leads away from b.
             tol: residual allowed, relative to ||b||.
             max_iterations: products with the block at most, of each method.
 
         Returns:
-            The solution with its residual, the iterations and a flag.
+            The solution with its residual, the iterations and a flag. Of a singular A
+            with a b outside its range no x has residual 0: MINRES returns one of the
+            least, not converged, with `least_squares` where it is known to be so. No
+            residual is above that of zero.
 
         Raises:
             InputError: an argument is out of its range, b is of another length, or a
@@ -699,7 +703,7 @@ class SymmetricOperator(Curvature):
         for solver in solvers:
             solution = _SOLVERS[solver](self, b, tol=tol, max_iterations=max_iterations)
             work += int(solution.num_matvecs)
-            if solution.definite.all():
+            if not solution.gave_up.any():
                 break
         return _solution(solution, b, method=solver, work=work)
 
@@ -776,6 +780,7 @@ def _solution(
         "residual": solution.residuals[0].cpu().numpy(),
         "iterations": solution.iterations[0].cpu().numpy(),
         "converged": solution.converged[0].cpu().numpy(),
+        "least_squares": solution.least_squares[0].cpu().numpy(),
         "method": np.array(method),
     }
     x = solution.x[0] if b.ndim == 2 else solution.x[0, :, 0]

@@ -424,12 +424,24 @@ class Solution(Result):
         return bool(self.variables["converged"].all())
 
     @property
+    def least_squares(self) -> bool:
+        """True if a column is above the tolerance, with the least residual there is.
+
+        So they end for a singular operator and a b outside its range. It is up to
+        rounding, of all columns that have not converged, and where it is known.
+        """
+        least, converged = self.variables["least_squares"], self.variables["converged"]
+        return bool(least.any() and (least | converged).all())
+
+    @property
     def method(self) -> str:
         """`cg`, conjugate gradients, or `minres`."""
         return str(self.variables["method"])
 
     def __repr__(self) -> str:
         is_there = "converged" if self.converged else "not converged"
+        if self.least_squares:
+            is_there = "least squares"
         return (
             f"Solution({_shown(self.value)}, {is_there} by {self.method}, residual "
             f"{float(np.max(self.residual)):.2g}, {self.num_matvecs} products)"
@@ -790,6 +802,11 @@ SOLUTION = (
     Variable("residual", "||b - A x|| / ||b||", ("right_hand_side",)),
     Variable("iterations", "products with the block", ("right_hand_side",)),
     Variable("converged", "whether the residual is in tol", ("right_hand_side",)),
+    Variable(
+        "least_squares",
+        "whether the residual is above tol, and known to be the least there is",
+        ("right_hand_side",),
+    ),
     Variable("method", "cg or minres", dtype="str"),
 )
 FUNCTIONAL = (

@@ -1,7 +1,9 @@
 """Conjugate gradients and MINRES against dense solutions, and where they must fail."""
 
+import numpy as np
 import pytest
 import torch
+from scipy.sparse.linalg import minres as scipy_minres
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics import BatchedDense, Dense, conjugate_gradients, minres
@@ -61,6 +63,117 @@ def test_minres_does_not_converge_outside_the_range_of_a_singular_operator():
     result = minres(Dense(A), b, tol=1e-9, max_iterations=50)
     assert not result.converged.item()
     assert result.residuals.item() == pytest.approx(3**-0.5, rel=1e-6)
+
+
+# Eigenvalues of matrices of which some are singular.
+SPECTRA = {
+    "positive": torch.linspace(1.0, 9.0, SIZE, dtype=torch.float64),
+    "indefinite": torch.linspace(-7.0, 7.0, SIZE, dtype=torch.float64),
+    "singular": torch.linspace(-7.0, 7.0, SIZE, dtype=torch.float64).clamp(min=-3) + 3,
+    "signs and zeros": torch.arange(SIZE, dtype=torch.float64) % 7 - 3,
+    "clustered": (torch.arange(SIZE, dtype=torch.float64) % 3 - 1) * 0.01,
+    "rank one": torch.eye(SIZE, dtype=torch.float64)[0] * -5,
+    "zero": torch.zeros(SIZE, dtype=torch.float64),
+}
+
+
+def systems(spectrum, dtype, seed, columns=3):
+    """Return two matrices, and b within their ranges, outside, and zero."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randn(
+        2, SIZE, SIZE + columns, generator=generator, dtype=torch.float64
+    )
+    Q = torch.linalg.qr(drawn[..., :SIZE]).Q
+    A = Q @ torch.diag(SPECTRA[spectrum]) @ Q.mT
+    b = drawn[..., SIZE:]
+    mixed = torch.cat([A @ b, b, torch.zeros_like(b[..., :1])], dim=2)
+    return ((A + A.mT) / 2).to(dtype), mixed
+
+
+def least_residuals(A, b):
+    """Return the least ||b - A x|| / ||b|| there is, 0 where b is 0, (M, S)."""
+    x = torch.linalg.pinv(A.double(), rtol=1e-5, hermitian=True) @ b
+    norms = b.norm(dim=1)
+    return (b - A.double() @ x).norm(dim=1) / norms.where(norms > 0, 1.0)
+
+
+@pytest.mark.parametrize("spectrum", SPECTRA)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("steps", [3 * SIZE, 1000])
+def test_residuals_are_the_least_there_are_and_stay_so(spectrum, dtype, steps):
+    tol = 1e-9 if dtype == torch.float64 else 1e-5
+    for seed in range(3):
+        A, b = systems(spectrum, dtype, seed)
+        found = minres(BatchedDense(A), b, tol=tol, max_iterations=steps)
+        least = least_residuals(A, b)
+        assert torch.isfinite(found.x).all()
+        assert (found.residuals <= 1).all()
+        assert (found.residuals <= 1.001 * least + 1.1 * tol).all()
+        assert (found.converged == (least < tol)).all()
+        assert not (found.least_squares & found.converged).any()
+        if spectrum != "singular" or dtype == torch.float64:
+            assert (found.least_squares | found.converged).all()
+        gaps = (b - A.double() @ found.x).norm(dim=1)
+        assert (gaps <= (1 + 1e-4) * b.norm(dim=1)).all()
+
+
+@pytest.mark.parametrize("spectrum", ["singular", "rank one", "zero"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("tol", [1e-2, 1e-9])
+def test_conjugate_gradients_return_nothing_worse_than_zero(spectrum, dtype, tol):
+    for seed in range(3):
+        A, b = systems(spectrum, dtype, seed)
+        A = A if SPECTRA[spectrum].min() >= 0 else -A
+        found = conjugate_gradients(BatchedDense(A), b, tol=tol, max_iterations=1000)
+        assert torch.isfinite(found.x).all()
+        assert (found.residuals <= 1).all()
+        if tol > 1e-6 or dtype == torch.float64:
+            # Those that have a solution converge beside those that have none.
+            assert torch.equal(found.converged, least_residuals(A, b) < tol)
+
+
+def test_singular_systems_take_few_more_products_than_those_of_scipy():
+    for seed in range(3):
+        A, b = systems("signs and zeros", torch.float64, seed)
+        found = minres(BatchedDense(A), b, tol=1e-10, max_iterations=1000)
+        for model, column in np.ndindex(2, b.shape[2] - 1):
+            steps = []
+            scipy_minres(
+                A[model].numpy(),
+                b[model, :, column].numpy(),
+                rtol=1e-10,
+                maxiter=1000,
+                callback=steps.append,
+            )
+            assert found.iterations[model, column] <= len(steps) + 5
+
+
+def test_residuals_of_rounding_alone_are_not_called_least_squares():
+    A, b = systems("signs and zeros", torch.float32, 0)
+    found = minres(BatchedDense(A), b, tol=1e-12, max_iterations=1000)
+    assert not found.converged[:, :3].any()
+    assert (found.residuals[:, :3] < 1e-5).all()
+    assert found.least_squares.tolist() == [[False] * 3 + [True] * 3 + [False]] * 2
+
+
+def test_small_eigenvalues_are_not_taken_for_zero():
+    # Residuals along them are hardly moved by products, 1e-8 of ||A||, yet are solved.
+    A, b = torch.diag(10 ** -torch.linspace(0, 8, 9).double()), torch.ones(9).double()
+    found = minres(Dense(A), b, tol=1e-6, max_iterations=1000)
+    assert found.converged.all()
+    assert not found.gave_up.any()
+
+
+@pytest.mark.parametrize("solve", [conjugate_gradients, minres])
+def test_what_has_ended_does_not_spoil_what_goes_on(solve):
+    A = torch.diag(torch.arange(float(SIZE)).double()).float()
+    b = torch.stack([torch.ones(SIZE), torch.ones(SIZE)], dim=1).double()
+    b[0, 1] = 0
+    found = solve(Dense(A), b, tol=1e-6, max_iterations=2000)
+    alone = solve(Dense(A), b[:, 1], tol=1e-6, max_iterations=2000)
+    assert found.converged.tolist() == [[False, True]]
+    torch.testing.assert_close(found.x[..., 1:], alone.x, rtol=1e-5, atol=1e-6)
+    assert found.iterations[0, 1] == alone.iterations[0, 0]
 
 
 @pytest.mark.parametrize("solve", [conjugate_gradients, minres])

@@ -7,7 +7,7 @@ Further letters: S right-hand sides, each of which stops by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,6 +27,11 @@ from curvflow.tasks.numerics.operators.base import (
 # From columns (M, D, S) to columns of that shape, float64.
 Multiply = Callable[[Tensor], Tensor]
 
+# Rounding errors of a product with x are 0.1 to 1 of eps ||A|| ||x||: where that is so
+# many tolerances, no residual within one is measured any more.
+TOO_LONG = 16.0
+SLACK = 1.1  # by which rounding may let the residual drift from the recurrence
+
 
 @dataclass(frozen=True)
 class Solution:
@@ -37,15 +42,24 @@ class Solution:
         residuals: ||b - A x|| / ||b||, of a last product with x, (M, S); 0 where b is.
         iterations: of each column, (M, S).
         converged: whether the residual is within the tolerance, (M, S).
+        least_squares: whether the residual is above the tolerance and the least there
+            is, up to rounding, (M, S): A x is then nearest to b, of a singular A with b
+            outside its range. True where it is known: MINRES met a residual r with
+            ||A r|| <= sqrt(eps) ||A|| ||r||, after which x only grew, and the residual
+            is above sqrt(eps).
+        gave_up: whether the column did not converge and ended before the limit, or
+            there with a residual above ||b||, (M, S). x is the best state, or zero.
         definite: whether v.Av was positive for every vector v of the search, (M, S);
             True of MINRES, which takes indefinite operators as well.
-        num_matvecs: products with a vector, the last one counted, (M,).
+        num_matvecs: products with a vector, (M,), with those that measured residuals.
     """
 
     x: Tensor
     residuals: Tensor
     iterations: Tensor
     converged: Tensor
+    least_squares: Tensor
+    gave_up: Tensor
     definite: Tensor
     num_matvecs: Tensor
 
@@ -59,12 +73,17 @@ class _State:
         lengths: of the residual by the recurrence, (M, 1, S).
         broken: columns that cannot go on, (M, 1, S).
         negative: columns that have met a direction v with v.Av <= 0, (M, 1, S).
+        scale: ||A v|| / ||v||, the largest of the products, (M, 1, S).
+        slopes: ||A r|| / ||r|| of the residual before this state, (M, 1, S); `scale`
+            of conjugate gradients, which do not have it.
     """
 
     x: Tensor
     lengths: Tensor
     broken: Tensor
     negative: Tensor
+    scale: Tensor
+    slopes: Tensor
 
 
 def conjugate_gradients(
@@ -73,7 +92,8 @@ def conjugate_gradients(
     """Solve A x = b for positive definite A by conjugate gradients.
 
     A column stops where it meets a direction v with v.Av <= 0: the operator is then not
-    positive definite, and MINRES the method to take.
+    positive definite, and MINRES the method to take. So it is where A is singular with
+    a b outside its range: residuals grow, and the best x is returned.
 
     Args:
         operator: symmetric maps A of M models, or one of a single model, (D, D).
@@ -102,8 +122,17 @@ def conjugate_gradients(
     """
     operator = as_batched(operator)
     b_MDS = _right(operator, right_MDS)
-    search = _directions(partial(product, operator), b_MDS)
-    return _solved(search, operator, b_MDS, tol, max_iterations)
+    # Residuals grow by the root of the condition number at most, and that of what
+    # products distinguish from a singular operator is 1 / eps.
+    eps = float(torch.finfo(operator.dtype).eps)
+    return _solved(
+        _directions(partial(product, operator), b_MDS),
+        operator,
+        b_MDS,
+        tol=tol,
+        max_iterations=max_iterations,
+        growth=eps**-0.5,
+    )
 
 
 @dataclass(frozen=True)
@@ -202,7 +231,7 @@ def minres(
 
     Returns:
         The solutions with residuals and flags; of a singular A with a b outside its
-        range they have not converged.
+        range they are of least squares, and have not converged.
 
     Raises:
         InputError: as for `conjugate_gradients`.
@@ -215,11 +244,21 @@ def minres(
         [1.0, -0.5, 0.25]
 
     Reference:
-        Paige and Saunders (1975), doi:10.1137/0712047, section 6.
+        Paige and Saunders (1975), doi:10.1137/0712047, section 6; ||A r|| as in Choi,
+        Paige and Saunders (2011), doi:10.1137/100787921.
     """
     operator = as_batched(operator)
     b_MDS = _right(operator, right_MDS)
-    return _solved(_minimal(operator, b_MDS), operator, b_MDS, tol, max_iterations)
+    # Residuals only fall, and rounding adds to them as x gets longer: growth by more
+    # than a plateau may hold back is of a direction that A does not see.
+    return _solved(
+        _minimal(operator, b_MDS),
+        operator,
+        b_MDS,
+        tol=tol,
+        max_iterations=max_iterations,
+        growth=1 + float(torch.finfo(operator.dtype).eps) ** 0.25,
+    )
 
 
 def _right(operator: BatchedOperator, right_MDS: Tensor) -> Tensor:
@@ -250,35 +289,130 @@ def _right(operator: BatchedOperator, right_MDS: Tensor) -> Tensor:
     return right_MDS
 
 
+@dataclass
+class _Search:
+    """Progress of all columns; (M, 1, S), and vectors (M, D, S).
+
+    Attributes:
+        norms: of b.
+        tol: residual allowed, relative to them.
+        eps: relative rounding error of a product.
+        growth: of residuals, over the least before, beyond which they are errors.
+        x: the last sound state.
+        best: the first state whose residual products no longer moved; until then that
+            whose residual, with the rounding errors of measuring it, is least.
+        least: the least such residual.
+        is_still: whether there was such a first state.
+        met: columns within the tolerance.
+        gave_up: columns that ended without.
+        count: products of each column.
+    """
+
+    norms: Tensor
+    tol: float
+    eps: float
+    growth: float
+    x: Tensor
+    best: Tensor
+    least: Tensor
+    is_still: Tensor
+    met: Tensor
+    gave_up: Tensor
+    count: Tensor
+
+    @classmethod
+    def at_zero(
+        cls, b_MDS: Tensor, *, tol: float, eps: float, growth: float
+    ) -> _Search:
+        """Return the search for x of these right-hand sides before its first step."""
+        norms, zero_MDS = _norms(b_MDS), torch.zeros_like(b_MDS)
+        none = torch.zeros_like(norms, dtype=torch.bool)
+        count, met = torch.zeros_like(none, dtype=torch.int64), norms == 0
+        start = (zero_MDS, zero_MDS, norms, none, met, none, count)
+        return cls(norms, tol, eps, growth, *start)
+
+    @property
+    def going(self) -> Tensor:
+        """Columns that have not ended, (M, 1, S)."""
+        return ~self.met & ~self.gave_up
+
+    def follow(self, state: _State) -> None:
+        """Take the next state where it is sound, and end what need not go on."""
+        going = self.going
+        self.count = self.count + going
+        is_still = going & (state.slopes <= self.eps**0.5 * state.scale)
+        self.best = torch.where(is_still & ~self.is_still, self.x, self.best)
+        self.is_still = self.is_still | is_still
+        rounding = self.eps * state.scale * _norms(state.x)
+        residual = state.lengths + rounding
+        # Also where they are not finite.
+        is_too_long = ~(rounding <= TOO_LONG * self.tol * self.norms)
+        is_lost = is_too_long & ~(residual <= self.growth * self.least)
+        met = going & ~state.broken & (state.lengths <= self.tol * self.norms)
+        taken = met | (going & ~state.broken & ~is_lost)
+        self.x = torch.where(taken, state.x, self.x)
+        is_better = taken & (residual < self.least)
+        self.best = torch.where(is_better & ~self.is_still, state.x, self.best)
+        self.least = torch.where(is_better, residual, self.least)
+        self.met = self.met | met
+        self.gave_up = self.gave_up | (going & ~taken)
+
+
 def _solved(
-    search: Iterator[_State],
+    states: Generator[_State, Tensor],
     operator: BatchedOperator,
     b_MDS: Tensor,
+    *,
     tol: float,
     max_iterations: int,
+    growth: float,
 ) -> Solution:
     """Follow a search; what a column has when it stops is what it returns."""
-    norms_M1S = _norms(b_MDS)
-    x_MDS, state = torch.zeros_like(b_MDS), next(search)
-    going = norms_M1S > 0
-    count, made = torch.zeros_like(going, dtype=torch.int64), 0
-    while going.any() and made < max_iterations:
-        state = next(search)
+    eps = float(torch.finfo(operator.dtype).eps)
+    search = _Search.at_zero(b_MDS, tol=tol, eps=eps, growth=growth)
+    state, made = next(states), 0
+    while search.going.any() and made < max_iterations:
+        state = states.send(search.going)
         made += 1
-        x_MDS = torch.where(going & ~state.broken, state.x, x_MDS)
-        count += going
-        going = going & ~state.broken & (state.lengths > tol * norms_M1S)
-    gap_MDS = b_MDS - product(operator, x_MDS)
-    residuals = _norms(gap_MDS) / torch.where(norms_M1S > 0, norms_M1S, 1.0)
-    # The recurrence drifts from the residual by rounding: a tenth is let pass.
+        search.follow(state)
+    x_MDS, gap_MDS, measured = _nearest(search, operator, b_MDS)
+    residuals = _over(_norms(gap_MDS), search.norms)
+    converged = residuals <= SLACK * tol
+    gave_up = search.gave_up | (search.going & (state.lengths > search.norms))
+    # Below, it may be of rounding alone, with b within the range.
+    is_least = search.is_still & search.gave_up & (residuals > max(eps**0.5, tol))
     return Solution(
         x_MDS,
         residuals.squeeze(1),
-        count.squeeze(1),
-        (residuals <= 1.1 * tol).squeeze(1),
+        search.count.squeeze(1),
+        converged.squeeze(1),
+        (is_least & ~converged).squeeze(1),
+        (gave_up & ~converged).squeeze(1),
         (~state.negative).squeeze(1),
-        torch.full((len(b_MDS),), (made + 1) * b_MDS.shape[2]),
+        torch.full((len(b_MDS),), (made + measured) * b_MDS.shape[2]),
     )
+
+
+def _nearest(
+    search: _Search, operator: BatchedOperator, b_MDS: Tensor
+) -> tuple[Tensor, Tensor, int]:
+    """Return x, b - A x, and the products that measured it.
+
+    Of a column whose last state is not within the tolerance they are of the best one,
+    unless the last is better by more than rounding makes it, or zero if that is better.
+    """
+    x_MDS = search.x
+    gap_MDS = b_MDS - product(operator, x_MDS)
+    is_over = _over(_norms(gap_MDS), search.norms) > SLACK * search.tol
+    if not is_over.any():
+        return x_MDS, gap_MDS, 1
+    best_gap_MDS = b_MDS - product(operator, search.best)
+    least = (1 + search.eps**0.25) * _norms(gap_MDS)
+    is_better = is_over & (_norms(best_gap_MDS) < least)
+    x_MDS = torch.where(is_better, search.best, x_MDS)
+    gap_MDS = torch.where(is_better, best_gap_MDS, gap_MDS)
+    is_worse = is_over & (_norms(gap_MDS) > search.norms)
+    return x_MDS.where(~is_worse, 0.0), gap_MDS.where(~is_worse, b_MDS), 2
 
 
 def _norms(vectors_MDS: Tensor) -> Tensor:
@@ -301,7 +435,7 @@ def _directions(
     b_MDS: Tensor,
     start_MDS: Tensor | None = None,
     precondition: Multiply | None = None,
-) -> Iterator[_State]:
+) -> Generator[_State, Tensor | None]:
     """Search along conjugate directions; each step takes one product."""
 
     def measured(r_MDS: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -317,10 +451,12 @@ def _directions(
         x_MDS, r_MDS = start_MDS, b_MDS - multiply(start_MDS)
     p_MDS, squared, lengths = measured(r_MDS)
     negative = torch.zeros_like(squared, dtype=torch.bool)
-    yield _State(x_MDS, lengths, negative, negative)
+    scale = torch.zeros_like(squared)
+    yield _State(x_MDS, lengths, negative, negative, scale, scale)
     while True:
         Ap_MDS = multiply(p_MDS)
         curvature = _dot(p_MDS, Ap_MDS)
+        scale = torch.maximum(scale, _over(_norms(Ap_MDS), _norms(p_MDS)))
         negative = negative | ((curvature <= 0) & (squared > 0))
         step = _over(squared, curvature).masked_fill(negative, 0.0)
         x_MDS = x_MDS + step * p_MDS
@@ -328,10 +464,12 @@ def _directions(
         z_MDS, after, lengths = measured(r_MDS)
         p_MDS = z_MDS + _over(after, squared) * p_MDS
         squared = after
-        yield _State(x_MDS, lengths, negative, negative)
+        going = yield _State(x_MDS, lengths, negative, negative, scale, scale)
+        if going is not None:  # what has ended must not grow without bound
+            p_MDS, squared = p_MDS.where(going, 0.0), squared.where(going, 0.0)
 
 
-def _minimal(operator: BatchedOperator, b_MDS: Tensor) -> Iterator[_State]:
+def _minimal(operator: BatchedOperator, b_MDS: Tensor) -> Generator[_State, Tensor]:
     """Search Krylov spaces for the least residual, by Givens rotations."""
     x_MDS, before_MDS = torch.zeros_like(b_MDS), torch.zeros_like(b_MDS)
     w_before_MDS, w_MDS = torch.zeros_like(b_MDS), torch.zeros_like(b_MDS)
@@ -342,7 +480,7 @@ def _minimal(operator: BatchedOperator, b_MDS: Tensor) -> Iterator[_State]:
     beta = largest = torch.zeros_like(beta)  # before the first step there is none
     broken = negative = torch.zeros_like(beta, dtype=torch.bool)
     tolerance = breakdown_tolerance(operator.dtype)
-    yield _State(x_MDS, left, broken, negative)
+    yield _State(x_MDS, left, broken, negative, largest, largest)
     while True:
         Av_MDS = product(operator, v_MDS)
         alpha = _dot(v_MDS, Av_MDS)
@@ -350,6 +488,7 @@ def _minimal(operator: BatchedOperator, b_MDS: Tensor) -> Iterator[_State]:
         beta_next = _norms(next_MDS)
         pivot = cosine * alpha - cosine_before * sine * beta
         length = torch.hypot(pivot, beta_next)
+        slopes = torch.hypot(pivot, cosine * beta_next)
         largest = torch.maximum(largest, _norms(Av_MDS))
         # The space is invariant and the operator singular within it: b has a part
         # that no product reaches.
@@ -365,4 +504,6 @@ def _minimal(operator: BatchedOperator, b_MDS: Tensor) -> Iterator[_State]:
         w_before_MDS, w_MDS = w_MDS, w_next_MDS
         before_MDS, v_MDS = v_MDS, next_MDS * _over(torch.ones_like(beta), beta_next)
         beta = beta_next
-        yield _State(x_MDS, left.abs(), broken, negative)
+        going = yield _State(x_MDS, left.abs(), broken, negative, largest, slopes)
+        # What has ended must not grow without bound.
+        before_MDS, v_MDS = before_MDS.where(going, 0.0), v_MDS.where(going, 0.0)

@@ -251,5 +251,9 @@ def _as_they_are(solution: Solution) -> Directions:
 
 
 def _products(solution: Solution) -> Tensor:
-    """Return products of the columns that had not stopped, and of the last one."""
-    return (solution.iterations.sum(1) + solution.x.shape[2]).cpu()
+    """Return products of the columns that had not stopped, and those that measured.
+
+    They were one a column, and another where it had not converged.
+    """
+    missed = (~solution.converged).sum(1)
+    return (solution.iterations.sum(1) + solution.x.shape[2] + missed).cpu()

@@ -82,7 +82,7 @@ def member_bytes(member: Member) -> int:
     of = OperatorParams(operator=operator, dtype=params.dtype)
     products = product_bytes(member, of, most, problem.network.layout.names)
     steps = min(params.max_iterations, size) if "absolute" in params.references else 0
-    held = 8 * size * params.num_batches * (6 * most + 3 * steps)
+    held = 8 * size * params.num_batches * (7 * most + 3 * steps)
     arrays = [array for node in _factors(member) for array in node.arrays.values()]
     return params.num_batches * products + held + 2 * sum(a.nbytes for a in arrays)
 

@@ -155,7 +155,7 @@ def _of_batches(name: str, description: str, units: str = "1") -> Variable:
 
 KIND = Kind(
     name="probe.alignment",
-    version=1,
+    version=2,
     summary="Directions of factors and exact solves beside that of Gauss-Newton.",
     params=AlignmentParams,
     returns=Numbers,
