@@ -133,6 +133,23 @@ def test_siblings_keep_no_value_of_a_template_that_makes_another_for_each(monkey
     assert [shapes[n] is shapes[n + 3] for n in range(3)] == [True, False, False]
 
 
+def test_modules_of_folders_are_found_by_their_names_and_not_loaded(
+    tmp_path, monkeypatch
+):
+    package = tmp_path / "shapes_by_name"
+    names = ("plain/disc", "plain/box", "ball", "cube/_edges", "_base/shape", "_hidden")
+    for name in (*names, "plain/__init__", "cube/__init__", "_base/__init__"):
+        path = package / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("raise AssertionError\n")
+    (package / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    expected = {name.rpartition("/")[2]: name.replace("/", ".") for name in names[:3]}
+    expected["cube"] = "cube"  # a folder of files of its own is one module
+    found = by_name.modules_by_name("shapes_by_name")
+    assert list(found.items()) == sorted(expected.items())
+
+
 def test_the_json_schema_is_the_unions():
     schemas = [model.model_json_schema() for model in (Drawing, Whole)]
     assert schemas[0]["properties"] == schemas[1]["properties"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
@@ -50,10 +50,29 @@ class Siblings:
 
 
 @cache
-def file_names(package: str) -> tuple[str, ...]:
-    """Return the sorted names of a package's files, without those that `_` begins."""
-    names = (info.name for info in iter_modules(import_module(package).__path__))
-    return tuple(sorted(name for name in names if not name.startswith("_")))
+def modules_by_name(package: str) -> Mapping[str, str]:
+    """Return the modules of a package and its folders by their names, sorted.
+
+    A name that `_` begins is left out; a folder of such files alone is one module.
+
+    Args:
+        package: its dotted name.
+
+    Returns:
+        The dotted names below the package, as `adaptive.adam` of `adam`.
+    """
+    return dict(sorted(_modules_in(import_module(package).__path__)))
+
+
+def _modules_in(folders: Iterable[str], above: str = "") -> Iterator[tuple[str, str]]:
+    # The folders are listed, not imported: a study that names one rule loads no others.
+    for folder in folders:
+        for info in iter_modules([folder]):
+            if info.name.startswith("_"):
+                continue
+            name, inner = f"{above}{info.name}", [f"{folder}/{info.name}"]
+            within = _modules_in(inner if info.ispkg else (), f"{name}.")
+            yield from tuple(within) or [(info.name, name)]
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def fixed_outputs(model: AnyModel, inputs: int) -> int | None:
 
 
 def _file(model: AnyModel) -> ModuleType:
-    return import_module(f"curvflow.schemas.models.{model_name(model)}")
+    return import_module(type(model).__module__)
 
 
 Stages = Mapping[str, Stage]

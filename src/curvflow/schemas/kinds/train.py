@@ -253,7 +253,7 @@ KIND = Kind(
         "rule.module": "curvflow.tasks.rules",
         "rule.inner.module": "curvflow.tasks.rules",
         "rule.inner.inner.module": "curvflow.tasks.rules",
-        "model.kind": "curvflow.tasks.models",
+        "model.module": "curvflow.tasks.models",
     },
     carries=("model", "loss"),
     continues=Continues(

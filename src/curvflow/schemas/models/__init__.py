@@ -1,8 +1,8 @@
 """Specifications of models, found by their files; no list is kept.
 
-A model is one file here, which names its specification `MODEL`, and one file of the
-same name in `tasks/models/`, which holds its function `build`. `EXPLANATION` is its
-section of the documentation.
+A model is one file here or in a folder of its family, which names its specification
+`MODEL`, and one file of the same place in `tasks/models/`, which holds its function
+`build`. `EXPLANATION` is its section of the documentation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Discriminator, Tag, TypeAdapter
 
-from curvflow.schemas.by_name import ByName, file_names
+from curvflow.schemas.by_name import ByName, modules_by_name
 from curvflow.schemas.explanations import Section
 from curvflow.schemas.models._base import Model
 from curvflow.schemas.models.factory import FactoryModel
@@ -35,17 +35,17 @@ AnyModel = Model | FactoryModel
 
 
 def _module(name: str) -> ModuleType:
-    return import_module(f"{__name__}.{name}")
+    return import_module(f"{__name__}.{modules_by_name(__name__)[name]}")
 
 
 def all_models() -> dict[str, type[Params]]:
     """Return the specification of every model by its name, sorted."""
-    return {name: _module(name).MODEL for name in file_names(__name__)}
+    return {name: _module(name).MODEL for name in modules_by_name(__name__)}
 
 
 def sections() -> dict[str, Section]:
     """Return the section of the documentation of every model, by its name."""
-    return {name: _module(name).EXPLANATION for name in file_names(__name__)}
+    return {name: _module(name).EXPLANATION for name in modules_by_name(__name__)}
 
 
 def model_name(value: object) -> str | None:
@@ -62,7 +62,7 @@ def model_name(value: object) -> str | None:
 def _named(value: object) -> type[Params] | None:
     """Return the model that a specification names, if there is one."""
     name = model_name(value)
-    return _model_in_its_file(name) if name in file_names(__name__) else None
+    return _model_in_its_file(name) if name in modules_by_name(__name__) else None
 
 
 @cache

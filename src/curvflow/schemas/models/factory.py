@@ -16,6 +16,7 @@ class FactoryModel(Factory):
     fits_values: ClassVar[bool] = True
     takes_tokens: ClassVar[bool] = True
     is_tried: ClassVar[bool] = True
+    module: ClassVar[str] = "factory"
 
     init: Init | None = Field(
         None, description="law of the initial weights; null keeps the module's own"

@@ -1,8 +1,8 @@
 """Specifications of learning rules, found by their files; no list is kept.
 
-A file here names its specification `RULE`, or those of a family `RULES`; its functions
-are in the file of the same name in `tasks/rules/`. `EXPLANATION`, or for a family
-`EXPLANATIONS` in the same order, is the section of the documentation.
+A file here or in a folder names its specification `RULE`, or those of a family `RULES`;
+its functions are in the file of the same place in `tasks/rules/`. `EXPLANATION`, or for
+a family `EXPLANATIONS` in the same order, is the section of the documentation.
 """
 
 from __future__ import annotations

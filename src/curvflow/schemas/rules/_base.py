@@ -314,8 +314,11 @@ class Rule(Params):
 
     @property
     def module(self) -> str:
-        """The name of the file of this specification, and of that of its functions."""
-        return type(self).__module__.rpartition(".")[2]
+        """The place below `schemas/rules/`, as `adaptive.adam`.
+
+        Its functions have the same below `tasks/rules/`.
+        """
+        return type(self).__module__.removeprefix("curvflow.schemas.rules.")
 
     @property
     def is_extendable(self) -> bool:

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from types import ModuleType
 
-from curvflow.schemas.by_name import file_names
+from curvflow.schemas.by_name import modules_by_name
 from curvflow.schemas.explanations import Section
 from curvflow.schemas.rules._base import Rule
 
@@ -37,7 +37,7 @@ def sections() -> dict[str, Section]:
 def named_rule(value: object) -> type[Rule] | None:
     """Return the rule that a specification names, if a file has its name."""
     name = value.get("rule") if isinstance(value, Mapping) else None
-    return _rule_in_its_file(name) if name in file_names(_ROOM) else None
+    return _rule_in_its_file(name) if name in modules_by_name(_ROOM) else None
 
 
 @cache
@@ -47,11 +47,11 @@ def _rule_in_its_file(name: str) -> type[Rule] | None:
 
 
 def _module(name: str) -> ModuleType:
-    return import_module(f"{_ROOM}.{name}")
+    return import_module(f"{_ROOM}.{modules_by_name(_ROOM)[name]}")
 
 
 def _modules(but: Collection[str] = ()) -> Iterator[ModuleType]:
-    return (_module(name) for name in file_names(_ROOM) if name not in but)
+    return (_module(name) for name in modules_by_name(_ROOM) if name not in but)
 
 
 def _rules_of(module: ModuleType) -> tuple[type[Rule], ...]:

@@ -555,7 +555,7 @@ def built_network(
     Raises:
         InputError: the samples do not fit.
     """
-    builder = import_module(f"curvflow.tasks.models.{model_name(spec)}")
+    builder = import_module(f"curvflow.tasks.models.{spec.module}")
     if isinstance(spec, SequenceModel):
         data = SequenceData(input_shape, num_outputs, **sizes)
         network: Network = builder.build(spec, data)

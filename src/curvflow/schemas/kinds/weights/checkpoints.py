@@ -126,7 +126,7 @@ KIND = Kind(
     checkpoints=lambda params: None,
     check=check,
     vectorised=False,
-    loads={"model.kind": "curvflow.tasks.models"},
+    loads={"model.module": "curvflow.tasks.models"},
     carries=("model", "loss"),
 )
 

@@ -94,7 +94,7 @@ KIND = Kind(
     inputs={"data": Input(Data)},
     check=check,
     vectorised=False,
-    loads={"model.kind": "curvflow.tasks.models"},
+    loads={"model.module": "curvflow.tasks.models"},
     carries=("model", "loss"),
 )
 

@@ -70,7 +70,7 @@ KIND = Kind(
     main=("llc_true", "llc_multiplicity"),
     inputs={"data": Input(Data, lacking=_another_truth)},
     vectorised=False,
-    loads={"model.kind": "curvflow.tasks.models"},
+    loads={"model.module": "curvflow.tasks.models"},
     carries=("model",),
 )
 

@@ -47,6 +47,14 @@ class Model(Params):
     )
 
     @property
+    def module(self) -> str:
+        """The place below `schemas/models/`, as `sequences.gru`.
+
+        Its function has the same below `tasks/models/`.
+        """
+        return type(self).__module__.removeprefix("curvflow.schemas.models.")
+
+    @property
     def tensors(self) -> tuple[str, ...]:
         """Names of the parameter tensors; none if only building it shows."""
         return ()
