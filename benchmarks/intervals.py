@@ -42,7 +42,7 @@ from curvflow.tasks.numerics.estimators.moments import (
 )
 from curvflow.tasks.numerics.estimators.sketched_traces import METHODS, Probed
 from curvflow.tasks.numerics.krylov.ritz_spectra import Mass
-from curvflow.tasks.probes.gradient_variance import ENOUGH
+from curvflow.tasks.probes.variances.gradient_variance import ENOUGH
 
 SIZE, REPETITIONS, PRODUCTS = 60, 400, 24
 RANKS = torch.arange(1, SIZE + 1).double()

@@ -39,7 +39,7 @@ import curvflow.stores.zarr_payloads
 import curvflow.tasks.aggregate.summary
 import curvflow.tasks.data.xor
 import curvflow.tasks.machine
-import curvflow.tasks.probes.eigenvalues
+import curvflow.tasks.probes.extremes.eigenvalues
 import curvflow.tasks.probes.hessian_trace
 import curvflow.tasks.probes.norms
 import curvflow.tasks.train

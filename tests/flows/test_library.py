@@ -13,9 +13,9 @@ from torch import nn
 import curvflow
 from curvflow.errors import InputError
 from curvflow.schemas.kinds import find_kind
+from curvflow.schemas.kinds.probes.densities.spectrum import SpectrumParams
 from curvflow.schemas.kinds.probes.kronecker.factors import FactorsParams
 from curvflow.schemas.kinds.probes.logdet import LogdetParams
-from curvflow.schemas.kinds.probes.spectrum import SpectrumParams
 from curvflow.tasks.library import arguments
 from curvflow.tasks.numerics.operators.matrices import KernelMatrix
 

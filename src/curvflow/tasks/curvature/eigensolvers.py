@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
+from curvflow.schemas.kinds.probes.extremes.eigenvalues import EigenvaluesParams
 from curvflow.tasks.numerics.kronecker.blocks import BlockOperator
 from curvflow.tasks.numerics.krylov.eigenpairs import Ritz
 from curvflow.tasks.numerics.krylov.lobpcg import lobpcg

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.schemas.kinds.probes.densities.spectrum import SpectrumParams
 from curvflow.schemas.kinds.probes.logdet import LogdetParams
-from curvflow.schemas.kinds.probes.spectrum import SpectrumParams
 from curvflow.schemas.kinds.shared.operators import (
     DOUBLINGS,
     LanczosParams,

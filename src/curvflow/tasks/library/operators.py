@@ -13,15 +13,15 @@ from torch import Tensor, nn
 
 from curvflow.errors import InputError
 from curvflow.schemas.kind import Kind
+from curvflow.schemas.kinds.probes.densities.moments import KIND as MOMENTS
+from curvflow.schemas.kinds.probes.densities.spectrum import KIND as SPECTRUM
 from curvflow.schemas.kinds.probes.diagonal import KIND as DIAGONAL
 from curvflow.schemas.kinds.probes.effective_dimension import (
     KIND as EFFECTIVE_DIMENSION,
 )
-from curvflow.schemas.kinds.probes.eigenvalues import KIND as EIGENVALUES
+from curvflow.schemas.kinds.probes.extremes.eigenvalues import KIND as EIGENVALUES
 from curvflow.schemas.kinds.probes.logdet import KIND as LOGDET
 from curvflow.schemas.kinds.probes.logdet import Method
-from curvflow.schemas.kinds.probes.moments import KIND as MOMENTS
-from curvflow.schemas.kinds.probes.spectrum import KIND as SPECTRUM
 from curvflow.schemas.kinds.probes.squared_norm import KIND as SQUARED_NORM
 from curvflow.schemas.kinds.probes.trace import KIND as TRACE
 from curvflow.schemas.kinds.shared.operators import (
@@ -59,12 +59,12 @@ from curvflow.tasks.library.results import (
 from curvflow.tasks.numerics.derivatives.over_batches import Curvature
 from curvflow.tasks.numerics.krylov import linear_solvers
 from curvflow.tasks.numerics.operators.base import BatchedOperator
+from curvflow.tasks.probes.densities.moments import moments
+from curvflow.tasks.probes.densities.spectrum import spectrum
 from curvflow.tasks.probes.diagonal import diagonal
 from curvflow.tasks.probes.effective_dimension import effective_dimension
-from curvflow.tasks.probes.eigenvalues import eigenvalues
+from curvflow.tasks.probes.extremes.eigenvalues import eigenvalues
 from curvflow.tasks.probes.logdet import logdet
-from curvflow.tasks.probes.moments import moments
-from curvflow.tasks.probes.spectrum import spectrum
 from curvflow.tasks.probes.squared_norm import squared_norm
 from curvflow.tasks.probes.trace import trace
 from curvflow.tasks.registry import Machine, TileFunction

@@ -12,16 +12,16 @@ from torch import Tensor
 
 from curvflow.errors import InputError
 from curvflow.schemas.kind import Kind, Variable
+from curvflow.schemas.kinds.probes.densities.moments import KIND as MOMENTS
+from curvflow.schemas.kinds.probes.densities.moments import MomentsParams
 from curvflow.schemas.kinds.probes.effective_dimension import (
     KIND as EFFECTIVE_DIMENSION,
 )
 from curvflow.schemas.kinds.probes.effective_dimension import EffectiveDimensionParams
-from curvflow.schemas.kinds.probes.eigenvalues import KIND as EIGENVALUES
-from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
+from curvflow.schemas.kinds.probes.extremes.eigenvalues import KIND as EIGENVALUES
+from curvflow.schemas.kinds.probes.extremes.eigenvalues import EigenvaluesParams
 from curvflow.schemas.kinds.probes.logdet import KIND as LOGDET
 from curvflow.schemas.kinds.probes.logdet import LogdetParams
-from curvflow.schemas.kinds.probes.moments import KIND as MOMENTS
-from curvflow.schemas.kinds.probes.moments import MomentsParams
 from curvflow.schemas.kinds.shared.operators import UNITS, judged
 from curvflow.schemas.nodes import Array, Member, Ritz
 from curvflow.tasks.curvature.ritz_data import functional_arrays
@@ -39,10 +39,10 @@ from curvflow.tasks.numerics.krylov.functionals import Bernstein, bounded
 from curvflow.tasks.numerics.krylov.lanczos import RitzData
 from curvflow.tasks.numerics.krylov.quadrature import extremes
 from curvflow.tasks.numerics.krylov.ritz_spectra import mass
+from curvflow.tasks.probes.densities.moments import moments
 from curvflow.tasks.probes.effective_dimension import effective_dimension
-from curvflow.tasks.probes.eigenvalues import eigenvalues
+from curvflow.tasks.probes.extremes.eigenvalues import eigenvalues
 from curvflow.tasks.probes.logdet import logdet
-from curvflow.tasks.probes.moments import moments
 from curvflow.tasks.registry import Machine, TileFunction
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
+from curvflow.schemas.kinds.probes.extremes.eigenvalues import EigenvaluesParams
 from curvflow.schemas.nodes import Array
 from curvflow.tasks.curvature.eigensolvers import (
     check_count,

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from curvflow.schemas.explanations import TRAINED, Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
-from curvflow.schemas.kinds.probes.maxent import (
+from curvflow.schemas.kinds.probes.densities.maxent import (
     CUMULATIVE,
     INTERVAL,
     NUM_DRAWS,

@@ -10,7 +10,9 @@ from typing import cast
 import numpy as np
 import torch
 
-from curvflow.schemas.kinds.probes.eigenvalue_tracking import EigenvalueTrackingParams
+from curvflow.schemas.kinds.probes.extremes.eigenvalue_tracking import (
+    EigenvalueTrackingParams,
+)
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature import operators
 from curvflow.tasks.curvature.eigensolvers import (

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.probes.gershgorin import GershgorinParams
+from curvflow.schemas.kinds.probes.extremes.gershgorin import GershgorinParams
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.operators import (
     DENSE_BLOCK,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.probes.moments import MomentsParams
+from curvflow.schemas.kinds.probes.densities.moments import MomentsParams
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature.operators import (
     TileOperator,

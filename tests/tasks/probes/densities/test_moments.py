@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.probes.moments import MomentsParams
+from curvflow.schemas.kinds.probes.densities.moments import MomentsParams
 from curvflow.schemas.nodes import Ritz
-from curvflow.tasks.probes.moments import data_bytes, member_bytes
+from curvflow.tasks.probes.densities.moments import data_bytes, member_bytes
 from tests.tasks.probes.checks import probes
 from tests.tasks.probes.test_trace import matrix
 from tests.tasks.toys import assert_declared, compute, dense_of, member, with_spectrum

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from scipy.special import stdtrit
 
-from curvflow.schemas.kinds.probes.maxent import MaxentParams
+from curvflow.schemas.kinds.probes.densities.maxent import MaxentParams
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.measured_moments import MeasuredMoments, measured_moments
 from curvflow.tasks.curvature.operators import atom_arrays

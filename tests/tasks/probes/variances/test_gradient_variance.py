@@ -9,7 +9,7 @@ import torch
 from curvflow.errors import InputError
 from curvflow.schemas.kinds import find_kind
 from curvflow.tasks.networks.problems import read
-from curvflow.tasks.probes.gradient_variance import member_bytes
+from curvflow.tasks.probes.variances.gradient_variance import member_bytes
 from tests.tasks.probes.checks import DATA, probes
 from tests.tasks.toys import assert_declared, compute
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
-from curvflow.tasks.probes.hessian_variance import member_bytes
+from curvflow.tasks.probes.variances.hessian_variance import member_bytes
 from tests.tasks.probes.checks import probes
 from tests.tasks.toys import assert_declared, compute, dense_of
 
 KIND = "probe.hessian_variance"
-MODULE = "curvflow.tasks.probes.hessian_variance"
+MODULE = "curvflow.tasks.probes.variances.hessian_variance"
 ENDS = ("", "_sem", "_low", "_high")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from curvflow.schemas.kinds.probes.spectrum import SpectrumParams
+from curvflow.schemas.kinds.probes.densities.spectrum import SpectrumParams
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature.operators import atom_arrays
 from curvflow.tasks.curvature.ritz_data import (

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from curvflow.schemas.explanations import Explanation
 from curvflow.schemas.kind import Input, Kind, Variable
-from curvflow.schemas.kinds.probes.eigenvalues import (
+from curvflow.schemas.kinds.probes.extremes.eigenvalues import (
     EigenvaluesParams,
     most_wanted,
 )

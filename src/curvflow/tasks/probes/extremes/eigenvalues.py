@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
+from curvflow.schemas.kinds.probes.extremes.eigenvalues import EigenvaluesParams
 from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.curvature import operators
 from curvflow.tasks.curvature.eigensolvers import (

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.probes.hessian_variance import HessianVarianceParams
+from curvflow.schemas.kinds.probes.variances.hessian_variance import (
+    HessianVarianceParams,
+)
 from curvflow.schemas.kinds.shared.operators import OperatorParams
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.network_operators import (

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
-from curvflow.tasks.probes.gershgorin import member_bytes
+from curvflow.tasks.probes.extremes.gershgorin import member_bytes
 from tests.tasks.probes.checks import DATA, probes
 from tests.tasks.probes.test_trace import matrix
 from tests.tasks.toys import assert_declared, compute, dense_of, member, with_spectrum

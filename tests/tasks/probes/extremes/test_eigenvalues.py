@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.probes.eigenvalues import EigenvaluesParams
+from curvflow.schemas.kinds.probes.extremes.eigenvalues import EigenvaluesParams
 from curvflow.schemas.nodes import Ritz
 from curvflow.tasks.curvature.eigensolvers import (
     num_columns,
@@ -16,7 +16,7 @@ from curvflow.tasks.curvature.eigensolvers import (
     solver_bytes,
 )
 from curvflow.tasks.numerics.derivatives.passes import peak_bytes
-from curvflow.tasks.probes.eigenvalues import member_bytes
+from curvflow.tasks.probes.extremes.eigenvalues import member_bytes
 from curvflow.tasks.registry import Machine, find
 from tests.tasks.probes.checks import DATA, probes
 from tests.tasks.toys import assert_declared, compute, dense_of, member

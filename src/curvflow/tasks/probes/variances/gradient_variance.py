@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.schemas.kinds.probes.gradient_variance import GradientVarianceParams
+from curvflow.schemas.kinds.probes.variances.gradient_variance import (
+    GradientVarianceParams,
+)
 from curvflow.schemas.nodes import Member, Outcome
 from curvflow.tasks.curvature.network_operators import (
     problem_key,

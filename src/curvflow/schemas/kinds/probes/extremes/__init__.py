@@ -1,0 +1,1 @@
+"""Declarations of probes of extreme eigenvalues."""

@@ -1,0 +1,1 @@
+"""Declarations of probes of variances over samples."""

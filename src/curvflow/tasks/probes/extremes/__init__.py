@@ -1,0 +1,1 @@
+"""Probes of extreme eigenvalues, a file per kind."""

@@ -1,0 +1,1 @@
+"""Probes of variances over samples, a file per kind."""
