@@ -13,8 +13,8 @@ from curvflow.schemas.rules import all_rules
 
 def _constant(rule: str, name: str, default: Any) -> Any:
     """Return a constant of the file of a rule's tests, which is not imported."""
-    path = Path(__file__).with_name(f"test_{rule}.py")
-    tree = ast.parse(path.read_text(encoding="utf-8") if path.exists() else "")
+    paths = Path(__file__).parent.rglob(f"test_{rule}.py")
+    tree = ast.parse("".join(path.read_text(encoding="utf-8") for path in paths))
     for statement in tree.body:
         match statement:
             case ast.Assign(targets=[ast.Name(id=target)]) if target == name:

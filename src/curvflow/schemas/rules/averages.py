@@ -9,8 +9,8 @@ from pydantic import Field, PositiveInt
 from curvflow.schemas.explanations import Section
 from curvflow.schemas.params import Params
 from curvflow.schemas.rules._base import Rule
-from curvflow.schemas.rules.adamw import Adaptive
-from curvflow.schemas.rules.padam import PartiallyAdaptive
+from curvflow.schemas.rules.adaptive.adamw import Adaptive
+from curvflow.schemas.rules.adaptive.padam import PartiallyAdaptive
 from curvflow.schemas.rules.sgd import Sgd
 from curvflow.schemas.rules.spectral_sgd import SpectralSgd
 

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from curvflow.schemas.explanations import Section
 from curvflow.schemas.params import Names
 from curvflow.schemas.rules._base import OF_TRAINING, Rule
-from curvflow.schemas.rules.adamw import AdamW
+from curvflow.schemas.rules.adaptive.adamw import AdamW
 
 # Moments and what is made of them are kept; their decomposition takes two more.
 MATRICES_PER_AXIS = 4

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.networks.problems import Problem
-from curvflow.tasks.rules import Functions, adamw, sgd, spectral_sgd
+from curvflow.tasks.rules import Functions, sgd, spectral_sgd
+from curvflow.tasks.rules.adaptive import adamw
 from curvflow.tasks.rules.shared import averages, moments
 from curvflow.tasks.rules.shared.averages import Averaged, is_due
 from curvflow.tasks.rules.shared.moments import Moments

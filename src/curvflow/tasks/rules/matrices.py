@@ -16,7 +16,8 @@ from curvflow.schemas.models import model_name
 from curvflow.schemas.rules.matrices import Muon
 from curvflow.tasks.networks.network import Layout
 from curvflow.tasks.networks.problems import Problem
-from curvflow.tasks.rules import Functions, adamw
+from curvflow.tasks.rules import Functions
+from curvflow.tasks.rules.adaptive import adamw
 from curvflow.tasks.rules.shared.moments import Moments
 from curvflow.tasks.training.step_context import Hyper, Step
 

@@ -226,7 +226,7 @@ def package(tmp_path, monkeypatch):
 
 
 def change_adam(package):
-    path = package / "tasks/rules/adam.py"
+    path = package / "tasks/rules/adaptive/adam.py"
     text = path.read_text()
     assert "zeros = torch.zeros_like(weights_MD)" in text
     path.write_text(text.replace("zeros = torch", "zeros = 0 + torch"))
@@ -238,7 +238,7 @@ def test_of_two_rules_only_nodes_of_the_one_that_changed_are_concerned(store, pa
     with pytest.raises(ChangedCodeError) as error:
         toys.run(store, text=RULES)
     assert "train: " in str(error.value)
-    assert "curvflow.tasks.rules.adam:init changed" in str(error.value)
+    assert "curvflow.tasks.rules.adaptive.adam:init changed" in str(error.value)
     assert "2 nodes concerned" in str(error.value)
 
 

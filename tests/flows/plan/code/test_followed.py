@@ -210,7 +210,7 @@ def test_a_change_on_disk_is_seen_by_the_next_reading(tmp_path):
 def test_the_rule_within_a_rule_is_followed(tmp_path):
     rule = {"rule": "lookahead", "inner": {"rule": "adamw"}}
     code = Fingerprints(tmp_path).of(fit({"kind": "linear"}, rule))
-    assert "curvflow.tasks.rules.adamw:step" in code.definitions
+    assert "curvflow.tasks.rules.adaptive.adamw:step" in code.definitions
     assert "curvflow.tasks.rules.shared.moments:after" in code.definitions
     assert "curvflow.tasks.rules.sgd:step" not in code.definitions
 
@@ -219,7 +219,7 @@ def test_the_rule_within_two_rules_is_followed(tmp_path):
     rule = {"rule": "sam", "inner": {"rule": "adamw"}}
     rule = {"rule": "lookahead", "inner": rule}
     code = Fingerprints(tmp_path).of(fit({"kind": "linear"}, rule))
-    assert "curvflow.tasks.rules.adamw:step" in code.definitions
+    assert "curvflow.tasks.rules.adaptive.adamw:step" in code.definitions
 
 
 @pytest.mark.parametrize("path", ["mine:Own", "mine.Own"])

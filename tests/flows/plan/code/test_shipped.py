@@ -36,7 +36,7 @@ ON_WEIGHTS = NORMS | {"sharpness", "plain"}
 
 # The function to which a statement is added, and whose code that is.
 EDITS = [
-    ("one rule", "tasks/rules/adam.py", "step", {"adam"}),
+    ("one rule", "tasks/rules/adaptive/adam.py", "step", {"adam"}),
     ("the other rule", "tasks/rules/sgd.py", "init", TRAINED - {"adam"}),
     ("one model", "tasks/models/linear.py", "build", {"linear", "norms_linear"}),
     (
@@ -175,7 +175,7 @@ def test_a_probe_of_a_network_runs_its_model_but_no_rule(tmp_path):
 
 def test_training_runs_only_the_rule_and_the_model_that_it_names(tmp_path):
     code = Fingerprints(tmp_path).of(fit(LINEAR, ADAM))
-    assert kept_in("tasks.rules.adam:", code)
+    assert kept_in("tasks.rules.adaptive.adam:", code)
     assert not kept_in("tasks.rules.sgd:", code)
     assert kept_in("tasks.models.linear:", code)
     assert not kept_in("tasks.models.mlp:", code)

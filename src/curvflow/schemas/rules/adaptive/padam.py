@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from curvflow.schemas.explanations import Section
-from curvflow.schemas.rules.adamw import Adaptive
+from curvflow.schemas.rules.adaptive.adamw import Adaptive
 
 
 class PartiallyAdaptive(Adaptive):

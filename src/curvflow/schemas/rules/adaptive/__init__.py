@@ -1,0 +1,1 @@
+"""Specifications of rules with a rate for each parameter."""
