@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from curvflow.schemas.models.transformer import Transformer
+from curvflow.schemas.models.sequences.transformer import Transformer
 
 # The first chapter of Lewis Carroll's book of 1865.
 BOOK = Path(__file__).parents[1] / "studies" / "language" / "alice.txt"

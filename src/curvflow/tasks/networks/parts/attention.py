@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from curvflow.schemas.models._base import Readout
-from curvflow.schemas.models.attention_only import Attention
+from curvflow.schemas.models.sequences.attention_only import Attention
 from curvflow.tasks.networks.layers import dropout
 from curvflow.tasks.networks.network import ForwardPass, Network
 from curvflow.tasks.networks.parts.part import (

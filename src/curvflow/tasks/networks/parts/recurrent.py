@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from curvflow.schemas.models._base import Readout
-from curvflow.schemas.models.lstm import Recurrent
+from curvflow.schemas.models.sequences.lstm import Recurrent
 from curvflow.tasks.networks.layers import dense
 from curvflow.tasks.networks.network import ForwardPass, Network
 from curvflow.tasks.networks.parts.part import (

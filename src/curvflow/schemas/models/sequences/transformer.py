@@ -8,7 +8,7 @@ from pydantic import Field, PositiveInt
 
 from curvflow.schemas.explanations import Section
 from curvflow.schemas.models._base import Activation
-from curvflow.schemas.models.attention_only import Attention
+from curvflow.schemas.models.sequences.attention_only import Attention
 
 
 class Transformer(Attention):

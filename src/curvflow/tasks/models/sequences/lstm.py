@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from curvflow.schemas.models.lstm import Lstm
+from curvflow.schemas.models.sequences.lstm import Lstm
 from curvflow.tasks.networks.network import Network
 from curvflow.tasks.networks.parts.recurrent import recurrent_network
 from curvflow.tasks.networks.parts.sequence import SequenceData

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from curvflow.schemas.models.attention_only import AttentionOnly
+from curvflow.schemas.models.sequences.attention_only import AttentionOnly
 from curvflow.tasks.networks.network import Network
 from curvflow.tasks.networks.parts.attention import attention_network
 from curvflow.tasks.networks.parts.sequence import SequenceData

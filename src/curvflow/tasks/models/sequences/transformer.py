@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from curvflow.schemas.models.transformer import Transformer
+from curvflow.schemas.models.sequences.transformer import Transformer
 from curvflow.tasks.networks.layers import ACTIVATIONS
 from curvflow.tasks.networks.network import Network
 from curvflow.tasks.networks.parts import Part, activation, chain, tokenwise

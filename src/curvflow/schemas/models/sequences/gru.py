@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from curvflow.schemas.explanations import Section
-from curvflow.schemas.models.lstm import Recurrent
+from curvflow.schemas.models.sequences.lstm import Recurrent
 
 
 class Gru(Recurrent):

@@ -1,0 +1,1 @@
+"""Networks of sequences, one file per model."""
