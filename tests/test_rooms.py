@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from curvflow.schemas.kinds import declarations
+from curvflow.schemas.models import all_models
+from curvflow.schemas.rules import all_rules
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "curvflow"
 MIRRORED = ("cli", "flows", "schemas", "stores", "tasks")
@@ -60,6 +64,28 @@ def test_a_misplaced_test_is_found(tmp_path, name, text, fault):
 def test_no_folder_of_the_source_is_over_full():
     sizes = Counter(path.parent for path in PACKAGE.rglob("*.py"))
     assert {str(f): n for f, n in sizes.items() if n > MOST_FILES} == {}
+
+
+def folders_of_families() -> set[Path]:
+    """Return the folders of kinds, rules and models, and those of their functions."""
+    specifications = [*all_rules().values(), *all_models().values()]
+    declared = {module.__name__ for module in declarations().values()}
+    declared |= {specification.__module__ for specification in specifications}
+    computed = {
+        name.replace(".schemas.kinds", ".tasks").replace(".schemas", ".tasks")
+        for name in declared
+    }
+    return {PACKAGE.joinpath(*name.split(".")[1:-1]) for name in declared | computed}
+
+
+def test_folders_of_kinds_rules_and_models_have_room_for_one_more():
+    folders = folders_of_families()
+    assert {"probes", "densities", "rules", "models"} <= {
+        folder.name for folder in folders
+    }
+    sizes = {str(f.relative_to(PACKAGE)): len([*f.glob("*.py")]) for f in folders}
+    full = {name: size for name, size in sizes.items() if size >= MOST_FILES}
+    assert not full, "give a family of these a folder of its own: see CONTRIBUTING.md"
 
 
 def walked(page: str) -> list[str]:
