@@ -8,6 +8,7 @@ from curvflow.schemas.models import ModelSpec, all_models, model_name, parse_mod
 from curvflow.schemas.models.factory import FactoryModel
 from curvflow.schemas.models.linear import Linear
 from curvflow.schemas.models.mlp import Mlp
+from tests.tasks.models.examples import EXAMPLES
 
 MLP = {"kind": "mlp", "hidden": [3]}
 
@@ -62,6 +63,7 @@ MODELS = [
     {"kind": "gru", "hidden": 3, "embedding": 2, "vocabulary": 5},
     {"kind": "vit", "patch_size": 2, "pooling": "mean", "mlp_ratio": 2.0},
     {"factory": "a:b"},
+    *(example.spec for example in EXAMPLES.values()),
 ]
 
 
