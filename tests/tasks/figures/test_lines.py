@@ -158,6 +158,25 @@ def test_a_point_that_alone_has_a_band_has_a_bar(monkeypatch, seeds_at, bars):
     assert (note in str(got["caption"])) == bool(bars)
 
 
+def test_curves_of_a_single_x_stand_beside_each_other(monkeypatch):
+    places = []
+
+    def keep(axes, x, *_, transform, **__):
+        place = transform.transform((float(x[0]), 0.0))
+        places.append((place[0] - axes.transData.transform((0.0, 0.0))[0], axes))
+
+    monkeypatch.setattr(Axes, "vlines", keep)
+    draw(
+        [
+            node({"seed": s, "rule": rule}, epoch=[0], train_loss=[float(s)])
+            for rule in ("sgd", "adam", "adagrad")
+            for s in range(2)
+        ]
+    )
+    dots = places[0][1].figure.dpi / 72
+    assert [right / dots for right, _ in places] == pytest.approx([-5, 0, 5])
+
+
 def test_curves_keep_their_own_points_where_these_differ():
     of = fits(["sgd"])
     of.append(node({"seed": 0, "rule": "adam"}, epoch=[0, 5], train_loss=[1.0, 2.0]))

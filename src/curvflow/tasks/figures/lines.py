@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.transforms import ScaledTranslation, Transform
 
 from curvflow.errors import InputError
 from curvflow.schemas.kinds.figures.lines import LinesParams
@@ -33,6 +34,7 @@ WIDTH, HEIGHT = 88.0, 56.0  # mm; a journal's column
 MAX_MARKED = 12  # points of a curve with single markers
 FRAME = 16.0  # mm, approximate width around the panel
 MARGIN = 0.05  # of the data on either side, Matplotlib's default
+BESIDE = 5.0  # points between curves of a single x
 MAX_LETTERS = 40  # letters of x labels that fit without rotation
 
 
@@ -257,10 +259,11 @@ def _draw(
         )
         low, colour = np.maximum(low, floor), canvas.label_colour(number)
         axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-        bars = alone[number, where]
-        axes.vlines(x[bars], low[bars], high[bars], color=colour, linewidth=0.8)
+        bars, beside = alone[number, where], _beside(axes, number, shown)
+        ends = x[bars], low[bars], high[bars]
+        axes.vlines(*ends, color=colour, linewidth=0.8, transform=beside)
         line = _handle(number, marker="o" if where.sum() <= MAX_MARKED else "")
-        line.set_data(x, mean)
+        line.set(data=(x, mean), transform=beside)
         axes.add_line(line)
     axes.autoscale_view()
     if params.unconverged == "mark":
@@ -276,13 +279,22 @@ def _alone(numbers: Mapping[str, Array], shown: Array) -> Array:
     return alone
 
 
+def _beside(axes: Axes, number: int, shown: Array) -> Transform:
+    """Return the transform of a curve: of a single x, it stands beside the others."""
+    curves, points = shown.shape
+    if points > 1:
+        return axes.transData
+    right = (number - (curves - 1) / 2) * BESIDE * canvas.POINT
+    return axes.transData + ScaledTranslation(right, 0, axes.figure.dpi_scale_trans)
+
+
 def _mark_doubtful(axes: Axes, numbers: Mapping[str, Array], shown: Array) -> None:
     """Draw unconverged points hollow, those beyond the axis at its edge."""
     for number, where in enumerate(shown & (numbers["unconverged"] > 0)):
         x, mean = numbers["x"][where], numbers["mean"][number, where]
         inside = scales.beyond(mean, axes.get_ylim()) == 0
         line = _handle(number, marker="o")
-        line.set(**scales.HOLLOW, zorder=3)
+        line.set(**scales.HOLLOW, zorder=3, transform=_beside(axes, number, shown))
         line.set_data(x[inside], mean[inside])
         axes.add_line(line)
     curves, points = np.nonzero(shown)
