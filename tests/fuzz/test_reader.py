@@ -19,6 +19,8 @@ FOUND = {
     "a number that is nothing": STUDY.replace("study: tiny", "study: !!int"),
     "a name with a line break": STUDY.replace("y: train_loss", 'y: "train\\n_loss"'),
     "a loss of no name": STUDY.replace("epochs: 4", "epochs: 4, loss: {kind: [1]}"),
+    "a rule of no name": STUDY.replace("{rule: sgd, lr", "{rule: {a: 1}, lr"),
+    "a model of no name": STUDY.replace("kind: mlp", "kind: {a: 1}"),
     "300 brackets": "study: " + "[" * 300,
     "1500 nested keys": "".join(f"{' ' * n}a:\n" for n in range(1500)),
     "a number of 9000 hexadecimal digits": f"study: 0x{'f' * 9000}",

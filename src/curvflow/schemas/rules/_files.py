@@ -37,7 +37,8 @@ def sections() -> dict[str, Section]:
 def named_rule(value: object) -> type[Rule] | None:
     """Return the rule that a specification names, if a file has its name."""
     name = value.get("rule") if isinstance(value, Mapping) else None
-    return _rule_in_its_file(name) if name in modules_by_name(_ROOM) else None
+    is_known = isinstance(name, str) and name in modules_by_name(_ROOM)
+    return _rule_in_its_file(name) if is_known else None
 
 
 @cache

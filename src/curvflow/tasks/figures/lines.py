@@ -280,7 +280,7 @@ def _alone(numbers: Mapping[str, Array], shown: Array) -> Array:
 
 
 def _beside(axes: Axes, number: int, shown: Array) -> Transform:
-    """Return the transform of a curve: of a single x, it stands beside the others."""
+    """Return the transform of a curve: of a single x, it stands apart from others."""
     curves, points = shown.shape
     if points > 1:
         return axes.transData
