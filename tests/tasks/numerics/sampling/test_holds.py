@@ -67,7 +67,7 @@ def test_without_a_spectrum_nothing_is_known_of_what_is_held_altogether():
     losses, distances = normal_draws([1.0], 1.0, draws=50)
     traces = {"loss_trace": losses, "distance_trace": distances}
     fine = torch.full((4,), -1)
-    results = ChainResults(traces, fine.double(), fine, fine, 0.0, {}, None)
+    results = ChainResults(traces, fine.double(), fine, fine, fine, 0.0, {}, None)
     settings = ChainSettings("mala", NBETA, 1.0, 1.0, None, 0)
     steps = Steps("mala", torch.ones(4), 50)
     errors, hold = errors_of(settings, results, steps, 0.0, 1)
@@ -79,7 +79,7 @@ def test_without_a_spectrum_nothing_is_known_of_what_is_held_altogether():
 def test_without_chains_nothing_is_known_of_the_hold():
     lost = {n: torch.full((2, 9), math.nan) for n in ("loss_trace", "distance_trace")}
     failed = torch.zeros(2, dtype=torch.int64)
-    results = ChainResults(lost, failed, failed, failed, 0.0, {}, None)
+    results = ChainResults(lost, failed, failed, failed, failed, 0.0, {}, None)
     settings = ChainSettings("mala", NBETA, 1.0, 1.0, None, 0)
     steps = Steps("mala", torch.ones(2), 9)
     errors, hold = errors_of(settings, results, steps, 0.0, 3)

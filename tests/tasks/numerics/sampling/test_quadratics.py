@@ -15,6 +15,7 @@ from curvflow.tasks.numerics.sampling.whitening import Eigenvectors, Whitening
 from tests.tasks.numerics.sampling.bowls import (
     GAMMA,
     NBETA,
+    Bowl,
     about_zero,
     bowl,
     curvatures,
@@ -137,6 +138,75 @@ def test_chains_start_apart_where_the_loss_has_not_risen_too_far():
     assert (rise_C[1::2] > 1).all()
     assert (rise_C[1::2] < 7).all()
     assert (rise_C[::2] < 0.1).all()
+
+
+def random_posterior(case, num_chains):
+    """Six directions, steep, flat or held still, of which some do not move."""
+    source = torch.Generator().manual_seed(case)
+    losses = bowl(spread=0.0)
+    losses.h_D = 2 * torch.rand(6, generator=source).double()
+    losses.h_D[torch.rand(6, generator=source) < 0.3] = 0.0
+    losses.h_D[0] += 0.1
+    free = torch.rand(6, generator=source) < 0.8
+    free[0] = True
+    posterior = about_zero(losses, num_chains, free=free)
+    gamma = 10 ** (3 * torch.rand(1, generator=source).double() - 1)
+    return replace(posterior, localization=gamma.expand(num_chains))
+
+
+@pytest.mark.parametrize("case", range(12))
+def test_draws_of_sgld_measure_what_its_steps_raise(case):
+    posterior = random_posterior(case, 500)
+    h_D = posterior.losses.h_D[posterior.free]
+    c_D = NBETA * h_D + posterior.localization[0]
+    stiffness = (0.1, 0.5, 2.0)[case % 3]
+    lr = stiffness / c_D.max()
+    how = {"num_draws": 8, "num_burnin_steps": int(12 / (lr * c_D.min()))}
+    asked = float(stiffness * (NBETA * 1.5 + GAMMA) / c_D.max())
+    drawn = sample_chains(posterior, "sgld", asked, measure_acceptance=True, **how)
+    grown_D = 1 / (1 - lr * c_D / 4)
+    raised = (NBETA * h_D / c_D / 2 * (grown_D - 1)).sum()
+    assert z_scores(drawn.raised[:, None, None], raised) < 4
+    rise_CK = NBETA * (drawn.losses - posterior.losses.offsets_N.mean())
+    true = (NBETA * h_D / c_D / 2).sum()
+    assert z_scores(rise_CK[..., None] - true, raised) < 4
+
+
+def test_in_a_metric_draws_measure_what_steps_taken_there_raise():
+    posterior = about_zero(bowl(spread=0.0), 500)
+    h_D = posterior.losses.h_D
+    vectors, values = turned(h_D), torch.cat([h_D, torch.zeros(1)])
+    known = Eigenvectors(vectors, values.double())
+    whitening = Whitening.of([(known, NBETA, GAMMA)], None, posterior.centre)
+    moved = replace(posterior, whitening=whitening)
+    how = {"num_draws": 8, "num_burnin_steps": 200, "measure_acceptance": True}
+    lr, eye = 0.4, torch.eye(6, dtype=torch.float64)
+    drawn = sample_chains(moved, "sgld", lr * (NBETA * 1.5 + GAMMA), **how)
+    S = whitening(eye)
+    A = S @ torch.diag(curvatures(posterior.losses)) @ S
+    spread = S @ torch.linalg.inv(A @ (eye - lr / 4 * A)) @ S
+    rise = NBETA / 2 * (h_D * (spread.diag() - 1 / curvatures(posterior.losses))).sum()
+    assert z_scores(drawn.raised[:, None, None], rise) < 4
+
+
+class Quartic(Bowl):
+    """Mean over samples of a_n + 1/2 sum h w^4."""
+
+    def gradients(self, weights_CD, rows_CB):
+        losses_C = (self.h_D / 2 * weights_CD**4).sum(1) + self.offsets_N.mean()
+        return losses_C, 2 * self.h_D * weights_CD**3
+
+
+def test_of_a_loss_of_fourth_power_draws_bound_what_steps_raise():
+    flat = bowl()
+    losses = Quartic(flat.h_D, flat.slopes_ND, flat.offsets_N)
+    posterior = replace(about_zero(losses, 1000), localization=torch.zeros(1000))
+    how = {"num_draws": 40, "num_burnin_steps": 500, "num_steps_bw_draws": 25}
+    drawn = sample_chains(posterior, "sgld", 1.0, measure_acceptance=True, **how)
+    rise_C = NBETA * (drawn.losses - losses.offsets_N.mean()).mean(1)
+    added = rise_C.mean() - 6 / 4
+    error = float(rise_C.std() / 1000**0.5)
+    assert 8 * error < added < drawn.raised.mean()
 
 
 @pytest.mark.parametrize("friction", [0.1, 0.5, 1.0])

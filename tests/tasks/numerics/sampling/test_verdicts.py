@@ -5,12 +5,8 @@ import math
 import pytest
 import torch
 
-from curvflow.tasks.numerics.sampling.chain_results import (
-    bias_of_acceptance,
-    bias_of_spectrum,
-)
+from curvflow.tasks.numerics.sampling.chain_results import bias_of_spectrum
 from curvflow.tasks.numerics.sampling.diagnostics import summarise
-from curvflow.tasks.numerics.sampling.methods import find
 from curvflow.tasks.numerics.sampling.verdicts import Chains, judge
 
 CHAINS, SIZE, NBETA, INIT_LOSS, LOCALIZATION = 4, 10, 1000.0, 0.3, 1.0
@@ -233,16 +229,6 @@ def test_where_every_chain_failed_there_is_no_estimate():
 
 def test_acceptance_that_was_not_measured_does_not_matter():
     assert verdict(*quadratic(0), acceptance=torch.nan).name == "converged"
-
-
-@pytest.mark.parametrize("step", [0.05, 0.2])
-def test_bias_by_acceptance_is_that_of_equal_curvatures(step):
-    # epsilon c = step in each of many directions: s^2 = d step^3 / 16, excess step / 4.
-    size = 50
-    s = math.sqrt(size * step**3 / 16)
-    acceptance = math.erfc(s / 2 / math.sqrt(2))  # 2 Phi(-s / 2)
-    found = bias_of_acceptance(find("sgld"), acceptance, size / 2)
-    assert found == pytest.approx(step / 4, rel=1e-6)
 
 
 def test_bias_by_spectrum_is_the_closed_form_of_a_walk_on_a_quadratic():

@@ -444,15 +444,32 @@ def test_trials_on_no_plateau_are_reported(monkeypatch, varied, name, text):
     assert then.arrays["verdict"] == name
 
 
-@pytest.mark.parametrize("case", range(2))
-def test_a_calibrated_step_biases_no_more_than_a_verdict_allows(case):
-    # Each flat direction that is held is rejected a little, as if it were steep.
+@pytest.mark.parametrize("case", range(4))
+def test_directions_that_are_held_do_not_shorten_a_calibrated_step(case):
+    # A Metropolis step rejects them as if they were steep; they bias nothing.
     random = np.random.default_rng(case)
     steep = random.uniform(0.5, 4.0, random.integers(1, 4))
     eigenvalues = [*steep, *np.zeros(random.integers(200, 300))]
     how = PLAIN | {"num_burnin_steps": 200, "num_draws": 100, "num_chains": 8}
     how["localization"] = random.uniform(0.5, 2.0) * PLAIN["nbeta"]
     one = well(eigenvalues, len(eigenvalues), sampling_method="sgld", **how)
+    (outcome,) = compute(KIND, [one])
+    found = outcome.arrays
+    assert found["lr"] == pytest.approx(found["trial_value"][2])
+    assert found["step_bias"] < 0.04
+    assert found["verdict"] != "step too large"
+    excess = found["llc_mean"] - regular(eigenvalues, found)
+    assert abs(excess) < 4 * found["llc_sem"] + 0.04 * found["llc_mean"]
+
+
+@pytest.mark.parametrize("case", range(4))
+def test_a_calibrated_step_biases_no_more_than_a_verdict_allows(case):
+    random = np.random.default_rng(case)
+    eigenvalues = [*random.uniform(0.5, 4.0, 20), *np.zeros(random.integers(0, 50))]
+    method = ("sgld", "sghmc")[case % 2]
+    how = PLAIN | {"num_burnin_steps": 200, "num_draws": 100, "num_chains": 8}
+    how |= {"localization": 40.0, "batch_size": int(random.integers(4, 32))}
+    one = well(eigenvalues, 400, 0.5, sampling_method=method, **how)
     (free,) = compute(KIND, [one])
     found = free.arrays
     assert found["lr"] < 0.9 * found["trial_value"][2]

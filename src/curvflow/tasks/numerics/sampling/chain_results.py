@@ -6,7 +6,6 @@ Letters: S runs of Lanczos; K nodes of each, or draws of a chain; C chains.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -59,33 +58,6 @@ def _excess(whole_SK: Tensor, part_SK: Tensor, lr: float) -> float:
     left_SK = 1 - lr * whole_SK / 4
     raised_SK = torch.where(left_SK > 0, part_SK / left_SK, math.inf)
     return float(raised_SK.where(part_SK > 0, 0.0).sum() / part_SK.sum()) - 1
-
-
-def bias_of_acceptance(method: Method, acceptance: float, llc: float) -> float:
-    """Bound the relative excess of an estimate that unadjusted steps cause.
-
-    At a quadratic minimum with curvatures c_i of the energy and step epsilon, the
-    acceptance is 2 Phi(-s / 2) with s^2 = sum (epsilon c_i)^3 / 16, and the excess is
-    sum epsilon c_i / 8, in 2 lambda directions at most (s lambda)^(2/3) / 2:
-    reached when all c_i are equal. That is of Langevin steps; those of a method that
-    lags cause so many times as much.
-
-    Args:
-        method: of the chains.
-        acceptance: mean probability at which a Metropolis step would accept.
-        llc: lambda, the estimate.
-
-    Returns:
-        Excess over the estimate; NaN if either is not positive.
-
-    Reference:
-        Roberts and Rosenthal (1998), doi:10.1111/1467-9868.00123, theorem 1, for s.
-    """
-    if not (acceptance > 0 and llc > 0):
-        return math.nan
-    half = statistics.NormalDist().inv_cdf(min(acceptance, 1.0) / 2)
-    bound: float = (8 * (2 * half) ** 2 / llc) ** (1 / 3) / 4
-    return method.lag * bound
 
 
 def bias_of_batches(method: Method, heat: float, llc: float, size: int) -> float:
@@ -213,7 +185,8 @@ class ChainResults:
     Attributes:
         traces: `loss_trace`, `batch_loss_trace` and `distance_trace`, each (C, K).
         acceptance: mean acceptance, (C,).
-        heat: what the noise of batches adds, see `Draws`, (C,).
+        raised: what steps of sgld add, see `Draws`, (C,).
+        heat: what the noise of batches adds, (C,).
         failed_at: step at which a chain left the finite numbers, -1 if none, (C,).
         passes: work, in gradients over all data, of all chains.
         state: what further draws resume from.
@@ -223,6 +196,7 @@ class ChainResults:
 
     traces: dict[str, Tensor]
     acceptance: Tensor
+    raised: Tensor
     heat: Tensor
     failed_at: Tensor
     passes: float
@@ -275,6 +249,7 @@ def results_of(
     return ChainResults(
         traces,
         draws.acceptance[chains].cpu().double(),
+        draws.raised[chains].cpu().double(),
         draws.heat[chains].cpu().double(),
         draws.failed_at[chains].cpu(),
         float(draws.passes[chains].sum()),
@@ -315,17 +290,18 @@ def biases(
     method = find(settings.method)
     if method.is_exact:
         return 0.0, 0.0
-    acceptance, heat = (
+    raised, heat = (
         float(each_C[results.is_finite].mean())
-        for each_C in (results.acceptance, results.heat)
+        for each_C in (results.raised, results.heat)
     )
-    of_steps = bias_of_acceptance(method, acceptance, llc)
+    # Of a method that lags, steps cause so many times what those of sgld do.
+    at_draws = method.lag * abs(raised) / llc if llc > 0 else math.nan
     most_lr = method.lag * results.lr * method.most_scale(damping)
-    of_steps = float(np.fmax(of_steps, _bias_of_steps(settings, most_lr)))
+    of_steps = float(np.fmax(at_draws, _bias_at_weights(settings, most_lr)))
     return of_steps, bias_of_batches(method, heat, llc, num_free)
 
 
-def _bias_of_steps(settings: ChainSettings, lr: float) -> float:
+def _bias_at_weights(settings: ChainSettings, lr: float) -> float:
     """Return the excess by the spectrum that steps meet; NaN if it is not known."""
     if (inside := settings.metric_spectrum) is not None:
         whole_SK, weights_SK, part_SK = (each.nan_to_num(0.0) for each in inside)

@@ -148,6 +148,8 @@ class Draws:
         distances: |w - centre| at the draws, (C, K).
         acceptance: mean probability at which a Metropolis step accepts, (C,); of mala
             its own, of others measured at some draws.
+        raised: what finite steps of sgld add to nbeta E L, measured with the
+            acceptance, (C,); 0 of a method that accepts or rejects.
         heat: upper bound of what the noise of batches adds to nbeta E L, measured with
             the acceptance, (C,); 0 without batches.
         failed_at: the step at which a chain left the finite numbers, (C,); -1 if it
@@ -162,6 +164,7 @@ class Draws:
     batch_losses: Tensor
     distances: Tensor
     acceptance: Tensor
+    raised: Tensor
     heat: Tensor
     failed_at: Tensor
     passes: Tensor
@@ -210,8 +213,8 @@ class Steps:
         adapt: whether the burn-in moves lr to the method's acceptance.
         most_lr: bounds of lr as it moves, (C,); None if there are none.
         measure_acceptance: whether, for methods that accept all steps, the acceptance
-            of a Metropolis step and the heat of the batch are measured, at about
-            2 log2 K draws; each costs two gradients over all the data and one of the
+            of a Metropolis step, the excess by steps and the heat of the batch are
+            measured, at about 2 log2 K draws; each costs two gradients over all the data and one of the
             batch.
         keep_draws: whether the weights of draws are kept.
         observe: whether the observables of the posterior are recorded.

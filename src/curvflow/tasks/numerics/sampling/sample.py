@@ -112,7 +112,7 @@ def _stacked(rows: list[Tensor], like: Tensor) -> Tensor:
 
 # State of every method whose dtype is not that of the weights.
 COUNTS = ("step", "failed_at")
-SUMS = ("accepted", "heat", "asked", "passes", "pace", "whitened_pace")
+SUMS = ("accepted", "raised", "heat", "asked", "passes", "pace", "whitened_pace")
 
 
 # Times that the way to a chain's start is halved, until nbeta L has risen there by no
@@ -164,6 +164,7 @@ class ChainRun:
             "failed_at": counts_C - 1,
             "lr": self._steps.lr.to(weights_CD, copy=True),
             "accepted": sums_C,
+            "raised": sums_C.clone(),
             "heat": sums_C.clone(),
             "asked": sums_C.clone(),
             "passes": sums_C.clone(),
@@ -244,8 +245,24 @@ class ChainRun:
         whitening = self._posterior.whitening
         _, probability_C = propose(self._posterior, here, lr_CD, noise_CD, whitening)
         self.state["accepted"] += probability_C.nan_to_num(0.0)
+        self.state["raised"] += self._raised(here, lr_CD).nan_to_num(0.0)
         self.state["heat"] += self._heat(here, lr_CD).nan_to_num(0.0)
         self.state["asked"] += 1
+
+    def _raised(self, here: Position, lr_CD: Tensor) -> Tensor:
+        """Return what steps of sgld add to nbeta E L, (C,), in the mean over draws.
+
+        In a direction of curvature c = nbeta h + gamma the draws have 1 / (1 - lr c / 4)
+        times the variance 1 / c, so that the mean of lr (nbeta h x) (c x) / 8 is what
+        that adds to nbeta h x^2 / 2. Where the loss rises with a higher power than the
+        second it is an upper bound, to first order in lr.
+        """
+        posterior, drift_CD = self._posterior, here.drift
+        held_CD = posterior.localization[:, None] * (here.weights - posterior.centre)
+        of_loss_CD = drift_CD - held_CD
+        if posterior.whitening is not None:
+            drift_CD, of_loss_CD = map(posterior.whitening, (drift_CD, of_loss_CD))
+        return torch.linalg.vecdot(lr_CD * of_loss_CD, drift_CD) / 8
 
     def _heat(self, here: Position, lr_CD: Tensor) -> Tensor:
         """Return a bound of what this step's batch would add to nbeta E L, (C,).
@@ -305,8 +322,8 @@ def sample(
             to resume from. Draws equal, bit by bit, those of one longer run.
 
     Returns:
-        The draws after the earlier ones; passes, acceptance, heat and failed_at are of
-        the whole run.
+        The draws after the earlier ones; passes, acceptance, raised, heat and failed_at
+        are of the whole run.
 
     Raises:
         ValueError: the method is unknown, does not take batches or does not adapt; or
@@ -337,6 +354,7 @@ def _draws(run: ChainRun, like_CD: Tensor) -> Draws:
         batch_losses=recorder.batch_losses(like_CD).masked_fill(lost_CK, math.nan),
         distances=recorder.distances(like_CD).masked_fill(lost_CK, math.nan),
         acceptance=state["accepted"] / state["asked"],
+        raised=state["raised"] / state["asked"],
         heat=state["heat"] / state["asked"],
         failed_at=state["failed_at"],
         passes=state["passes"],

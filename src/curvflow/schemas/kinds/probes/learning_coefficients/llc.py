@@ -62,7 +62,7 @@ def _of_observable(name: str, description: str, dtype: str = "int64") -> Variabl
 
 KIND = Kind(
     name="probe.llc",
-    version=9,
+    version=10,
     summary="Local learning coefficient by sampling, with the state of its chains.",
     params=ObservingLlcParams,
     returns=Draws,
@@ -181,7 +181,13 @@ KIND = Kind(
         Variable("trial_llc", "estimate of the trial", TRIAL, optional=True),
         Variable("trial_sem", "its standard error", TRIAL, optional=True),
         Variable("trial_acceptance", "its acceptance", TRIAL, optional=True),
-        Variable("trial_in_plateau", "on the plateau", TRIAL, "bool", optional=True),
+        Variable(
+            "trial_in_plateau",
+            "on the plateau, less what steps and batches add",
+            TRIAL,
+            "bool",
+            optional=True,
+        ),
         Variable(
             "predicted",
             "half the effective dimension of the measured spectrum: the coefficient "
@@ -195,13 +201,13 @@ KIND = Kind(
         ),
         Variable(
             "step_bias",
-            "upper bound on the relative bias from the finite step size, from the "
-            "spectrum, or from the acceptance rate where that was not measured or is "
-            "zero; NaN if the coefficient is not positive",
+            "relative bias from the finite step size: the larger of that of the "
+            "spectrum at the weights, if it was measured, and that of gradients at the "
+            "draws; NaN if the coefficient is not positive",
         ),
         Variable(
             "batch_bias",
-            "the same of the noise of batches, as measured at the draws",
+            "upper bound of the same of the noise of batches, measured at the draws",
         ),
         Variable(
             "slow_error",
