@@ -254,8 +254,8 @@ def _ended(sweep: _Sweep, parameter: str) -> tuple[int, Tensor]:
     """
     if parameter == "localization":
         return CHOSEN, plateau(sweep.estimates, sweep.errors, CHOSEN)
-    # Shorter steps explore less: what that leaves out is no bias of long ones. What steps
-    # and batches add is known, and bounded by the step that is taken.
+    # Shorter steps explore less: what that leaves out is no bias of long ones. What
+    # steps and batches add is known, and bounded by the step that is taken.
     estimates_T = sweep.estimates * (1 - sweep.biases) + sweep.lacking
     errors_T = torch.hypot(sweep.errors, sweep.spread)
     for chosen in range(CHOSEN, -1, -1):

@@ -214,8 +214,8 @@ class Steps:
         most_lr: bounds of lr as it moves, (C,); None if there are none.
         measure_acceptance: whether, for methods that accept all steps, the acceptance
             of a Metropolis step, the excess by steps and the heat of the batch are
-            measured, at about 2 log2 K draws; each costs two gradients over all the data and one of the
-            batch.
+            measured, at about 2 log2 K draws; each costs two gradients over all the
+            data and one of the batch.
         keep_draws: whether the weights of draws are kept.
         observe: whether the observables of the posterior are recorded.
     """

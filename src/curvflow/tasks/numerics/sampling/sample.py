@@ -252,7 +252,7 @@ class ChainRun:
     def _raised(self, here: Position, lr_CD: Tensor) -> Tensor:
         """Return what steps of sgld add to nbeta E L, (C,), in the mean over draws.
 
-        In a direction of curvature c = nbeta h + gamma the draws have 1 / (1 - lr c / 4)
+        In a direction of curvature c = nbeta h + gamma draws have 1 / (1 - lr c / 4)
         times the variance 1 / c, so that the mean of lr (nbeta h x) (c x) / 8 is what
         that adds to nbeta h x^2 / 2. Where the loss rises with a higher power than the
         second it is an upper bound, to first order in lr.
