@@ -253,8 +253,8 @@ class ChainRun:
         """Return what steps of sgld add to nbeta E L, (C,), in the mean over draws.
 
         In a direction of curvature c = nbeta h + gamma draws have 1 / (1 - lr c / 4)
-        times the variance 1 / c, so that the mean of lr (nbeta h x) (c x) / 8 is what
-        that adds to nbeta h x^2 / 2. Where the loss rises with a higher power than the
+        times the variance 1 / c, so that the mean of lr (nbeta h x) (c x) / 8 is the
+        excess of that of nbeta h x^2 / 2. Where the loss rises with a higher power than the
         second it is an upper bound, to first order in lr.
         """
         posterior, drift_CD = self._posterior, here.drift
