@@ -235,7 +235,7 @@ def _after(
 
 
 def _most_lr(sweep: _Sweep) -> float:
-    """Return the step at which steps and batches add what is allowed at the most.
+    """Return the step whose excess is the most that is allowed.
 
     What they add is in proportion to the step; each trial has measured it at few draws,
     so the mean over trials is taken.
