@@ -48,8 +48,8 @@ class CoefficientEstimate:
         verdict: whether the chains can be trusted, with the reason.
         settings: of the chains.
         results: traces, state and work of the chains.
-        step_bias: bound of the relative excess by finite steps.
-        batch_bias: the same by the noise of batches.
+        step_bias: relative excess by finite steps.
+        batch_bias: bound of that by the noise of batches.
         num_samples: of which a label counts, n.
         batch_size: samples of a step, whether they count or not.
         errors: of the estimate.
