@@ -237,10 +237,10 @@ def _after(
 def _most_lr(sweep: _Sweep) -> float:
     """Return the step whose excess is the most that is allowed.
 
-    What they add is in proportion to the step; each trial has measured it at few draws,
-    so the mean over trials is taken.
+    What steps and batches add is in proportion to the step; each trial has measured it
+    at few draws, so the mean over trials is taken.
     """
-    over_truth_T = sweep.biases / (1 - sweep.biases).clamp(min=0)
+    over_truth_T = sweep.biases / (1 - sweep.biases).clamp(min=0.01)
     rates_T = over_truth_T / sweep.steps.mean(1)
     rates_T = rates_T[rates_T.isfinite() & (rates_T > 0)]
     return float(MOST_BIAS / rates_T.mean()) if len(rates_T) else math.inf

@@ -254,8 +254,8 @@ class ChainRun:
 
         In a direction of curvature c = nbeta h + gamma draws have 1 / (1 - lr c / 4)
         times the variance 1 / c, so that the mean of lr (nbeta h x) (c x) / 8 is the
-        excess of that of nbeta h x^2 / 2. Where the loss rises with a higher power than the
-        second it is an upper bound, to first order in lr.
+        excess of that of nbeta h x^2 / 2. Where the loss rises with a higher power than
+        the second it is an upper bound, to first order in lr.
         """
         posterior, drift_CD = self._posterior, here.drift
         held_CD = posterior.localization[:, None] * (here.weights - posterior.centre)

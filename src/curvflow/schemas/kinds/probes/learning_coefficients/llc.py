@@ -183,7 +183,7 @@ KIND = Kind(
         Variable("trial_acceptance", "its acceptance", TRIAL, optional=True),
         Variable(
             "trial_in_plateau",
-            "on the plateau, less what steps and batches add",
+            "whether it is on the plateau, less what steps and batches add",
             TRIAL,
             "bool",
             optional=True,
