@@ -287,3 +287,21 @@ def test_a_claim_that_rests_on_runs_without_scatter_says_so():
         (expecting(value=1.0, within=0.1), equal, False),
     ):
         assert ("all equal" in mean_of(values, expected).notes) is is_told
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_no_difference_supports_no_sign(sign):
+    limit = expecting(at_least=0.0) if sign == 1 else expecting(at_most=0.0)
+    for values in (np.zeros(6), sign * np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1.0])):
+        row = row_of(values)
+        row["low" if sign == 1 else "high"] = 0.0  # as of resampled values
+        finding = found(row, limit)
+        assert finding.verdict == "undecided"
+        assert "no sign" in finding.reason
+    assert found(row_of(sign + np.zeros(6)), limit).verdict == "agrees"
+    assert found(row_of(-sign + np.zeros(6)), limit).verdict == "contradicted"
+    # Of a value without an error, as the least of some, the words hold as they stand.
+    assert Finding(limit, {}, 0.0).verdict == "agrees"
+    # Nor do other limits claim a sign, or two of them.
+    for value, ends in ((1.0, {"at_least": 1.0}), (0.0, {"at_least": 0, "at_most": 1})):
+        assert found(row_of(np.full(6, value)), expecting(**ends)).verdict == "agrees"

@@ -311,6 +311,8 @@ class Finding:
         low, high = self.interval
         if math.isnan(low) or math.isnan(high):
             return "undecided", "its interval is not known"
+        if self.sort != "exact" and _is_at_zero((low, high), least, most):
+            return "undecided", "its interval ends at 0, so it has no sign"
         if least <= low and high <= most:
             return "agrees", ""
         if _is_beyond((low, high), least, most):
@@ -382,6 +384,13 @@ def _is_beyond(interval: tuple[float, float], least: float, most: float) -> bool
     """Return whether all of an interval lies outside; False of one unknown."""
     low, high = interval
     return high < least or low > most
+
+
+def _is_at_zero(interval: tuple[float, float], least: float, most: float) -> bool:
+    """Return whether an interval ends at a limit of 0 that claims a sign."""
+    low, high = interval
+    is_positive, is_negative = math.isinf(most), math.isinf(least)
+    return (is_positive and least == low == 0) or (is_negative and most == high == 0)
 
 
 def counts(findings: Iterable[Finding]) -> dict[Verdict, int]:
