@@ -26,6 +26,8 @@ HEAVY = (
     "zarr",
 )
 ENGINES = ("dask", "distributed", "prefect")
+# What no tile of the tiny study needs; a table needs no torch either.
+UNUSED = tuple(name for name in HEAVY if name not in ("torch", "scipy"))
 TINY = """\
 study: tiny
 axes: {seed: 2}
@@ -100,7 +102,7 @@ def tiny(tmp_path_factory):
     """Return a folder in which the tiny study has run, with the run's output."""
     folder = tmp_path_factory.mktemp("tiny")
     (folder / "tiny.yaml").write_text(TINY)
-    done = guarded(NUMPY_TOLD, *RUN, cwd=folder, refused=ENGINES)
+    done = guarded(NUMPY_TOLD, *RUN, cwd=folder, refused=UNUSED)
     assert done.returncode == 0, done.stderr
     return folder, done
 
@@ -111,6 +113,17 @@ def test_a_run_in_this_process_loads_no_engine_and_then_not_even_torch(tiny):
     second = guarded(ASK, *RUN, cwd=folder, refused=(*ENGINES, "torch"))
     assert second.returncode == 0, second.stderr
     assert set(json.loads(second.stdout)["executed"].values()) == {0}
+
+
+def test_a_run_that_only_makes_a_table_anew_loads_no_torch(tiny):
+    folder, _ = tiny
+    (folder / "table.yaml").write_text(
+        TINY.replace("over: seed", "over: seed, quantities: final_train_loss")
+    )
+    run = ("run", "table.yaml", "--json")
+    done = guarded(ASK, *run, cwd=folder, refused=(*UNUSED, "torch"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["executed"] == {"data": 0, "fit": 0, "table": 1}
 
 
 def test_the_guard_refuses_each_heavy_library(tmp_path):
