@@ -11,6 +11,9 @@ from curvflow.errors import CorruptPayloadError
 from curvflow.flows.api import results_of
 from curvflow.flows.graph import graph, tiles
 from curvflow.flows.plan.plan import make_plan
+from curvflow.flows.report.basis import Basis
+from curvflow.flows.report.gather import gather
+from curvflow.flows.report.request import ReportRequest
 from curvflow.flows.results.check import check
 from curvflow.flows.results.node_results import plan_views
 from curvflow.flows.results.outputs import view_records
@@ -155,6 +158,22 @@ def test_records_of_a_stage_are_read_by_column(folders, counted):
         assert counts["digest checks"] <= counts["opened"]
         # One number of both rules at three checkpoints, each hashed once.
         assert counts["bytes hashed"] == 8 * 6 * (size // NODES_PER_SEED)
+
+
+def test_a_report_reads_no_more_of_a_larger_study(folders, counted, tmp_path):
+    file = tmp_path / "toys.yaml"
+    file.write_text(STUDY)
+
+    def report(store, seeds):
+        o = opened(store, seeds_of(seeds))
+        request = ReportRequest(file)
+        gather(Basis(request, o, results_of(o), store.index(), STUDY))
+
+    small, large = work(folders, counted, report)
+    for what in ("opened", "reads", "digest checks", "bytes hashed"):
+        assert small[what] == large[what] > 0  # of the nodes that a page shows
+    assert large["reads"] <= 2 * large["opened"]
+    assert large["index copies"] == 0
 
 
 def test_a_stage_of_unreadable_payloads_is_struck_off_in_one_entry(folders, counted):
