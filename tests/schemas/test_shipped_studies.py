@@ -1,5 +1,6 @@
 """The studies that ship are in order, for the loader and for editors alike."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,9 +39,30 @@ def test_there_are_studies_to_look_at():
     assert STUDIES
 
 
+@cache
+def written():
+    """Return the shipped studies as YAML reads them."""
+    return {path: YAML(typ="safe").load(path) for path in profiles()}
+
+
 def test_profiles_are_read_off_a_study_as_by_yaml():
-    written = {path: YAML(typ="safe").load(path) for path in profiles()}
     assert profiles() == {
-        path: tuple(study.get("profiles", {})) for path, study in written.items()
+        path: tuple(study.get("profiles", {})) for path, study in written().items()
     }
     assert any(len(names) > 1 for names in profiles().values())
+
+
+def test_each_expectation_says_where_its_value_or_its_tolerance_is_from():
+    lists = [
+        (path.stem, part.get("expect") or [])
+        for path, study in written().items()
+        for part in (study, *study.get("profiles", {}).values())
+    ]
+    lacking = [
+        (name, entry)
+        for name, entries in lists
+        for entry in entries
+        if not entry.get("source") or ("sd" in entry and "n" not in entry)
+    ]
+    assert not lacking
+    assert sum(len(entries) for _, entries in lists) > 500
