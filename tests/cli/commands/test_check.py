@@ -125,6 +125,15 @@ def test_runs_that_diverged_are_told_beside_the_mean_without_them(curvflow, tmp_
     assert (row["diverged"], row["nonfinite"], row["missing"]) == (1, 0, 0)
 
 
+def test_a_deviation_that_is_next_to_nothing_makes_no_long_number(
+    curvflow, planted_study
+):
+    path, mean, _ = planted_study
+    path.write_text(f"{PLANTED}{AT}value: {mean + 1}, sd: 1.0e-12, n: 12}}\n")
+    said = curvflow("check", path).out
+    assert "-1.0e+12 sd of a run" in " ".join(said.split())
+
+
 @pytest.mark.parametrize(
     ("planted", "code"),
     [

@@ -37,6 +37,7 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 # Exit codes; that of the gravest verdict counts.
 CODES = {"contradicted": 3, "differs_in_mean": 4, "not measured": 1, "undecided": 5}
 WIDTH = 15  # of a verdict
+LONG = 1e5  # deviations from here on are written with an exponent
 
 Holm = Annotated[
     bool,
@@ -125,7 +126,9 @@ def _line(finding: Finding) -> str:
 def _errors(finding: Finding) -> str:
     """Return the difference in deviations of one run and in errors of the means."""
     parts = [
-        f"{number:+.1f} {of}".replace(" ", NO_BREAK)
+        f"{number:{'+.1f' if abs(number) < LONG else '+.1e'}} {of}".replace(
+            " ", NO_BREAK
+        )
         for number, of in ((finding.scatter, "sd of a run"), (finding.z, "errors"))
         if math.isfinite(number)
     ]
