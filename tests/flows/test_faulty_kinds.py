@@ -67,7 +67,7 @@ def failures(store):
         ({"value": 1.0, "other": 2.0}, "expected declared variables, got 'other'"),
         (
             Outcome({"value": 1.0}),  # type: ignore[dict-item] # wrong on purpose
-            "expected value as an array, got float",
+            "expected value as an array, got float. Make it one by numpy.asarray",
         ),
     ],
     ids=["nothing", "lacking", "shape", "type", "undeclared", "no array"],

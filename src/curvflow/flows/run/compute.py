@@ -419,8 +419,8 @@ def _check_type(kind: str, variable: Variable, array: Array) -> None:
     if not isinstance(array, np.ndarray | np.generic | DiskArray):
         got = type(array).__name__
         raise InputError(
-            f"{kind}: expected {variable.name} as an array, got {got}. Return a NumPy "
-            "array or a number."
+            f"{kind}: expected {variable.name} as an array, got {got}. Make it one by "
+            "numpy.asarray, or return the mapping without an Outcome."
         )
     is_text = array.dtype.kind in "UOT"
     dtypes = (variable.dtype, variable.or_dtype or variable.dtype)
