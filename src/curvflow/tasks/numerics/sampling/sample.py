@@ -262,7 +262,8 @@ class ChainRun:
         of_loss_CD = drift_CD - held_CD
         if posterior.whitening is not None:
             drift_CD, of_loss_CD = map(posterior.whitening, (drift_CD, of_loss_CD))
-        return torch.linalg.vecdot(lr_CD * of_loss_CD, drift_CD) / 8
+        raised_C: Tensor = torch.linalg.vecdot(lr_CD * of_loss_CD, drift_CD)
+        return raised_C / 8
 
     def _heat(self, here: Position, lr_CD: Tensor) -> Tensor:
         """Return a bound of what this step's batch would add to nbeta E L, (C,).
