@@ -288,7 +288,7 @@ def test_a_thermostat_makes_up_for_the_heat_that_all_directions_share(flat):
     assert (arrays["verdict"] == "converged") == (not flat)
 
 
-def test_steps_add_no_less_than_acceptance_away_from_the_weights_says():
+def test_steps_add_no_less_than_gradients_away_from_the_weights_say():
     model = {"kind": "deep_linear", "hidden": [3]}
     data, weights = at_truth(model, rank=1, inputs=4, outputs=4)
     how = {"sampling_method": "sgld", "nbeta": 100.0, "num_draws": 200}
