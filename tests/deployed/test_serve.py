@@ -117,7 +117,7 @@ def test_ctrl_c_ends_a_served_study_and_the_run_at_work_keeps_its_state(
     server, tmp_path, withdrawn
 ):
     withdrawn.append("long")
-    write(tmp_path, "long", 5_000_000)
+    write(tmp_path, "long", 200_000)
     with served(server, tmp_path, "--every", EVERY) as (process, said):
         identity = deployment(server, "long")
         until(lambda: "RUNNING" in states(server, identity), every=0.5)

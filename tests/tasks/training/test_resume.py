@@ -74,6 +74,16 @@ TILES = {
 }
 
 
+def test_a_kept_state_grows_with_the_steps_taken_and_not_with_those_to_come():
+    def size(step, epochs):
+        kept = stopped(tile(epochs=epochs), Steps(stop=step)).kept
+        return sum(array.nbytes for array in kept.values())
+
+    # Of three steps an epoch, and of two epochs one that records and keeps.
+    assert size(4, 10) == size(4, 1000)
+    assert size(7, 1000) - size(4, 1000) == size(13, 1000) - size(10, 1000) > 0
+
+
 @pytest.mark.parametrize("name", TILES)
 def test_training_stopped_at_any_step_and_resumed_equals_training_in_one_go(name):
     members = tile(**TILES[name])

@@ -84,6 +84,26 @@ def test_what_does_not_fit_changes_nothing(arrays):
     assert all(part.held[name] is tensor for name, tensor in before.items())
 
 
+@pytest.mark.parametrize("rows", [0, 1, 2])
+def test_a_state_without_rows_takes_any_number_and_one_with_rows_no_other(rows):
+    weights, alive = torch.tensor([[1.0], [2.0]]), torch.tensor([True, True])
+    stored = Checkpoints((0, 3, 5), weights)
+    for epoch in (0, 3)[:rows]:
+        stored.keep(epoch, weights + epoch, alive)
+    arrays = {name: array.copy() for name, array in state_arrays(stored).items()}
+    assert arrays["weights"].shape == (rows, 2, 1)
+    fresh, begun = (Checkpoints((0, 3, 5), weights) for _ in range(2))
+    assert restore_if_fits(fresh, arrays)
+    fresh.keep(5, weights, alive)
+    stored.keep(5, weights, alive)
+    assert fresh.of(1).tolist()[:rows] == [[2], [5]][:rows]
+    torch.testing.assert_close(fresh.of(1), stored.of(1), equal_nan=True)
+    begun.keep(5, weights, alive)
+    assert not restore_if_fits(begun, arrays)
+    wider = {"weights": np.zeros((rows, 3, 1), np.float32)}
+    assert not restore_if_fits(Checkpoints((0, 3, 5), weights), wider)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_checkpoint_that_was_read_does_not_change_with_the_stored_one(dtype):
     weights = torch.tensor([[1.0], [2.0]], dtype=dtype)

@@ -205,9 +205,9 @@ class Curves:
         self.epochs = tuple(epochs)
         self._row = {epoch: row for row, epoch in enumerate(self.epochs)}
         self._problem, self._sets = problem, sets
-        self._values = torch.full(
-            (len(RECORDED), len(self.epochs), models), torch.nan, dtype=torch.float64
-        )
+        shape = (len(self.epochs), len(RECORDED), models)
+        self._values_EVM = torch.full(shape, torch.nan, dtype=torch.float64)
+        self._rows = 0  # up to the last that is not NaN throughout
 
     def wants(self, epoch: int) -> bool:
         """Return whether this epoch is recorded."""
@@ -258,18 +258,20 @@ class Curves:
 
     def record(self, epoch: int, measured: Tensor, alive_M: Tensor) -> None:
         """Record measured values of the models that have not diverged."""
-        shown = measured.masked_fill(~alive_M, torch.nan)
-        self._values[:, self._row[epoch]] = shown.cpu()
+        row = self._row[epoch]
+        self._values_EVM[row] = measured.masked_fill(~alive_M, torch.nan).cpu()
+        self._rows = max(self._rows, row + 1)
 
     def of(self, model: int) -> dict[str, Array]:
         """Return one model's curves by name."""
-        values = self._values[:, :, model].numpy()
+        values = self._values_EVM[:, :, model].T.numpy()
         return {name: row.copy() for name, row in zip(RECORDED, values, strict=True)}
 
     def fill_from(self, model: int, first: int, measured: Tensor) -> None:
         """Set one model's values, (V,), at all recorded epochs from the first on."""
         later = [row for row, epoch in enumerate(self.epochs) if epoch >= first]
-        self._values[:, later, model] = measured.double().unsqueeze(1)
+        self._values_EVM[later, :, model] = measured.double()
+        self._rows = len(self.epochs)
 
     def take(self, model: int, arrays: Mapping[str, Array]) -> None:
         """Copy one model's values at the epochs that are recorded here.
@@ -283,12 +285,15 @@ class Curves:
         values = torch.as_tensor(stacked)
         for column, epoch in enumerate(arrays["epoch"].tolist()):
             if epoch in self._row:
-                self._values[:, self._row[epoch], model] = values[:, column]
+                row = self._row[epoch]
+                self._values_EVM[row, :, model] = values[:, column]
+                self._rows = max(self._rows, row + 1)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the values recorded so far."""
-        return {"values": self._values}
+        """Return the values recorded so far, with rows for those epochs alone."""
+        return {"values": self._values_EVM[: self._rows]}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore recorded values."""
-        self._values = tensors["values"]
+        self._rows = len(tensors["values"])
+        self._values_EVM[: self._rows] = tensors["values"]

@@ -58,18 +58,17 @@ def restore_if_fits(part: Stateful, arrays: Mapping[str, Array]) -> bool:
     """Restore a state from arrays if their names, shapes and types fit.
 
     Args:
-        part: object to restore; unchanged if the arrays do not fit.
+        part: object to restore; unchanged if the arrays do not fit. An array of it
+            without rows fits any number of rows, as it grows.
         arrays: arrays that `state_arrays` returned.
 
     Returns:
         True if they fit.
     """
-
-    def form(array: Array) -> object:
-        return array.shape, array.dtype
-
-    present = {name: form(array) for name, array in state_arrays(part).items()}
-    if present != {name: form(array) for name, array in arrays.items()}:
+    present = state_arrays(part)
+    if present.keys() != arrays.keys():
+        return False
+    if not all(_fits(array, arrays[name]) for name, array in present.items()):
         return False
     part.restore(
         {
@@ -79,6 +78,15 @@ def restore_if_fits(part: Stateful, arrays: Mapping[str, Array]) -> bool:
         }
     )
     return True
+
+
+def _fits(present: Array, stored: Array) -> bool:
+    first = 1 if present.ndim > 1 and not len(present) else 0
+    return (
+        present.dtype == stored.dtype
+        and present.ndim == stored.ndim
+        and present.shape[first:] == stored.shape[first:]
+    )
 
 
 class Checkpoints:
@@ -94,6 +102,7 @@ class Checkpoints:
         self._row = {epoch: row for row, epoch in enumerate(self.epochs)}
         shape = (len(self.epochs), *like_MD.shape)
         self._weights_CMD = torch.full(shape, torch.nan, dtype=like_MD.dtype)
+        self._rows = 0  # up to the last that is not NaN throughout
 
     def keep(self, epoch: int, weights_MD: Tensor, alive_M: Tensor) -> None:
         """Store the weights of the models that have not diverged, at a chosen epoch.
@@ -104,28 +113,34 @@ class Checkpoints:
             alive_M: mask of the models that have not diverged.
         """
         if epoch in self._row:
+            row = self._row[epoch]
             shown = weights_MD.masked_fill(~alive_M.unsqueeze(1), torch.nan)
-            self._weights_CMD[self._row[epoch]] = shown.cpu()
+            self._weights_CMD[row] = shown.cpu()
+            self._rows = max(self._rows, row + 1)
 
     def take(self, model: int, epochs: Sequence[int], weights_CD: Tensor) -> None:
         """Copy one model's weights at the epochs that are stored here."""
         for epoch, weights_D in zip(epochs, weights_CD, strict=True):
             if epoch in self._row:
-                self._weights_CMD[self._row[epoch], model] = weights_D
+                row = self._row[epoch]
+                self._weights_CMD[row, model] = weights_D
+                self._rows = max(self._rows, row + 1)
 
     def fill_from(self, model: int, first: int, weights_D: Tensor) -> None:
         """Set one model's weights at all stored epochs from the first on."""
         later = [row for row, epoch in enumerate(self.epochs) if epoch >= first]
         self._weights_CMD[later, model] = weights_D.to(self._weights_CMD)
+        self._rows = len(self.epochs)
 
     def of(self, model: int) -> Tensor:
         """Return one model's weights, (C, D), in float64."""
         return self._weights_CMD[:, model].to(torch.float64, copy=True)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the weights stored so far."""
-        return {"weights": self._weights_CMD}
+        """Return the weights stored so far, with rows for those epochs alone."""
+        return {"weights": self._weights_CMD[: self._rows]}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore stored weights."""
-        self._weights_CMD = tensors["weights"]
+        self._rows = len(tensors["weights"])
+        self._weights_CMD[: self._rows] = tensors["weights"]
