@@ -20,7 +20,13 @@ from curvflow.tasks.numerics.sampling.calibration import (
     lr_for,
     predicted,
 )
-from curvflow.tasks.numerics.sampling.calibration_sweep import plateau
+from curvflow.tasks.numerics.sampling.calibration_sweep import (
+    SWEEPS,
+    Sweep,
+    ended,
+    most_lr,
+    plateau,
+)
 from curvflow.tasks.numerics.sampling.measured_curvature import (
     MeasuredCurvature,
     Scales,
@@ -183,6 +189,75 @@ def test_a_plateau_reaches_as_far_as_trials_agree(estimates, chosen, on):
 def test_a_trial_too_noisy_to_judge_is_on_no_plateau(estimates, errors, on):
     computed = plateau(numbers(*estimates), numbers(*errors), 2)
     assert computed.tolist() == [bool(one) for one in on]
+
+
+FACTORS = torch.tensor(SWEEPS["lr"], dtype=torch.float64)
+
+
+def trials_of(estimates_T, biases_T, lr, error=0.005):
+    none_T = torch.zeros_like(estimates_T)
+    steps_TC = (lr * FACTORS)[:, None].repeat(1, 2)
+    errors_T = error * estimates_T.abs()
+    return Sweep(
+        estimates_T, errors_T, none_T, none_T, biases_T, none_T + 0.9, steps_TC, 1.0
+    )
+
+
+def known_trials(seed):
+    """Trials whose steps and batches add a known share, and measure up to twice it."""
+    draw = torch.Generator().manual_seed(seed)
+    truth, excess, over, lr, *noise = torch.rand(10, generator=draw).double()
+    truth, lr = 100**truth, 1e-6 ** (0.5 + lr)
+    # The share that the longest trial adds, as it is and as it is measured.
+    excess_T = FACTORS * 0.35 * 0.9 ** (30 * excess)
+    measured_T = (1 + over) * excess_T * (1 + 0.4 * (torch.stack(noise[:3]) - 0.5))
+    estimates_T = truth * (1 + excess_T) * (1 + 0.01 * (torch.stack(noise[3:6]) - 0.5))
+    sweep = trials_of(estimates_T, measured_T / (1 + excess_T), float(lr))
+    return sweep, float(excess_T[-1] / lr), float(lr)
+
+
+@pytest.mark.parametrize("runs_away", [False, True])
+@pytest.mark.parametrize("seed", range(60))
+def test_a_step_is_as_long_as_what_it_adds_allows_and_no_shorter(seed, runs_away):
+    sweep, rate, lr = known_trials(seed)
+    if runs_away:  # the longest trial, by any factor; and what it measures is anything
+        draw = torch.Generator().manual_seed(seed)
+        far, much = (float(e) for e in 1000 ** torch.rand(2, generator=draw))
+        sweep.estimates[-1] *= 2 * far
+        sweep.errors[-1] *= 50 * far
+        sweep.biases[-1] = 0.6 * much
+    chosen, on_T = ended(sweep, "lr")
+    assert on_T[chosen] and on_T[chosen - 1]
+    assert chosen == 1 if runs_away else chosen >= 1
+    taken = min(lr * SWEEPS["lr"][chosen], most_lr(sweep))
+    assert rate * taken <= 0.05
+    assert taken >= min(lr / 2, 0.01 / rate)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_estimate_that_steps_change_beyond_what_they_measure_ends_no_sweep(seed):
+    sweep, _, _ = known_trials(seed)
+    sweep.estimates[-1] *= 5
+    chosen, on_T = ended(sweep, "lr")
+    assert chosen == 1
+    assert on_T.tolist() == [True, True, False]
+    sweep.estimates[-2] *= 2
+    chosen, on_T = ended(sweep, "lr")
+    assert chosen == 0
+    assert not on_T.any()
+
+
+@pytest.mark.parametrize("excess", [0.7, 3.0, 1e4, torch.inf])
+def test_where_every_trial_runs_away_the_step_is_that_of_the_shortest(excess):
+    sweep = trials_of(numbers(5, 50, 5e6), numbers(excess, 2 * excess, 1e9), 1e-4)
+    chosen, on_T = ended(sweep, "lr")
+    assert chosen == 0
+    assert not on_T.any()
+    if excess < torch.inf:
+        over = excess / max(1 - excess, 0.01)
+        assert most_lr(sweep) == pytest.approx(0.03 / over * 1e-4 / 4)
+    else:
+        assert most_lr(sweep) == pytest.approx(0.03 / (1e9 / 0.01) * 1e-4)
 
 
 def measured(eigenvalues, nbeta):

@@ -49,6 +49,11 @@ HOPELESS = 20.0
 # fifth or so where few directions count, and a verdict forgives nothing.
 MOST_BIAS = 0.6 * MAX_BIAS
 
+# Share of an estimate above which excess is no longer in proportion to the step; and the
+# error of what is taken off, relative: by a quadratic's, which is up to twice a quartic's.
+PROPORTIONAL = 0.5
+UNSURE = 0.25
+
 
 def swept(
     targets: ChainTargets,
@@ -83,16 +88,27 @@ def swept(
 
 
 @dataclass(frozen=True)
-class _Sweep:
-    """Trials about one target."""
+class Sweep:
+    """Trials about one target, in the order of the swept setting.
 
-    estimates: Tensor  # (T,)
+    Attributes:
+        estimates: of the coefficient, (T,), NaN where a chain failed.
+        errors: their standard errors, (T,).
+        lacking: means that directions too slow for the trials leave out, (T,).
+        spread: standard errors of these, (T,).
+        biases: excess by steps and batches, as shares of the estimates, (T,).
+        acceptance: mean of each, (T,).
+        steps: of each chain, adapted if the method adapts, (T, C).
+        work: gradients over all data.
+    """
+
+    estimates: Tensor
     errors: Tensor
-    lacking: Tensor  # mean that directions too slow for the trial leave out
-    spread: Tensor  # and its standard error
-    biases: Tensor  # relative excess by steps and batches
+    lacking: Tensor
+    spread: Tensor
+    biases: Tensor
     acceptance: Tensor
-    steps: Tensor  # adapted, if the method adapts, of each chain, (T, C)
+    steps: Tensor
     work: float
 
 
@@ -102,7 +118,7 @@ def _sweeps(
     settings: Sequence[ChainSettings],
     numbers: Sequence[int],
     parameter: str,
-) -> list[_Sweep]:
+) -> list[Sweep]:
     """Sample the trials of all targets in one program."""
     groups = [
         group
@@ -155,7 +171,7 @@ def _summarised(
     steps: Steps,
     groups: Sequence[ChainGroup],
     trials: Sequence[ChainResults],
-) -> _Sweep:
+) -> Sweep:
     """Return the estimates of the trials about one target."""
     first, num_free = float(targets.first_losses[groups[0].target]), targets.num_free
     summaries = [
@@ -174,7 +190,7 @@ def _summarised(
     def of_trials(values: Sequence[float]) -> Tensor:
         return torch.tensor(values, dtype=torch.float64)
 
-    return _Sweep(
+    return Sweep(
         of_trials([math.nan if s.num_failed else s.llc_mean for s in summaries]),
         of_trials([math.nan if s.num_failed else s.llc_sem for s in summaries]),
         of_trials([lacking for lacking, _ in slow]),
@@ -203,10 +219,10 @@ def _slow(
 
 
 def _after(
-    settings: ChainSettings, sweep: _Sweep, parameter: str, *, keeps_step: bool
+    settings: ChainSettings, sweep: Sweep, parameter: str, *, keeps_step: bool
 ) -> ChainSettings:
     """Return the settings with the trials, and the step at which the sweep ends."""
-    chosen, on_T = _ended(sweep, parameter)
+    chosen, on_T = ended(sweep, parameter)
     centre: float = getattr(settings, parameter)
     trials = {
         "trial_parameter": np.array([parameter] * len(on_T)),
@@ -230,37 +246,55 @@ def _after(
         most = float(sweep.steps[: chosen + 1].min())
         return replace(after, lr=most, first_lr=min(settings.lr, most))
     return replace(
-        after, lr=min(settings.lr * SWEEPS[parameter][chosen], _most_lr(sweep))
+        after, lr=min(settings.lr * SWEEPS[parameter][chosen], most_lr(sweep))
     )
 
 
-def _most_lr(sweep: _Sweep) -> float:
+def most_lr(sweep: Sweep) -> float:
     """Return the step whose excess is the most that is allowed.
 
-    What steps and batches add is in proportion to the step; each trial has measured it
-    at few draws, so the mean over trials is taken.
+    What steps and batches add is in proportion to the step while it is small; each
+    trial has measured it at few draws, so the mean over those where it is small is
+    taken, and that of the shortest step where it is nowhere.
+
+    Args:
+        sweep: trials of several steps.
+
+    Returns:
+        The step; infinite if no trial has measured an excess.
     """
     over_truth_T = sweep.biases / (1 - sweep.biases).clamp(min=0.01)
     rates_T = over_truth_T / sweep.steps.mean(1)
-    rates_T = rates_T[rates_T.isfinite() & (rates_T > 0)]
+    known_T = rates_T.isfinite() & (rates_T > 0)
+    small_T = known_T & (sweep.biases <= PROPORTIONAL)
+    rates_T = rates_T[small_T] if small_T.any() else rates_T[known_T][:1]
     return float(MOST_BIAS / rates_T.mean()) if len(rates_T) else math.inf
 
 
-def _ended(sweep: _Sweep, parameter: str) -> tuple[int, Tensor]:
-    """Return the trial at which the sweep ends, and the plateau about it, (T,).
+def ended(sweep: Sweep, parameter: str) -> tuple[int, Tensor]:
+    """Return the trial at which the sweep ends, and the plateau about it.
 
     Of steps it is the longest that is stable and has a shorter one on its plateau; else
     the shortest.
+
+    Args:
+        sweep: the trials.
+        parameter: the swept setting, `lr` or `localization`.
+
+    Returns:
+        Its number, and whether each is on the plateau, (T,).
     """
     if parameter == "localization":
         return CHOSEN, plateau(sweep.estimates, sweep.errors, CHOSEN)
     # Shorter steps explore less: what that leaves out is no bias of long ones. What
     # steps and batches add is known, and bounded by the step that is taken.
-    estimates_T = sweep.estimates * (1 - sweep.biases) + sweep.lacking
-    errors_T = torch.hypot(sweep.errors, sweep.spread)
+    excess_T = sweep.biases * sweep.estimates
+    estimates_T = sweep.estimates - excess_T + sweep.lacking
+    estimates_T[sweep.biases > PROPORTIONAL] = math.nan
+    errors_T = torch.hypot(torch.hypot(sweep.errors, sweep.spread), UNSURE * excess_T)
     for chosen in range(CHOSEN, -1, -1):
         on_T = plateau(estimates_T, errors_T, chosen)
-        if chosen == 0 or (on_T[chosen - 1] and sweep.biases[chosen] < math.inf):
+        if chosen == 0 or on_T[chosen - 1]:
             break
     return chosen, on_T
 

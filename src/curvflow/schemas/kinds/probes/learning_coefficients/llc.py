@@ -62,7 +62,7 @@ def _of_observable(name: str, description: str, dtype: str = "int64") -> Variabl
 
 KIND = Kind(
     name="probe.llc",
-    version=10,
+    version=11,
     summary="Local learning coefficient by sampling, with the state of its chains.",
     params=ObservingLlcParams,
     returns=Draws,
