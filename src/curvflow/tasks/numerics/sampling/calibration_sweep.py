@@ -54,6 +54,9 @@ MOST_BIAS = 0.6 * MAX_BIAS
 PROPORTIONAL = 0.5
 UNSURE = 0.25
 
+# Where no trial has less excess than that, shorter steps are tried: so many sweeps.
+MOST_SWEEPS = 3
+
 
 def swept(
     targets: ChainTargets,
@@ -71,19 +74,17 @@ def swept(
         The settings, with the trials.
     """
     parameter = "localization" if find(settings[0].method).is_exact else "lr"
-    confirmed = list(settings)
-    for numbers in by_key(
-        [(each.batch_size, each.num_burnin_steps, each.in_metric) for each in settings]
-    ):
-        chosen = [settings[number] for number in numbers]
-        sweeps = _sweeps(targets, options[0], chosen, numbers, parameter)
-        for number, sweep in zip(numbers, sweeps, strict=True):
-            confirmed[number] = _after(
-                settings[number],
-                sweep,
-                parameter,
-                keeps_step=options[number].lr is not None,
-            )
+    confirmed, numbers = list(settings), list(range(len(settings)))
+    for left in reversed(range(MOST_SWEEPS)):
+        sweeps = _sweeps(targets, options[0], confirmed, numbers, parameter)
+        numbers = []
+        for number, sweep in sweeps.items():
+            now, keeps_step = confirmed[number], options[number].lr is not None
+            if left and parameter == "lr" and not (keeps_step or sweep.informs.any()):
+                confirmed[number] = _shortened(now, sweep)
+                numbers.append(number)
+            else:
+                confirmed[number] = _after(now, sweep, parameter, keeps_step=keeps_step)
     return confirmed
 
 
@@ -111,6 +112,11 @@ class Sweep:
     steps: Tensor
     work: float
 
+    @property
+    def informs(self) -> Tensor:
+        """Whether a trial of a step tells what shorter ones would, (T,)."""
+        return self.estimates.isfinite() & (self.biases <= PROPORTIONAL)
+
 
 def _sweeps(
     targets: ChainTargets,
@@ -118,8 +124,29 @@ def _sweeps(
     settings: Sequence[ChainSettings],
     numbers: Sequence[int],
     parameter: str,
+) -> dict[int, Sweep]:
+    """Sample the trials of the targets of these numbers."""
+    alike = [
+        (settings[n].batch_size, settings[n].num_burnin_steps, settings[n].in_metric)
+        for n in numbers
+    ]
+    sweeps: dict[int, Sweep] = {}
+    for places in by_key(alike):
+        part = [numbers[place] for place in places]
+        chosen = [settings[number] for number in part]
+        swept = _sampled(targets, options, chosen, part, parameter)
+        sweeps |= dict(zip(part, swept, strict=True))
+    return sweeps
+
+
+def _sampled(
+    targets: ChainTargets,
+    options: SamplingOptions,
+    settings: Sequence[ChainSettings],
+    numbers: Sequence[int],
+    parameter: str,
 ) -> list[Sweep]:
-    """Sample the trials of all targets in one program."""
+    """Sample the trials of targets that are alike in one program."""
     groups = [
         group
         for number, each in zip(numbers, settings, strict=True)
@@ -218,6 +245,14 @@ def _slow(
     )
 
 
+def _shortened(settings: ChainSettings, sweep: Sweep) -> ChainSettings:
+    """Return the settings for another sweep, of shorter steps than any so far."""
+    shortest, longest = SWEEPS["lr"][0], SWEEPS["lr"][-1]
+    most = most_lr(sweep) * longest / shortest
+    work = settings.work + sweep.work
+    return replace(settings, lr=min(most, settings.lr * shortest), work=work)
+
+
 def _after(
     settings: ChainSettings, sweep: Sweep, parameter: str, *, keeps_step: bool
 ) -> ChainSettings:
@@ -266,7 +301,7 @@ def most_lr(sweep: Sweep) -> float:
     over_truth_T = sweep.biases / (1 - sweep.biases).clamp(min=0.01)
     rates_T = over_truth_T / sweep.steps.mean(1)
     known_T = rates_T.isfinite() & (rates_T > 0)
-    small_T = known_T & (sweep.biases <= PROPORTIONAL)
+    small_T = known_T & sweep.informs
     rates_T = rates_T[small_T] if small_T.any() else rates_T[known_T][:1]
     return float(MOST_BIAS / rates_T.mean()) if len(rates_T) else math.inf
 
@@ -290,7 +325,7 @@ def ended(sweep: Sweep, parameter: str) -> tuple[int, Tensor]:
     # steps and batches add is known, and bounded by the step that is taken.
     excess_T = sweep.biases * sweep.estimates
     estimates_T = sweep.estimates - excess_T + sweep.lacking
-    estimates_T[sweep.biases > PROPORTIONAL] = math.nan
+    estimates_T[~sweep.informs] = math.nan
     errors_T = torch.hypot(torch.hypot(sweep.errors, sweep.spread), UNSURE * excess_T)
     for chosen in range(CHOSEN, -1, -1):
         on_T = plateau(estimates_T, errors_T, chosen)
