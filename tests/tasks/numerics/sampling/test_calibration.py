@@ -227,7 +227,8 @@ def test_a_step_is_as_long_as_what_it_adds_allows_and_no_shorter(seed, runs_away
         sweep.errors[-1] *= 50 * far
         sweep.biases[-1] = 0.6 * much
     chosen, on_T = ended(sweep, "lr")
-    assert on_T[chosen] and on_T[chosen - 1]
+    assert on_T[chosen]
+    assert on_T[chosen - 1]
     assert chosen == 1 if runs_away else chosen >= 1
     taken = min(lr * SWEEPS["lr"][chosen], most_lr(sweep))
     assert rate * taken <= 0.05
