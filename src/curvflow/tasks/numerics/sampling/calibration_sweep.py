@@ -49,13 +49,14 @@ HOPELESS = 20.0
 # fifth or so where few directions count, and a verdict forgives nothing.
 MOST_BIAS = 0.6 * MAX_BIAS
 
-# Share of an estimate above which excess is no longer in proportion to the step; and the
-# error of what is taken off, relative: by a quadratic's, which is up to twice a quartic's.
+# Share of an estimate above which excess is no longer in proportion to the step. Where no
+# trial has less, shorter ones are tried, in so many sweeps.
 PROPORTIONAL = 0.5
-UNSURE = 0.25
-
-# Where no trial has less excess than that, shorter steps are tried: so many sweeps.
 MOST_SWEEPS = 3
+
+# Relative error of a measured excess: where losses rise as a fourth power it is twice
+# what is there.
+UNSURE = 0.25
 
 
 def swept(
