@@ -49,7 +49,7 @@ HOPELESS = 20.0
 # fifth or so where few directions count, and a verdict forgives nothing.
 MOST_BIAS = 0.6 * MAX_BIAS
 
-# Share of an estimate above which excess is no longer in proportion to the step. Where no
+# Share of an estimate above which excess is not in proportion to the step. Where no
 # trial has less, shorter ones are tried, in so many sweeps.
 PROPORTIONAL = 0.5
 MOST_SWEEPS = 3
