@@ -115,7 +115,7 @@ class Sweep:
 
     @property
     def informs(self) -> Tensor:
-        """Whether a trial of a step tells what shorter ones would, (T,)."""
+        """Mask of the trials that tell what shorter steps would, (T,)."""
         return self.estimates.isfinite() & (self.biases <= PROPORTIONAL)
 
 
