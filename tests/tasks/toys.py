@@ -742,6 +742,8 @@ class Stopped(nn.Module):
                     more = more + layer(x)
         elif self.how == "detach":
             more = layer(x).detach()
+        elif self.how == "data":
+            more = layer(x).data
         else:
             with torch.no_grad():
                 more = layer(x)

@@ -56,6 +56,7 @@ from curvflow.tasks.numerics.derivatives.output_laws import (
     mixture_means,
     poisson,
 )
+from curvflow.tasks.numerics.derivatives.precision import stops_respected
 
 
 class Rows(NamedTuple):
@@ -378,7 +379,7 @@ class _OwnLoss:
 
     def batch(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return what the function returns for one batch: (), or (N,)."""
-        with _TwiceDifferentiable():
+        with _TwiceDifferentiable(), stops_respected():
             losses = self._called(outputs, targets)
         if not isinstance(losses, Tensor) or losses.shape not in (
             (),

@@ -320,13 +320,18 @@ class Subject:
 
     def mean_loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Return the mean loss of a batch, a scalar."""
-        return self.loss(outputs, targets_of(batch)).mean()
+        return self.terms(outputs, targets_of(batch)).mean()
+
+    def terms(self, outputs: Tensor, targets: Any) -> Tensor:
+        """Return what the loss returns, derived as its gradient is."""
+        with stops_respected():
+            return self.loss(outputs, targets)
 
     def batch_loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Return the loss of a batch that is derived by, a scalar: sum or mean."""
         if not self.is_summed:
             return self.mean_loss(outputs, batch)
-        losses, count = self.loss(outputs, targets_of(batch)), num_samples(batch)
+        losses, count = self.terms(outputs, targets_of(batch)), num_samples(batch)
         if losses.numel() == count:
             return losses.sum()
         return losses.mean() * count
@@ -353,7 +358,7 @@ class Subject:
                 dims,
                 is_leaf=lambda leaf: leaf is None,
             )
-            return self.loss(output.unsqueeze(0), several).mean()
+            return self.terms(output.unsqueeze(0), several).mean()
 
         try:
             with warnings.catch_warnings():
