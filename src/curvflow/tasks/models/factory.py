@@ -82,6 +82,7 @@ def build(
     module = _make(spec, torch.Generator().manual_seed(0))
     _check_layers(module)
     _check_parameters(module)
+    _check_gradients(module)
     _take_dense_gradients(module)
     trained = (p for p in module.parameters() if p.requires_grad)
     check_unchanged(module, trained, "model", on_any=True)
@@ -94,6 +95,7 @@ def build(
     shape = output_shape(num_outputs, tokens)
     check = partial(check_network, name=spec.factory, output_shape=shape)
     _check_scripted(called, x[0])
+    called.check_calls(x[0])
     try:
         check(network, first_W, x)
     except InputError as error:
@@ -265,7 +267,18 @@ def _check_parameters(module: nn.Module) -> None:
                 f"'{name}', which would not be called. Write it into forward, as a "
                 "mask by a product, or as a parametrization."
             )
+
+
+def _check_gradients(module: nn.Module) -> None:
+    """Refuse layers that would have other gradients than those of the loss."""
     for name, layer in module.named_modules():
+        if layer._backward_hooks or layer._backward_pre_hooks:
+            at = f" at '{name}'" if name else ""
+            raise InputError(
+                f"model: expected gradients as they are, got a hook on those of "
+                f"{type(layer).__name__}{at}, which would not be called. Return the "
+                "module without it."
+            )
         if not isinstance(layer, nn.Embedding | nn.EmbeddingBag):
             continue
         if layer.scale_grad_by_freq:

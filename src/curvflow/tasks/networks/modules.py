@@ -40,6 +40,7 @@ from curvflow.tasks.numerics.derivatives.precision import (
     stops_respected,
 )
 from curvflow.tasks.numerics.recomputation import computed_once
+from curvflow.tasks.numerics.watched_calls import check_call
 
 # A batch norm's count of batches, on which it depends where all batches weigh alike.
 COUNT = "num_batches_tracked"
@@ -260,6 +261,35 @@ class StackedModule:
         self._set_mode(is_trained=False)
         with torch.random.fork_rng(devices=[]):
             return is_scripted(lambda: self._call(self._held(tensors), x, None))
+
+    def check_calls(self, inputs: Tensor) -> None:
+        """Refuse a module whose calls are no functions of its weights.
+
+        Args:
+            inputs: shape (N, ...).
+
+        Raises:
+            InputError: see `check_call`.
+        """
+        modes = {False, any(self._trained.values())}
+        for is_trained in sorted(modes):
+            leaves = {
+                name: parameter.detach().clone().requires_grad_()
+                for name, parameter in self.parameters.items()
+            }
+            tensors, like = self.statistics | leaves, next(iter(leaves.values()))
+            x = inputs.to(like) if inputs.is_floating_point() else inputs
+            self._set_mode(is_trained=is_trained)
+            with torch.random.fork_rng(devices=[]):
+                check_call(
+                    self._module,
+                    "model",
+                    leaves,
+                    lambda tensors=tensors, x=x: self._call(  # type: ignore[misc]
+                        self._held(tensors), x, None
+                    ),
+                    is_whole=True,
+                )
 
     def _seen(self, forward_pass: ForwardPass, inputs: Tensor) -> Observed:
         """Return what a call in training draws and moves, from a trial of its shape."""

@@ -85,6 +85,7 @@ def differentiable() -> Iterator[None]:
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
 
+
 # Made anew at each look, but equal.
 _DATA = cast("Any", Tensor.data).__get__
 

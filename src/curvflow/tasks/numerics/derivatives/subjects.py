@@ -52,6 +52,7 @@ from curvflow.tasks.numerics.derivatives.precision import (
     reroute,
     stops_respected,
 )
+from curvflow.tasks.numerics.watched_calls import check_call
 
 
 @contextmanager
@@ -424,8 +425,32 @@ def subject(
         batches,
         settings,
     )
-    check(module, batches, taken.at, settings.get("allow", ()))
+    check(module, batches, _watched(taken), settings.get("allow", ()))
     return taken
+
+
+def _watched(of: Subject) -> Callable[[Batch], Tensor]:
+    """Return a call whose first one looks for what is no function of the weights."""
+    is_first = [True]
+
+    def at(batch: Batch) -> Tensor:
+        outputs = of.at(batch)
+        if is_first.pop() if is_first else False:
+            few = tree_map(of.moved, few_of(plain(batch)))
+            parts = parted(of.weights, of.shapes)
+            leaves = [part.detach().clone().requires_grad_() for part in parts]
+            named = dict(zip(of.names, leaves, strict=True))
+            with differentiable():
+                check_call(
+                    of.called.module,
+                    "module",
+                    named,
+                    lambda: of.outputs(leaves, few),
+                    is_whole=False,
+                )
+        return outputs
+
+    return at
 
 
 def _check_settings(settings: Settings) -> None:
