@@ -64,11 +64,11 @@ def build(
         parts: of inputs that are several, side by side; none of one input.
 
     Returns:
-        The network. Buffers are those of a fixed seed, the same for every model. Those
-        of real numbers that a `state_dict` holds, such as the running means of a batch
-        norm, are statistics, stored with the weights; what is in training as the
-        function returned it moves them. So are frozen parameters, which stay as they
-        were drawn.
+        The network. Buffers of real numbers that a `state_dict` holds, such as the
+        running means of a batch norm, are statistics, drawn and stored with the
+        weights; what is in training as the function returned it moves them. So are
+        frozen parameters, which stay as they were drawn. Other buffers are those of a
+        fixed seed, the same for every model.
 
     Raises:
         InputError: it is no module, nothing of it is trained, it computes other shapes,
@@ -118,8 +118,7 @@ def _together(spec: FactoryModel, called: StackedModule) -> Network:
         return _flat(parameters_of(_make(spec, generator), trained=True))
 
     def first_statistics(generator: torch.Generator) -> Tensor:
-        frozen = parameters_of(_make(spec, generator), trained=False)
-        return _flat(statistics | frozen)
+        return _flat(StackedModule(_make(spec, generator)).statistics)
 
     return Network(
         _layout(called.parameters),
@@ -128,13 +127,23 @@ def _together(spec: FactoryModel, called: StackedModule) -> Network:
         initial,
         statistics=_layout(statistics),
         start=statistics,
-        draw_statistics=first_statistics if called.frozen else None,
+        draw_statistics=first_statistics if _draws_statistics(spec, called) else None,
         moves_statistics=False,
         pass_bytes=PASS_BYTES,
         aliases=called.aliases,
         constants=called.constants,
         has_paths=False,
         takes_leaves=True,
+    )
+
+
+def _draws_statistics(spec: FactoryModel, called: StackedModule) -> bool:
+    """Return whether buffers are drawn with the weights, as random features are."""
+    if called.frozen or called.has_only_means:
+        return bool(called.frozen)
+    other = StackedModule(_make(spec, torch.Generator().manual_seed(1))).statistics
+    return any(
+        not torch.equal(first, other[name]) for name, first in called.statistics.items()
     )
 
 

@@ -125,6 +125,11 @@ class StackedModule:
         wanted = {*self.frozen, *real, *counts}
         return {name: kept[name] for name in kept if name in wanted}
 
+    @property
+    def has_only_means(self) -> bool:
+        """All statistics are those of norms, which begin alike whatever the seed."""
+        return all(name.startswith(tuple(self._norms)) for name in self.statistics)
+
     @cached_property
     def aliases(self) -> dict[str, str]:
         """Further names of tensors that have several, and the first of each."""
