@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from curvflow.errors import InputError
 from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.tasks.numerics import fisher, ggn, gradient_covariance, hessian, residual
 from curvflow.tasks.numerics.derivatives.differentiation_modes import ORDERS
@@ -106,3 +107,68 @@ def test_they_are_in_studies(how):
         OPERATORS, matrices(how), matrices("detach"), strict=True
     ):
         torch.testing.assert_close(found, twin, rtol=1e-9, atol=1e-11, msg=str(params))
+
+
+def halved(outputs, targets):
+    if outputs.requires_grad:
+        outputs.register_hook(lambda slope: slope / 2)
+    return F.cross_entropy(outputs, targets, reduction="none")
+
+
+def recorded(outputs, targets):
+    if outputs.requires_grad:
+        outputs.register_hook(lambda slope: None)
+    return F.cross_entropy(outputs, targets, reduction="none")
+
+
+def drawn(outputs, targets):
+    noise = torch.rand_like(outputs)
+    return F.cross_entropy(outputs + noise, targets, reduction="none")
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.ones(()))
+        self.calls = 0
+
+    def forward(self, outputs, targets):
+        self.calls += 1
+        losses = F.cross_entropy(outputs, targets, reduction="none")
+        return losses / (1 + self.calls)
+
+
+class Running(Counting):
+    def forward(self, outputs, targets):
+        losses = F.cross_entropy(outputs, targets, reduction="none")
+        self.mean.mul_(0.9).add_(losses.detach().mean())
+        return losses / self.mean
+
+
+SAID = {"halved": "a hook", "drawn": "equal", "Counting": "equal", "Running": "equal"}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_loss_that_is_no_function_or_changes_gradients_is_refused(name):
+    torch.manual_seed(0)
+    module = nn.Linear(3, 3)
+    x, y = torch.randn(6, 3), torch.arange(6) % 3
+    loss = globals()[name]
+    loss = loss() if isinstance(loss, type) else loss
+    with pytest.raises(InputError, match=rf"^loss.*{SAID[name]}"):
+        hessian(module, loss, (x, y))
+    data = as_data(dataset(x.numpy(), y.numpy()))
+    spec = {"factory": f"{__name__}:{name}", "kwargs": {}}
+    # A study gives a module the buffers of its own at each call.
+    said = "their own sample alone" if name == "Running" else SAID[name]
+    with pytest.raises(InputError, match=rf"^loss.*{said}"):
+        train_all([train_member(data, loss=spec)])
+
+
+def test_a_hook_of_a_loss_that_looks_on_is_none_of_it():
+    torch.manual_seed(0)
+    module = nn.Linear(3, 3).double()
+    x, y = torch.randn(6, 3).double(), torch.arange(6) % 3
+    H = dense_hessian(module, F.cross_entropy, x, y)
+    for order in ORDERS:
+        assert_operator_is(hessian(module, recorded, (x, y), order=order), H)

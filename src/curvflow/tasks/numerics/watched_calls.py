@@ -62,12 +62,43 @@ def check_call(
             return
         _check_leaves(module, field, leaves, outputs, is_whole=is_whole)
         _derive(outputs, leaves)
+    _check_hooks(field, watch)
+
+
+def check_loss(field: str, outputs: Tensor, call: Callable[[Tensor], object]) -> None:
+    """Refuse a loss that changes gradients by a hook.
+
+    Args:
+        field: what the loss is called in messages.
+        outputs: to take it of.
+        call: from outputs to losses.
+
+    Raises:
+        InputError: it does. Whatever else goes wrong is left to others.
+    """
+    watch, leaf = _Watch(), outputs.detach().clone().requires_grad_()
+    with torch.enable_grad():
+        try:
+            with watch:
+                # No leaf, for a call may write into it.
+                losses = call(leaf.clone())
+        except InputError:
+            raise
+        # Losses of users raise whatever they like.
+        except Exception:
+            return
+        if isinstance(losses, Tensor) and losses.requires_grad:
+            _derive(losses, {"": leaf})
+    _check_hooks(field, watch)
+
+
+def _check_hooks(field: str, watch: _Watch) -> None:
     if watch.changing:
         raise InputError(
             f"{field}: expected gradients as they are, got a hook on those of "
             f"{watch.changing} that changes them, which derivatives of derivatives "
-            "would leave out. Take it out, or write it into forward, as a factor c of "
-            "a gradient by c * x + (x - c * x).detach()."
+            "would leave out. Take it out, or write it into the function, as a factor "
+            "c of a gradient by c * x + (x - c * x).detach()."
         )
 
 

@@ -52,7 +52,7 @@ from curvflow.tasks.numerics.derivatives.precision import (
     reroute,
     stops_respected,
 )
-from curvflow.tasks.numerics.watched_calls import check_call
+from curvflow.tasks.numerics.watched_calls import check_call, check_loss
 
 
 @contextmanager
@@ -436,6 +436,7 @@ def _watched(of: Subject) -> Callable[[Batch], Tensor]:
     def at(batch: Batch) -> Tensor:
         outputs = of.at(batch)
         if is_first.pop() if is_first else False:
+            _check_loss(of, outputs, tree_map(of.moved, plain(batch)))
             few = tree_map(of.moved, few_of(plain(batch)))
             parts = parted(of.weights, of.shapes)
             leaves = [part.detach().clone().requires_grad_() for part in parts]
@@ -451,6 +452,20 @@ def _watched(of: Subject) -> Callable[[Batch], Tensor]:
         return outputs
 
     return at
+
+
+def _check_loss(of: Subject, outputs: Tensor, batch: Batch) -> None:
+    """Refuse a loss that is no function of its arguments, or changes gradients."""
+    with torch.no_grad():
+        first, second = (of.mean_loss(outputs, batch) for _ in range(2))
+    if not torch.allclose(first, second, rtol=1e-5, equal_nan=True):
+        raise InputError(
+            "loss (nondeterminism): expected equal losses for equal outputs, got "
+            f"{float(first):.6g} and {float(second):.6g}. Remove what draws at random "
+            "or keeps a state between calls. Or go on all the same: allow "
+            "'nondeterminism'."
+        )
+    check_loss("loss", outputs, lambda leaf: of.mean_loss(leaf, batch))
 
 
 def _check_settings(settings: Settings) -> None:
