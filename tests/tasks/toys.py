@@ -231,6 +231,8 @@ def make_frozen(last: bool = False) -> nn.Module:
 class Features(nn.Module):
     """Features drawn with the weights, and a weight that is turned from one drawn."""
 
+    features: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("features", torch.randn(3, 4))
