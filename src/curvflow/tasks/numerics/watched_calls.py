@@ -1,4 +1,4 @@
-"""A call of a module, watched for what is no function of its weights, or no gradient.
+"""A call of a module, watched for effects that are no function of its weights.
 
 Derivatives are taken of a module as a function of the tensors that it has registered.
 What it holds of them elsewhere, writes into them, or does to gradients on their way

@@ -430,7 +430,7 @@ def subject(
 
 
 def _watched(of: Subject) -> Callable[[Batch], Tensor]:
-    """Return a call whose first one looks for what is no function of the weights."""
+    """Return a call of the module, the first of which is watched by `check_call`."""
     is_first = [True]
 
     def at(batch: Batch) -> Tensor:
