@@ -141,6 +141,31 @@ def test_a_tensor_that_requires_a_gradient_and_is_no_parameter_is_refused():
         pose(parse_model(model), "auto", blobs())
 
 
+class Followed(nn.Module):
+    """A frozen layer that follows one that is trained, in training."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.first, self.slow, self.how = nn.Linear(3, 3), nn.Linear(3, 3), how
+        self.slow.requires_grad_(False)
+
+    def forward(self, x):
+        slow, fast = self.slow.weight, self.first.weight
+        if self.training and self.how == "set":
+            slow.data = 0.9 * slow.data + 0.1 * fast.data
+        elif self.training:
+            with torch.no_grad():
+                slow.lerp_(fast, 0.1)
+        return self.first(x) + self.slow(x)
+
+
+@pytest.mark.parametrize("how", ["set", "in place"])
+def test_a_frozen_parameter_that_forward_moves_is_refused(how):
+    model = {"factory": f"{__name__}:Followed", "kwargs": {"how": how}}
+    with pytest.raises(InputError, match=r"'slow\.weight', which forward writes"):
+        pose(parse_model(model), "auto", blobs())
+
+
 class Tied(nn.Module):
     """One tensor under three names, two of them in lists that torch knows of."""
 

@@ -282,7 +282,9 @@ class StackedModule:
                 name: parameter.detach().clone().requires_grad_()
                 for name, parameter in self.parameters.items()
             }
-            tensors, like = self.statistics | leaves, next(iter(leaves.values()))
+            frozen = {name: tensor.clone() for name, tensor in self.frozen.items()}
+            tensors = self.statistics | frozen | leaves
+            like = next(iter(leaves.values()))
             x = inputs.to(like) if inputs.is_floating_point() else inputs
             self._set_mode(is_trained=is_trained)
             with torch.random.fork_rng(devices=[]):
@@ -294,6 +296,7 @@ class StackedModule:
                         self._held(tensors), x, None
                     ),
                     is_whole=True,
+                    frozen=frozen,
                 )
 
     def _seen(self, forward_pass: ForwardPass, inputs: Tensor) -> Observed:

@@ -31,6 +31,7 @@ def check_call(
     call: Callable[[], object],
     *,
     is_whole: bool,
+    frozen: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Refuse a module whose call is no function of its weights.
 
@@ -41,6 +42,7 @@ def check_call(
             has been written into.
         call: returns the outputs at the leaves.
         is_whole: whether the leaves are all that is trained.
+        frozen: further parameters, by name; none has been written into.
 
     Raises:
         InputError: the call takes a parameter from elsewhere than its place, or what
@@ -57,7 +59,7 @@ def check_call(
         # A module raises whatever it likes, and is tried where its outputs are needed.
         except Exception:
             outputs = None
-        _check_written(field, leaves, watch)
+        _check_written(field, {**leaves, **(frozen or {})}, watch)
         if not isinstance(outputs, Tensor) or not outputs.requires_grad:
             return
         _check_leaves(module, field, leaves, outputs, is_whole=is_whole)
@@ -177,7 +179,8 @@ def _check_written(field: str, leaves: Mapping[str, Tensor], watch: _Watch) -> N
             raise InputError(
                 f"{field}: expected weights that a call leaves as they are, got "
                 f"'{name}', which forward writes into. Compute what is to be taken for "
-                "it, as by clamp in place of clamp_."
+                "it, as by clamp in place of clamp_, or hold in a buffer what is not "
+                "trained."
             )
 
 
