@@ -228,6 +228,27 @@ def make_frozen(last: bool = False) -> nn.Module:
     return module
 
 
+class Features(nn.Module):
+    """Features drawn with the weights, and a weight that is turned from one drawn."""
+
+    features: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("features", torch.randn(3, 4))
+        turned = nn.Linear(4, 4)
+        self.turned = nn.utils.parametrizations.orthogonal(turned)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        features = (x @ self.features).cos()
+        return self.head(self.turned(features).tanh())
+
+
+def make_features() -> nn.Module:
+    return Features()
+
+
 def make_frozen_first() -> nn.Module:
     """A frozen weight with a bias that is trained, and a frozen bias."""
     module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3))
@@ -742,6 +763,8 @@ class Stopped(nn.Module):
                     more = more + layer(x)
         elif self.how == "detach":
             more = layer(x).detach()
+        elif self.how == "data":
+            more = layer(x).data
         else:
             with torch.no_grad():
                 more = layer(x)

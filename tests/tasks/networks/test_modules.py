@@ -275,12 +275,37 @@ def test_frozen_parameters_stay_as_they_were_drawn():
 
 def compute_first(seed):
     """Return the frozen tensors that the module draws of a member's stream."""
+    first = drawn_module("make_frozen", seed)[0]
+    return torch.cat([first.weight.flatten(), first.bias]).double().detach()
+
+
+def drawn_module(name, seed):
+    """Return the module as it is built with the numbers of a member's stream."""
     from curvflow.tasks.numerics.streams import stream
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream(seed, "init").initial_seed())
-        first = toys.make_frozen()[0]
-    return torch.cat([first.weight.flatten(), first.bias]).double().detach()
+        return getattr(toys, name)()
+
+
+def test_buffers_that_are_drawn_are_those_of_the_seed():
+    features = []
+    for seed, fit in enumerate(fits(factory("make_features"))):
+        network, (start, end) = network_of(fit), fit.arrays["weights"]
+        drawn = drawn_module("make_features", seed).double()
+        module = module_of("make_features", network, start)
+        assert_same(module.state_dict(), drawn.state_dict())
+        looped(module)
+        assert_holds(module, network, end)
+        features.append(module.features)
+        exact = exact_hessian("make_features", fit)
+        probe = member("probe.trace", {}, weights=weights_of(fit), data=blobs())
+        assert_same({"": toys.matrix_of(probe)}, {"": exact})
+    assert not torch.equal(*features)
+
+
+def assert_same(found, expected):
+    torch.testing.assert_close(dict(found), dict(expected), rtol=1e-6, atol=1e-8)
 
 
 def dense_frozen(probe, network):

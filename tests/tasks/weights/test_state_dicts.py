@@ -74,6 +74,32 @@ def test_sparse_tensors_and_parameters_are_arrays_too():
     np.testing.assert_array_equal(found["own"], np.ones(2))
 
 
+def test_views_of_conjugates_and_negatives_are_arrays_too():
+    values = torch.randn(2, 3, dtype=torch.complex64)
+    numbers = torch.randn(2, 3)
+    held = {"turned": values.conj(), "negative": torch._neg_view(numbers)}
+    found = read_tensors(written(held), "x.pt", "path")
+    np.testing.assert_array_equal(found["turned"], values.numpy().conj())
+    np.testing.assert_array_equal(found["negative"], -numbers.numpy())
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.ones(2, device="meta"),
+        lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+        lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+    ],
+    ids=["meta", "quantised", "nested"],
+)
+def test_a_tensor_without_plain_numbers_is_named(make):
+    tensor = make()
+    content = written({"plain": torch.ones(1), "layer.weight": tensor})
+    with pytest.raises(InputError, match=r"numbers in x.pt, got 'layer.weight' of"):
+        read_tensors(content, "x.pt", "path")
+
+
 def test_no_object_is_made_and_its_class_is_named():
     with pytest.raises(
         InputError, match=r"tensors alone in x.pt, got an object of \S+"

@@ -64,11 +64,11 @@ def build(
         parts: of inputs that are several, side by side; none of one input.
 
     Returns:
-        The network. Buffers are those of a fixed seed, the same for every model. Those
-        of real numbers that a `state_dict` holds, such as the running means of a batch
-        norm, are statistics, stored with the weights; what is in training as the
-        function returned it moves them. So are frozen parameters, which stay as they
-        were drawn.
+        The network. Buffers of real numbers that a `state_dict` holds, such as the
+        running means of a batch norm, are statistics, drawn and stored with the
+        weights; what is in training as the function returned it moves them. So are
+        frozen parameters, which stay as they were drawn. Other buffers are those of a
+        fixed seed, the same for every model.
 
     Raises:
         InputError: it is no module, nothing of it is trained, it computes other shapes,
@@ -82,6 +82,7 @@ def build(
     module = _make(spec, torch.Generator().manual_seed(0))
     _check_layers(module)
     _check_parameters(module)
+    _check_gradients(module)
     _take_dense_gradients(module)
     trained = (p for p in module.parameters() if p.requires_grad)
     check_unchanged(module, trained, "model", on_any=True)
@@ -94,6 +95,7 @@ def build(
     shape = output_shape(num_outputs, tokens)
     check = partial(check_network, name=spec.factory, output_shape=shape)
     _check_scripted(called, x[0])
+    called.check_calls(x[0])
     try:
         check(network, first_W, x)
     except InputError as error:
@@ -116,8 +118,7 @@ def _together(spec: FactoryModel, called: StackedModule) -> Network:
         return _flat(parameters_of(_make(spec, generator), trained=True))
 
     def first_statistics(generator: torch.Generator) -> Tensor:
-        frozen = parameters_of(_make(spec, generator), trained=False)
-        return _flat(statistics | frozen)
+        return _flat(StackedModule(_make(spec, generator)).statistics)
 
     return Network(
         _layout(called.parameters),
@@ -126,13 +127,23 @@ def _together(spec: FactoryModel, called: StackedModule) -> Network:
         initial,
         statistics=_layout(statistics),
         start=statistics,
-        draw_statistics=first_statistics if called.frozen else None,
+        draw_statistics=first_statistics if _draws_statistics(spec, called) else None,
         moves_statistics=False,
         pass_bytes=PASS_BYTES,
         aliases=called.aliases,
         constants=called.constants,
         has_paths=False,
         takes_leaves=True,
+    )
+
+
+def _draws_statistics(spec: FactoryModel, called: StackedModule) -> bool:
+    """Return whether buffers are drawn with the weights, as random features are."""
+    if called.frozen or called.has_only_means:
+        return bool(called.frozen)
+    other = StackedModule(_make(spec, torch.Generator().manual_seed(1))).statistics
+    return any(
+        not torch.equal(first, other[name]) for name, first in called.statistics.items()
     )
 
 
@@ -265,7 +276,18 @@ def _check_parameters(module: nn.Module) -> None:
                 f"'{name}', which would not be called. Write it into forward, as a "
                 "mask by a product, or as a parametrization."
             )
+
+
+def _check_gradients(module: nn.Module) -> None:
+    """Refuse layers that would have other gradients than those of the loss."""
     for name, layer in module.named_modules():
+        if layer._backward_hooks or layer._backward_pre_hooks:
+            at = f" at '{name}'" if name else ""
+            raise InputError(
+                f"model: expected gradients as they are, got a hook on those of "
+                f"{type(layer).__name__}{at}, which would not be called. Return the "
+                "module without it."
+            )
         if not isinstance(layer, nn.Embedding | nn.EmbeddingBag):
             continue
         if layer.scale_grad_by_freq:

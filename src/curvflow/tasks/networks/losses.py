@@ -56,6 +56,8 @@ from curvflow.tasks.numerics.derivatives.output_laws import (
     mixture_means,
     poisson,
 )
+from curvflow.tasks.numerics.derivatives.precision import stops_respected
+from curvflow.tasks.numerics.watched_calls import check_loss
 
 
 class Rows(NamedTuple):
@@ -378,7 +380,7 @@ class _OwnLoss:
 
     def batch(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return what the function returns for one batch: (), or (N,)."""
-        with _TwiceDifferentiable():
+        with _TwiceDifferentiable(), stops_respected():
             losses = self._called(outputs, targets)
         if not isinstance(losses, Tensor) or losses.shape not in (
             (),
@@ -499,6 +501,7 @@ def check_own_loss(text: str, outputs_shape: tuple[int, ...], targets: Rows) -> 
         )
         given = outputs.clone()
         whole = loss.batch(given, targets_N)
+        again = loss.batch(outputs.clone(), targets_N)
         parts = [slice(row, row + 1) for row in range(len(outputs))]
         alone = torch.stack(
             [
@@ -511,7 +514,14 @@ def check_own_loss(text: str, outputs_shape: tuple[int, ...], targets: Rows) -> 
             f"loss: expected {spec.factory} to leave its outputs as they are, got "
             "others behind a call. Leave out operations in place."
         )
+    if not torch.allclose(whole, again, rtol=SAME_MEAN, equal_nan=True):
+        raise InputError(
+            f"loss: expected {spec.factory} to return equal numbers for equal outputs, "
+            "got others at the second call. Leave out draws, and what is kept between "
+            "calls."
+        )
     _check_alone(spec.factory, whole, alone)
+    check_loss("loss", outputs, lambda leaf: loss.batch(leaf, targets_N))
 
     def total(outputs: Tensor) -> Tensor:
         return loss(outputs[None], targets_N[None]).sum()

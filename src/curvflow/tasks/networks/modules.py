@@ -40,6 +40,7 @@ from curvflow.tasks.numerics.derivatives.precision import (
     stops_respected,
 )
 from curvflow.tasks.numerics.recomputation import computed_once
+from curvflow.tasks.numerics.watched_calls import check_call
 
 # A batch norm's count of batches, on which it depends where all batches weigh alike.
 COUNT = "num_batches_tracked"
@@ -123,6 +124,11 @@ class StackedModule:
         counts = [n + COUNT for n, norm in self._norms.items() if norm.momentum is None]
         wanted = {*self.frozen, *real, *counts}
         return {name: kept[name] for name in kept if name in wanted}
+
+    @property
+    def has_only_means(self) -> bool:
+        """All statistics are those of norms, which begin alike whatever the seed."""
+        return all(name.startswith(tuple(self._norms)) for name in self.statistics)
 
     @cached_property
     def aliases(self) -> dict[str, str]:
@@ -260,6 +266,38 @@ class StackedModule:
         self._set_mode(is_trained=False)
         with torch.random.fork_rng(devices=[]):
             return is_scripted(lambda: self._call(self._held(tensors), x, None))
+
+    def check_calls(self, inputs: Tensor) -> None:
+        """Refuse a module whose calls are no functions of its weights.
+
+        Args:
+            inputs: shape (N, ...).
+
+        Raises:
+            InputError: see `check_call`.
+        """
+        modes = {False, any(self._trained.values())}
+        for is_trained in sorted(modes):
+            leaves = {
+                name: parameter.detach().clone().requires_grad_()
+                for name, parameter in self.parameters.items()
+            }
+            frozen = {name: tensor.clone() for name, tensor in self.frozen.items()}
+            tensors = self.statistics | frozen | leaves
+            like = next(iter(leaves.values()))
+            x = inputs.to(like) if inputs.is_floating_point() else inputs
+            self._set_mode(is_trained=is_trained)
+            with torch.random.fork_rng(devices=[]):
+                check_call(
+                    self._module,
+                    "model",
+                    leaves,
+                    lambda tensors=tensors, x=x: self._call(  # type: ignore[misc]
+                        self._held(tensors), x, None
+                    ),
+                    is_whole=True,
+                    frozen=frozen,
+                )
 
     def _seen(self, forward_pass: ForwardPass, inputs: Tensor) -> Observed:
         """Return what a call in training draws and moves, from a trial of its shape."""

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load as load_safetensors
 from torch import Tensor
 
-from curvflow.errors import InputError
+from curvflow.errors import InputError, summary
 from curvflow.schemas.nodes import Array
 
 SAFETENSORS = ".safetensors"
@@ -52,7 +52,18 @@ def read_tensors(content: bytes, name: str, field: str) -> dict[str, Array]:
             f"{field}: expected a dictionary of tensors in {name}, got "
             f"{_described(loaded)}. Write torch.save(module.state_dict(), path)."
         )
-    return {key: _array(tensor) for key, tensor in tensors.items()}
+    arrays = {}
+    for key, tensor in tensors.items():
+        try:
+            arrays[key] = _array(tensor)
+        # Torch has tensors that NumPy has no like of, and says so in several ways.
+        except (TypeError, RuntimeError) as error:
+            raise InputError(
+                f"{field}: expected tensors of plain numbers in {name}, got '{key}' of "
+                f"{tensor.dtype} on {tensor.device} ({summary(error)}). Save it as "
+                "numbers, as by dequantize(), or leave it out."
+            ) from error
+    return arrays
 
 
 def _refusal(name: str, said: str) -> str:
@@ -90,7 +101,7 @@ def _tensors(value: Any, path: str) -> Iterator[tuple[str, Tensor]]:
 
 
 def _array(tensor: Tensor) -> Array:
-    plain = tensor.detach()
+    plain = tensor.detach().resolve_conj().resolve_neg()
     if plain.layout is not torch.strided:
         plain = plain.to_dense()
     if plain.is_floating_point() and plain.dtype not in (torch.float32, torch.float64):

@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy.sparse.linalg import eigsh
 
+from curvflow.errors import InputError
 from curvflow.schemas.models import parse_model
 from curvflow.tasks.networks.initialization import initial_weights
 from curvflow.tasks.networks.layers import dense_layers
@@ -230,3 +231,49 @@ def test_the_dense_matrix_of_a_layer_norm_is_that_of_double_backward():
     )
     found = dense_hessian(losses, w, x, torch.zeros(5))
     torch.testing.assert_close(found, exact, rtol=1e-10, atol=1e-12)
+
+
+def make_grouped():
+    """Return a network with a group norm, which has no rule for batched cotangents."""
+    nn = torch.nn
+    layers = nn.Conv1d(1, 4, 1), nn.GroupNorm(2, 4), nn.Tanh(), nn.Flatten()
+    return nn.Sequential(nn.Unflatten(1, (1, 3)), *layers, nn.Linear(12, 3))
+
+
+def make_spectral():
+    """Return a network whose norm writes into a tensor, which no record takes."""
+    nn = torch.nn
+    normed = nn.utils.parametrizations.spectral_norm(nn.Linear(3, 4))
+    return nn.Sequential(normed, nn.Tanh(), nn.Linear(4, 3))
+
+
+LACKS = {"make_grouped": "retained", "make_spectral": "linearised"}
+
+
+@pytest.mark.parametrize("factory", LACKS)
+def test_an_order_that_torch_lacks_for_a_network_is_named(factory):
+    model = {"factory": f"{__name__}:{factory}", "kwargs": {}}
+    data = blobs()
+    problem = pose(parse_model(model), "auto", data)
+    samples = load_samples(problem, [data], "", "cpu", torch.float64)
+    network = problem.network
+    start = initial_weights(network, stream(0, "init"), None)
+    weights_MD, fixed_MS = network.split(start[None])
+    found = {}
+    for order in (*ORDERS, "auto"):
+        operator = BatchedHessian(
+            problem.losses,
+            weights_MD,
+            samples.inputs,
+            samples.targets,
+            fixed_MS=fixed_MS,
+            order=order,
+        )
+        columns = torch.eye(weights_MD.shape[1], dtype=torch.float64)[None]
+        if order == LACKS[factory]:
+            with pytest.raises(InputError, match=rf"^order: .* got {order} \("):
+                _ = operator @ columns
+            continue
+        found[order] = operator @ columns
+    for product in found.values():
+        torch.testing.assert_close(product, found["reverse_over_reverse"])

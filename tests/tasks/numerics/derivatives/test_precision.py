@@ -237,7 +237,7 @@ def test_a_copy_of_a_norm_is_called_by_its_own_statistics():
     torch.testing.assert_close(copied(x), nn.BatchNorm2d.forward(copied, x))
 
 
-STOPS = ["no_grad", "decorated", "set", "flag", "within", "detach"]
+STOPS = ["no_grad", "decorated", "set", "flag", "data", "within", "detach"]
 
 
 @pytest.mark.parametrize("stopped", [[0], [1], [2], [0, 2], [0, 1]])
@@ -323,7 +323,7 @@ def test_each_call_of_a_study_tells_for_itself_what_is_stopped(how, when):
         torch.testing.assert_close((cotangent * tangent).sum(), (back * column).sum())
 
 
-@pytest.mark.parametrize("how", STOPS[:4])
+@pytest.mark.parametrize("how", STOPS[:5])
 def test_networks_of_studies_have_none_forward_either(how):
     x, y = torch.randn(6, 3).double(), torch.arange(6) % 3
     data = as_data(dataset(x.numpy(), y.numpy()))

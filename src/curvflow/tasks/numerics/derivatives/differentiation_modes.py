@@ -27,6 +27,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol, get_args
@@ -45,6 +46,8 @@ Order = Literal[
 ORDERS: tuple[Order, ...] = get_args(Order)
 # Those that derive a gradient forward.
 FORWARD: tuple[Order, ...] = ("forward_over_reverse", "linearised")
+# Those that ask no more of a network than it has been tried for.
+LEAST_ASKED: tuple[Order, ...] = ("forward_over_reverse", "reverse_over_reverse")
 
 # What derivatives there are: all; those back alone; or first ones alone.
 Derivatives = Literal["all", "reverse", "first"]
@@ -91,6 +94,43 @@ def hessian_product(
     if order in _DERIVED:
         return _DERIVED[order](loss, weights)
     return _KEPT[order](_graph(loss, weights, shapes))
+
+
+def named_product(order: Order, loss: Scalar, weights: Tensor) -> Product:
+    """Prepare products in an order that fails by its name where torch lacks a rule.
+
+    Args:
+        order: of differentiation.
+        loss: the function, that can be derived twice in the order that asks least.
+        weights: where to take the Hessian, shape W.
+
+    Returns:
+        A function from columns (W, S) to products (W, S).
+    """
+    with _failures_of(order):
+        written = hessian_product(order, loss, weights)
+
+    def product(columns: Tensor) -> Tensor:
+        with _failures_of(order):
+            return written(columns)
+
+    return product
+
+
+@contextmanager
+def _failures_of(order: Order) -> Iterator[None]:
+    """Refuse an order that asks more than others do, where torch fails at it."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        if order in LEAST_ASKED or "allocate" in str(error):
+            raise
+        raise InputError(
+            f"order: expected one that torch has for this network, got {order} "
+            f"({summary(error).rstrip('.')}). Name another, or take auto."
+        ) from error
 
 
 def tried(*, keeps: bool, columns: int, is_by_hand: bool = False) -> tuple[Order, ...]:

@@ -18,6 +18,7 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import (
     Trial,
     fastest,
     hessian_product,
+    named_product,
     tried,
 )
 from curvflow.tasks.numerics.derivatives.passes import (
@@ -95,7 +96,7 @@ class BatchedHessian(Averaged):
         """
         if self._order == "auto":
             self._order = self._tried(part, columns)
-        return hessian_product(self._order, self.scalar(part), part.weights)
+        return named_product(self._order, self.scalar(part), part.weights)
 
     def call(self, part: Part, draw: Draw) -> Tensor:
         """Return the losses of a part, (M, N), by numbers from a source."""

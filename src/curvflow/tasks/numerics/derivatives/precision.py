@@ -86,6 +86,10 @@ def differentiable() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
+# Made anew at each look, but equal.
+_DATA = cast("Any", Tensor.data).__get__
+
+
 class StepByStep(TorchFunctionMode):
     """Recurrent layers by products and activations, within the block.
 
@@ -114,7 +118,10 @@ class StepByStep(TorchFunctionMode):
 
 
 class _StopsForward(TorchFunctionMode):
-    """Forward derivatives stop where gradients are switched off, within the block."""
+    """Forward derivatives stop where gradients are switched off, within the block.
+
+    So do derivatives of all levels at `.data`, which torch takes away from the last.
+    """
 
     def __enter__(self) -> Self:
         self._before = torch._C._is_fwd_grad_enabled()
@@ -135,20 +142,34 @@ class _StopsForward(TorchFunctionMode):
         """Call a function, and switch both kinds of derivatives where it does one."""
         if func is torch._C._set_grad_enabled:
             torch._C._set_fwd_grad_enabled(args[0] and self._before)
+        elif func == _DATA:
+            return args[0].detach()
         return func(*args, **(kwargs or {}))
 
 
 def stops_respected() -> AbstractContextManager[object]:
-    """Stop forward derivatives where a module stops those back, within the block.
+    """Stop derivatives where a module or a loss stops those back, within the block.
 
-    As by `torch.no_grad()`, within which torch goes on with forward ones (2.13). Any
+    As by `torch.no_grad()`, within which torch goes on with forward ones, or by
+    `.data`, behind which it goes on with all derivatives but the last (2.13). Any
     call may do so, and any other not: all in which they are taken are watched.
 
     Returns:
-        The block; it does nothing where no forward derivatives are taken.
+        The block; it does nothing where no forward derivatives are taken, and none of
+        derivatives by `torch.func`.
     """
     # Of which no public name tells.
-    return nullcontext() if forward_ad._current_level < 0 else _StopsForward()
+    is_forward = forward_ad._current_level >= 0
+    return _StopsForward() if is_forward or _derives_twice() else nullcontext()
+
+
+def _derives_twice() -> bool:
+    """Return whether derivatives of derivatives are taken by `torch.func`."""
+    if torch.compiler.is_compiling():
+        return False
+    levels = torch._C._functorch.get_interpreter_stack() or ()
+    kind = torch._C._functorch.TransformType
+    return sum(level.key() in (kind.Grad, kind.Jvp) for level in levels) > 1
 
 
 def derivative_along(

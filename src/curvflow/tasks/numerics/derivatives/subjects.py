@@ -52,6 +52,7 @@ from curvflow.tasks.numerics.derivatives.precision import (
     reroute,
     stops_respected,
 )
+from curvflow.tasks.numerics.watched_calls import check_call, check_loss
 
 
 @contextmanager
@@ -320,13 +321,18 @@ class Subject:
 
     def mean_loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Return the mean loss of a batch, a scalar."""
-        return self.loss(outputs, targets_of(batch)).mean()
+        return self.terms(outputs, targets_of(batch)).mean()
+
+    def terms(self, outputs: Tensor, targets: Any) -> Tensor:
+        """Return what the loss returns, derived as its gradient is."""
+        with stops_respected():
+            return self.loss(outputs, targets)
 
     def batch_loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """Return the loss of a batch that is derived by, a scalar: sum or mean."""
         if not self.is_summed:
             return self.mean_loss(outputs, batch)
-        losses, count = self.loss(outputs, targets_of(batch)), num_samples(batch)
+        losses, count = self.terms(outputs, targets_of(batch)), num_samples(batch)
         if losses.numel() == count:
             return losses.sum()
         return losses.mean() * count
@@ -353,7 +359,7 @@ class Subject:
                 dims,
                 is_leaf=lambda leaf: leaf is None,
             )
-            return self.loss(output.unsqueeze(0), several).mean()
+            return self.terms(output.unsqueeze(0), several).mean()
 
         try:
             with warnings.catch_warnings():
@@ -419,8 +425,47 @@ def subject(
         batches,
         settings,
     )
-    check(module, batches, taken.at, settings.get("allow", ()))
+    check(module, batches, _watched(taken), settings.get("allow", ()))
     return taken
+
+
+def _watched(of: Subject) -> Callable[[Batch], Tensor]:
+    """Return a call of the module, the first of which is watched by `check_call`."""
+    is_first = [True]
+
+    def at(batch: Batch) -> Tensor:
+        outputs = of.at(batch)
+        if is_first.pop() if is_first else False:
+            _check_loss(of, outputs, tree_map(of.moved, plain(batch)))
+            few = tree_map(of.moved, few_of(plain(batch)))
+            parts = parted(of.weights, of.shapes)
+            leaves = [part.detach().clone().requires_grad_() for part in parts]
+            named = dict(zip(of.names, leaves, strict=True))
+            with differentiable():
+                check_call(
+                    of.called.module,
+                    "module",
+                    named,
+                    lambda: of.outputs(leaves, few),
+                    is_whole=False,
+                )
+        return outputs
+
+    return at
+
+
+def _check_loss(of: Subject, outputs: Tensor, batch: Batch) -> None:
+    """Refuse a loss that is no function of its arguments, or changes gradients."""
+    with torch.no_grad():
+        first, second = (of.mean_loss(outputs, batch) for _ in range(2))
+    if not torch.allclose(first, second, rtol=1e-5, equal_nan=True):
+        raise InputError(
+            "loss (nondeterminism): expected equal losses for equal outputs, got "
+            f"{float(first):.6g} and {float(second):.6g}. Remove what draws at random "
+            "or keeps a state between calls. Or go on all the same: allow "
+            "'nondeterminism'."
+        )
+    check_loss("loss", outputs, lambda leaf: of.mean_loss(leaf, batch))
 
 
 def _check_settings(settings: Settings) -> None:

@@ -1,0 +1,238 @@
+"""A call of a module, watched for effects that are no function of its weights.
+
+Derivatives are taken of a module as a function of the tensors that it has registered.
+What it holds of them elsewhere, writes into them, or does to gradients on their way
+back, is no part of that function, and would be left out without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+from curvflow.errors import InputError
+
+# Made anew at each look, but equal.
+_DATA = cast("Any", Tensor.data)
+_READS, _WRITES = _DATA.__get__, _DATA.__set__
+
+
+def check_call(
+    module: nn.Module,
+    field: str,
+    leaves: Mapping[str, Tensor],
+    call: Callable[[], object],
+    *,
+    is_whole: bool,
+    frozen: Mapping[str, Tensor] | None = None,
+) -> None:
+    """Refuse a module whose call is no function of its weights.
+
+    Args:
+        module: whose own parameters are those that the leaves stand for.
+        field: what the module is called in messages.
+        leaves: that stand for parameters, by name; they require a gradient, and none
+            has been written into.
+        call: returns the outputs at the leaves.
+        is_whole: whether the leaves are all that is trained.
+        frozen: further parameters, by name; none has been written into.
+
+    Raises:
+        InputError: the call takes a parameter from elsewhere than its place, or what
+            is none and requires a gradient; writes into one; or changes gradients by a
+            hook. Whatever else goes wrong is left to others.
+    """
+    watch = _Watch()
+    with torch.enable_grad(), _layers_watched(module, watch):
+        try:
+            with watch:
+                outputs = call()
+        except InputError:
+            raise
+        # A module raises whatever it likes, and is tried where its outputs are needed.
+        except Exception:
+            outputs = None
+        _check_written(field, {**leaves, **(frozen or {})}, watch)
+        if not isinstance(outputs, Tensor) or not outputs.requires_grad:
+            return
+        _check_leaves(module, field, leaves, outputs, is_whole=is_whole)
+        _derive(outputs, leaves)
+    _check_hooks(field, watch)
+
+
+def check_loss(field: str, outputs: Tensor, call: Callable[[Tensor], object]) -> None:
+    """Refuse a loss that changes gradients by a hook.
+
+    Args:
+        field: what the loss is called in messages.
+        outputs: to take it of.
+        call: from outputs to losses.
+
+    Raises:
+        InputError: it does. Whatever else goes wrong is left to others.
+    """
+    watch, leaf = _Watch(), outputs.detach().clone().requires_grad_()
+    with torch.enable_grad():
+        try:
+            with watch:
+                # No leaf, for a call may write into it.
+                losses = call(leaf.clone())
+        except InputError:
+            raise
+        # Losses of users raise whatever they like.
+        except Exception:
+            return
+        if isinstance(losses, Tensor) and losses.requires_grad:
+            _derive(losses, {"": leaf})
+    _check_hooks(field, watch)
+
+
+def _check_hooks(field: str, watch: _Watch) -> None:
+    if watch.changing:
+        raise InputError(
+            f"{field}: expected gradients as they are, got a hook on those of "
+            f"{watch.changing} that changes them, which derivatives of derivatives "
+            "would leave out. Take it out, or write it into the function, as a factor "
+            "c of a gradient by c * x + (x - c * x).detach()."
+        )
+
+
+class _Watch(TorchFunctionMode):
+    """Notes what a call writes into by `.data`, and hooks that change gradients.
+
+    Attributes:
+        written: tensors whose data are set.
+        changing: of what a hook has changed gradients, or "".
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: set[int] = set()
+        self.changing = ""
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call a function."""
+        if func == _READS:
+            # It shares what counts the writes.
+            return args[0].detach()
+        if func == _WRITES:
+            self.written.add(id(args[0]))
+        if func is Tensor.register_hook and len(args) > 1:
+            args = (args[0], self.watched("a tensor", args[1]))
+        return func(*args, **(kwargs or {}))
+
+    def watched(self, of: str, hook: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a hook that tells whether it changes gradients.
+
+        Args:
+            of: what the gradients are of.
+            hook: takes gradients last, or those by inputs and outputs of a layer.
+        """
+
+        def called(*args: Any) -> Any:
+            changed = hook(*args)
+            given = args[0] if len(args) == 1 else args[1]
+            if changed is not None and not _are_equal(changed, given):
+                self.changing = of
+            return changed
+
+        return called
+
+
+def _are_equal(changed: object, given: object) -> bool:
+    pairs = zip(tree_leaves(changed), tree_leaves(given), strict=False)
+    return all(a is b or bool(torch.equal(a, b)) for a, b in pairs)
+
+
+@contextmanager
+def _layers_watched(module: nn.Module, watch: _Watch) -> Iterator[None]:
+    """Watch the hooks that layers have for gradients, within the block."""
+    kept: list[tuple[dict[int, Any], dict[int, Any]]] = []
+    for name, layer in module.named_modules():
+        of = f"{type(layer).__name__} at '{name}'" if name else type(layer).__name__
+        for hooks in (layer._backward_hooks, layer._backward_pre_hooks):
+            kept.append((hooks, dict(hooks)))
+            hooks |= {key: watch.watched(of, hook) for key, hook in hooks.items()}
+    try:
+        yield
+    finally:
+        for hooks, before in kept:
+            hooks.update(before)
+
+
+def _check_written(field: str, leaves: Mapping[str, Tensor], watch: _Watch) -> None:
+    for name, leaf in leaves.items():
+        if leaf._version or id(leaf) in watch.written:
+            raise InputError(
+                f"{field}: expected weights that a call leaves as they are, got "
+                f"'{name}', which forward writes into. Compute what is to be taken for "
+                "it, as by clamp in place of clamp_, or hold in a buffer what is not "
+                "trained."
+            )
+
+
+def _check_leaves(
+    module: nn.Module,
+    field: str,
+    leaves: Mapping[str, Tensor],
+    outputs: Tensor,
+    *,
+    is_whole: bool,
+) -> None:
+    known = {id(leaf) for leaf in leaves.values()}
+    own = {id(parameter): name for name, parameter in module.named_parameters()}
+    for leaf in _leaves_of(outputs):
+        if id(leaf) in known:
+            continue
+        if (name := own.get(id(leaf), "")) in leaves:
+            raise InputError(
+                f"{field}: expected parameters that forward takes from their layers, "
+                f"got '{name}' that it takes from elsewhere, as from a list or a "
+                "dictionary of its own. Take it from its layer, or hold it in an "
+                "nn.ParameterList or nn.ParameterDict."
+            )
+        if is_whole and not name:
+            raise InputError(
+                f"{field}: expected parameters where a gradient is required, got a "
+                f"tensor of shape {tuple(leaf.shape)} that is none, and would not be "
+                "trained. Make it an nn.Parameter of a layer, or leave requires_grad "
+                "out."
+            )
+
+
+def _leaves_of(outputs: Tensor) -> Iterator[Tensor]:
+    """Yield the leaves of the graph that a tensor has been made by."""
+    seen: set[Any] = set()
+    left: list[Any] = [outputs.grad_fn]
+    while left:
+        node = left.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if isinstance(leaf := getattr(node, "variable", None), Tensor):
+            yield leaf
+        left += [after for after, _ in node.next_functions]
+
+
+def _derive(outputs: Tensor, leaves: Mapping[str, Tensor]) -> None:
+    """Take gradients, of nothing but what hooks see of them."""
+    derive = partial(torch.autograd.grad, allow_unused=True)
+    along = torch.ones_like(outputs) + outputs.detach().real.tanh()
+    try:
+        derive(outputs, list(leaves.values()), along)
+    # What cannot be derived is named where derivatives are needed.
+    except Exception:
+        return

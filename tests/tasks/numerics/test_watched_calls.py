@@ -1,0 +1,189 @@
+"""Modules whose calls are no functions of their weights, in the library and a study."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from curvflow import ggn, hessian
+from curvflow.errors import InputError
+from curvflow.schemas.models import parse_model
+from curvflow.tasks.networks.problems import pose
+from curvflow.tasks.numerics.derivatives.differentiation_modes import ORDERS
+from curvflow.testing import assert_operator_is, dense_ggn, dense_hessian
+from tests.tasks.toys import blobs
+
+
+class Made(nn.Module):
+    """Two layers, and something else that a call does with the first."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.how, self.seen = how, []
+        # A list, a dictionary and a function of its own, of which torch knows nothing.
+        weight = self.first.weight
+        self.held = {"list": [weight], "dict": {"w": weight}, "made": lambda: weight}
+        if how in ("layer", "recording layer"):
+            self.first.register_full_backward_hook(self._hooked_layer)
+        if how == "before":
+            self.last.register_full_backward_pre_hook(lambda _, given: (2 * given[0],))
+
+    def _hooked_layer(self, _, inputs, outputs):
+        self.seen.append(outputs)
+        if self.how == "layer":
+            return tuple(2 * slope for slope in inputs)
+        return None
+
+    def _weight(self, how):
+        if how == "list":
+            return self.held["list"][0]
+        return self.held["dict"]["w"] if how == "dict" else self.held["made"]()
+
+    def _write(self):
+        weight = self.first.weight
+        if self.how == "no_grad":
+            with torch.no_grad():
+                weight.clamp_(-0.2, 0.2)
+        elif self.how == "data":
+            weight.data.clamp_(-0.2, 0.2)
+        elif self.how == "set":
+            weight.data = weight.data.clamp(-0.2, 0.2)
+        elif self.how == "copied":
+            weight.detach().copy_(weight.sign())
+
+    def forward(self, x):
+        self._write()
+        x = self.first((x + self.last.bias).tanh())
+        if self.how in self.held:
+            x = x @ self._weight(self.how).to(x)
+        if self.how == "tensor" and x.requires_grad:
+            x.register_hook(lambda slope: slope / 2)
+        if self.how == "recorded" and x.requires_grad:
+            x.register_hook(self.seen.append)
+        return self.last(x.tanh())
+
+
+STRAY, WRITTEN = ["list", "dict", "made"], ["no_grad", "data", "set", "copied"]
+HOOKED = ["tensor", "layer", "before"]
+SAID = {
+    **dict.fromkeys(STRAY, "takes from elsewhere"),
+    **dict.fromkeys(WRITTEN, "'first.weight', which forward writes into"),
+    **dict.fromkeys(HOOKED, "got a hook on those of"),
+}
+
+
+def made(how):
+    torch.manual_seed(len(how))
+    module = Made(how).double()
+    module.held = Made(how).held if how not in STRAY else held(module)
+    return module, torch.randn(6, 3).double(), torch.arange(6) % 3
+
+
+def held(module):
+    weight = module.first.weight
+    return {"list": [weight], "dict": {"w": weight}, "made": lambda: weight}
+
+
+@pytest.mark.parametrize("how", SAID)
+def test_a_call_that_is_no_function_of_the_weights_is_refused(how):
+    module, x, y = made(how)
+    before = [parameter.detach().clone() for parameter in module.parameters()]
+    for operator in (hessian, ggn):
+        with pytest.raises(InputError, match=SAID[how]):
+            operator(module, nn.CrossEntropyLoss(), (x, y))
+    if how not in WRITTEN:
+        torch.testing.assert_close(list(module.parameters()), before)
+    hooks = [*module.first._backward_hooks.values()]
+    assert hooks == ([module._hooked_layer] if how == "layer" else [])
+
+
+@pytest.mark.parametrize("how", SAID)
+def test_a_study_refuses_it_before_training(how):
+    model = {"factory": f"{__name__}:Made", "kwargs": {"how": how}}
+    with pytest.raises(InputError, match=SAID[how]):
+        pose(parse_model(model), "auto", blobs())
+
+
+@pytest.mark.parametrize("how", ["plain", "recorded"])
+def test_what_looks_on_is_none_of_it(how):
+    module, x, y = made(how)
+    H = dense_hessian(module, F.cross_entropy, x, y)
+    for order in ORDERS:
+        of = module, nn.CrossEntropyLoss(), (x, y)
+        assert_operator_is(hessian(*of, order=order), H)
+    G = dense_ggn(module, F.cross_entropy, x, y)
+    assert_operator_is(ggn(module, "cross_entropy", (x, y)), G)
+
+
+@pytest.mark.parametrize("how", STRAY)
+def test_parameters_that_are_not_derived_by_may_be_taken_from_anywhere(how):
+    module, x, y = made(how)
+    rest = dense_hessian(module, F.cross_entropy, x, y)[9:, 9:]
+    names = [name for name, _ in module.named_parameters() if name != "first.weight"]
+    part = hessian(module, "cross_entropy", (x, y), params=names)
+    assert_operator_is(part, rest)
+    module.first.weight.requires_grad_(False)
+    assert_operator_is(hessian(module, "cross_entropy", (x, y)), rest)
+
+
+def make_stray():
+    """Return a module with a tensor that nobody trains."""
+    module = Made("plain")
+    module.extra = [torch.ones(3, requires_grad=True)]
+    module.first.register_forward_hook(lambda _, __, x: x * module.extra[0].to(x))
+    return module
+
+
+def test_a_tensor_that_requires_a_gradient_and_is_no_parameter_is_refused():
+    model = {"factory": f"{__name__}:make_stray", "kwargs": {}}
+    with pytest.raises(InputError, match=r"a tensor of shape \(3,\) that is none"):
+        pose(parse_model(model), "auto", blobs())
+
+
+class Followed(nn.Module):
+    """A frozen layer that follows one that is trained, in training."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.first, self.slow, self.how = nn.Linear(3, 3), nn.Linear(3, 3), how
+        self.slow.requires_grad_(False)
+
+    def forward(self, x):
+        slow, fast = self.slow.weight, self.first.weight
+        if self.training and self.how == "set":
+            slow.data = 0.9 * slow.data + 0.1 * fast.data
+        elif self.training:
+            with torch.no_grad():
+                slow.lerp_(fast, 0.1)
+        return self.first(x) + self.slow(x)
+
+
+@pytest.mark.parametrize("how", ["set", "in place"])
+def test_a_frozen_parameter_that_forward_moves_is_refused(how):
+    model = {"factory": f"{__name__}:Followed", "kwargs": {"how": how}}
+    with pytest.raises(InputError, match=r"'slow\.weight', which forward writes"):
+        pose(parse_model(model), "auto", blobs())
+
+
+class Tied(nn.Module):
+    """One tensor under three names, two of them in lists that torch knows of."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.last.weight = self.first.weight
+        self.known = nn.ParameterList([self.first.weight])
+
+    def forward(self, x):
+        return self.last(self.first(x).tanh() @ self.known[0]) + x.mean(1, keepdim=True)
+
+
+def test_ties_that_torch_knows_of_are_taken():
+    torch.manual_seed(0)
+    module, x, y = Tied().double(), torch.randn(6, 3).double(), torch.arange(6) % 3
+    H = dense_hessian(module, F.cross_entropy, x, y)
+    for order in ORDERS:
+        assert_operator_is(hessian(module, "cross_entropy", (x, y), order=order), H)
+    model = {"factory": f"{__name__}:Tied", "kwargs": {}}
+    assert pose(parse_model(model), "auto", blobs()).network.num_parameters == 15
