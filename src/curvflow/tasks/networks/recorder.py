@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -17,13 +17,25 @@ from curvflow.tasks.numerics.kronecker.uses import (
     AnyUse,
     Form,
     Lookup,
+    Manner,
     Rows,
     Scaling,
     Use,
     Windows,
+    unlike_names,
+    without_names,
 )
 
 Called = TypeVar("Called")
+
+# Functions whose results may decide which rows are of which samples.
+_PICKING = frozenset(
+    (
+        *("nonzero", "argwhere", "unique", "unique_consecutive", "masked_select"),
+        *("sort", "argsort", "msort", "topk", "item", "tolist"),
+    )
+)
+_INDEXING = frozenset(("__getitem__", "__setitem__"))
 
 _NORMS = (F.batch_norm, F.layer_norm, F.group_norm, F.rms_norm)
 
@@ -44,6 +56,8 @@ class UseRecorder(TorchFunctionMode):
             self._names.setdefault(id(tensor), name)
         self._tokens_first = False
         self._copies = False
+        self._touched: set[str] = set()
+        self._picks = False
         self._versions: list[tuple[Tensor, int]] = []
 
     def recorded(self, call: Callable[[], Called]) -> Called:
@@ -60,6 +74,10 @@ class UseRecorder(TorchFunctionMode):
             with self:
                 result = call()
         self._versions.clear()
+        self.uses = [
+            replace(use, is_doubtful=self._picks or self._is_touched(use))
+            for use in self.uses
+        ]
         return result
 
     def __torch_function__(
@@ -76,10 +94,37 @@ class UseRecorder(TorchFunctionMode):
             self._norm(func, _bound(func, args, kwargs), outputs)
         elif func in _NOTES:
             _NOTES[func](self, _bound(func, args, kwargs), outputs)
-        if len(self.uses) == noted:
+        self._picks = self._picks or self._is_picking(func, args)
+        last = self.uses[-1] if len(self.uses) > noted else None
+        self._touch((*args, *kwargs.values()), outputs, last)
+        if last is None:
             return outputs
         self._versions.append((outputs, outputs._version))
         return outputs.clone() if self._copies else outputs
+
+    def _touch(self, args: Iterable[Any], outputs: Any, noted: AnyUse | None) -> None:
+        """Note the parameters that something is computed of by no use that is noted."""
+        given = [self._names.get(id(arg)) for arg in _flat(args)]
+        known = {None} if noted is None else {None, noted.weight, noted.bias}
+        touched = {name for name in given if name not in known}
+        if touched and any(map(self._is_derived, _flat([outputs]))):
+            self._touched.update(name for name in touched if name is not None)
+
+    def _is_touched(self, use: AnyUse) -> bool:
+        """Return whether something else is computed of a tensor of a use."""
+        return bool({use.weight, use.bias} & self._touched)
+
+    def _is_picking(self, func: Any, args: tuple[Any, ...]) -> bool:
+        """Return whether rows of other samples may come from a call, by its numbers."""
+        name = getattr(func, "__name__", "")
+        if name not in _INDEXING or id(args[0]) in self._names:
+            return name in _PICKING
+        return any(isinstance(index, Tensor) for index in _flat(args[1:2]))
+
+    def _is_derived(self, output: Any) -> bool:
+        """Return whether this is a tensor within the graph, but for parameters."""
+        is_other = isinstance(output, Tensor) and id(output) not in self._names
+        return is_other and output.requires_grad
 
     @contextmanager
     def _within_attention(self) -> Iterator[None]:
@@ -95,12 +140,15 @@ class UseRecorder(TorchFunctionMode):
             self._tokens_first = False
 
     def dense(self, given: Mapping[str, Any], outputs: Tensor) -> None:
-        """Note a dense layer."""
-        self._note(given, outputs, Rows(tokens_first=self._tokens_first))
+        """Note a dense layer, but for one of a vector."""
+        if given["weight"].ndim == 2:
+            self._note(given, outputs, Rows(tokens_first=self._tokens_first))
 
     def convolution(self, given: Mapping[str, Any], outputs: Tensor) -> None:
         """Note a convolution."""
         sides = given["weight"].ndim - 2
+        if given["input"].ndim != given["weight"].ndim:  # a single image, of no sample
+            return
 
         def each(value: int | tuple[int, ...]) -> tuple[int, ...]:
             return (value,) * sides if isinstance(value, int) else tuple(value)
@@ -180,15 +228,38 @@ _NOTES: dict[Any, Callable[[UseRecorder, Mapping[str, Any], Tensor], None]] = {
 }
 
 
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield values, and those within lists of them."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from value
+        else:
+            yield value
+
+
 def stacked_uses(per_model: list[list[AnyUse]]) -> list[AnyUse]:
     """Return the uses of several models as one list of uses of all of them.
 
+    Uses of a tensor that models do not use alike are left out, as where numbers decide
+    which samples go through a layer.
+
     Args:
-        per_model: those of each model, in the same order.
+        per_model: those of each model.
     """
-    return [_stacked(uses) for uses in zip(*per_model, strict=True)]
+    first, *rest = ([_shaped(use) for use in uses] for uses in per_model)
+    unlike = {name for shaped in rest for name in unlike_names(first, shaped)}
+    alike = [without_names(uses, unlike) for uses in per_model]
+    return [_stacked(uses) for uses in zip(*alike, strict=True)]
+
+
+def _shaped(use: AnyUse) -> Manner:
+    form = use.form if isinstance(use, Use) else use.channel
+    how = use.bias, form, use.inputs.shape, use.outputs[0].shape
+    return Manner(use.weight, use.bias, how)
 
 
 def _stacked(uses: tuple[AnyUse, ...]) -> AnyUse:
     inputs = torch.cat([use.inputs for use in uses])
-    return replace(uses[0], inputs=inputs, outputs=tuple(u.outputs[0] for u in uses))
+    doubtful = any(use.is_doubtful for use in uses)
+    outputs = tuple(use.outputs[0] for use in uses)
+    return replace(uses[0], inputs=inputs, outputs=outputs, is_doubtful=doubtful)
