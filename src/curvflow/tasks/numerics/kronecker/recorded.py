@@ -331,6 +331,9 @@ def alike(of: Recorded, compute: Callable[[Recorded], Computed]) -> Computed:
     Args:
         of: networks and data.
         compute: computes with their passes.
+
+    Returns:
+        The result.
     """
     while True:
         try:
