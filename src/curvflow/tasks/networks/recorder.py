@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -52,11 +53,11 @@ class UseRecorder(TorchFunctionMode):
         super().__init__()
         self.uses: list[AnyUse] = []
         self._names: dict[int, str] = {}
+        self._tensors = tensors
         for name, tensor in tensors.items():
             self._names.setdefault(id(tensor), name)
         self._tokens_first = False
         self._copies = False
-        self._touched: set[str] = set()
         self._picks = False
         self._versions: list[tuple[Tensor, int]] = []
 
@@ -74,8 +75,11 @@ class UseRecorder(TorchFunctionMode):
             with self:
                 result = call()
         self._versions.clear()
+        doubtful = self._touched(result)
         self.uses = [
-            replace(use, is_doubtful=self._picks or self._is_touched(use))
+            replace(
+                use, is_doubtful=self._picks or bool({use.weight, use.bias} & doubtful)
+            )
             for use in self.uses
         ]
         return result
@@ -96,23 +100,23 @@ class UseRecorder(TorchFunctionMode):
             _NOTES[func](self, _bound(func, args, kwargs), outputs)
         self._picks = self._picks or self._is_picking(func, args)
         last = self.uses[-1] if len(self.uses) > noted else None
-        self._touch((*args, *kwargs.values()), outputs, last)
         if last is None:
             return outputs
         self._versions.append((outputs, outputs._version))
         return outputs.clone() if self._copies else outputs
 
-    def _touch(self, args: Iterable[Any], outputs: Any, noted: AnyUse | None) -> None:
-        """Note the parameters that something is computed of by no use that is noted."""
-        given = [self._names.get(id(arg)) for arg in _flat(args)]
-        known = {None} if noted is None else {None, noted.weight, noted.bias}
-        touched = {name for name in given if name not in known}
-        if touched and any(map(self._is_derived, _flat([outputs]))):
-            self._touched.update(name for name in touched if name is not None)
+    def _touched(self, result: Any) -> set[str]:
+        """Return the names of tensors that results are made of in uses not noted."""
+        nodes, edges = _graph(result)
+        for use in self.uses:
+            if use.outputs[0].grad_fn in nodes:
+                edges.subtract(self._edge(name) for name in (use.weight, use.bias))
+        return {name for name in self._tensors if edges[self._edge(name)] > 0}
 
-    def _is_touched(self, use: AnyUse) -> bool:
-        """Return whether something else is computed of a tensor of a use."""
-        return bool({use.weight, use.bias} & self._touched)
+    def _edge(self, name: str | None) -> Any:
+        """Return where a tensor stands in the graph; None of none."""
+        tensor = None if name is None else self._tensors[name]
+        return None if tensor is None else (tensor.grad_fn, tensor.output_nr)
 
     def _is_picking(self, func: Any, args: tuple[Any, ...]) -> bool:
         """Return whether rows of other samples may come from a call, by its numbers."""
@@ -120,11 +124,6 @@ class UseRecorder(TorchFunctionMode):
         if name not in _INDEXING or id(args[0]) in self._names:
             return name in _PICKING
         return any(isinstance(index, Tensor) for index in _flat(args[1:2]))
-
-    def _is_derived(self, output: Any) -> bool:
-        """Return whether this is a tensor within the graph, but for parameters."""
-        is_other = isinstance(output, Tensor) and id(output) not in self._names
-        return is_other and output.requires_grad
 
     @contextmanager
     def _within_attention(self) -> Iterator[None]:
@@ -173,7 +172,7 @@ class UseRecorder(TorchFunctionMode):
         """Note the scale and the shift behind a norm of one dimension."""
         weight, bias = given["weight"], given.get("bias")
         name = self._names.get(id(weight))
-        if name is None or weight.ndim != 1:
+        if name is None or weight.ndim != 1 or _is_mapped(outputs):
             return
         unused = {"weight", "bias"}
         if given.get("training"):  # else it would move the running moments twice
@@ -187,7 +186,7 @@ class UseRecorder(TorchFunctionMode):
 
     def _note(self, given: Mapping[str, Any], outputs: Tensor, form: Form) -> None:
         name = self._names.get(id(given["weight"]))
-        if name is not None:
+        if name is not None and not _is_mapped(outputs):
             added = self._bias(given.get("bias"))
             inputs = given["input"][None]
             self.uses.append(Use(name, added, inputs, (outputs,), form, True))
@@ -226,6 +225,27 @@ _NOTES: dict[Any, Callable[[UseRecorder, Mapping[str, Any], Tensor], None]] = {
     torch.conv2d: UseRecorder.convolution,
     torch.conv3d: UseRecorder.convolution,
 }
+
+
+def _is_mapped(outputs: Tensor) -> bool:
+    """Return whether a tensor is one within vmap, and gone behind it."""
+    # Of which no public name tells.
+    return torch._C._functorch.is_functorch_wrapped_tensor(outputs)
+
+
+def _graph(result: Any) -> tuple[set[Any], Counter[Any]]:
+    """Return the nodes that results are made of, and how often each is a part."""
+    waiting = [part.grad_fn for part in _flat([result]) if isinstance(part, Tensor)]
+    nodes: set[Any] = set()
+    edges: Counter[Any] = Counter()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in nodes:
+            continue
+        nodes.add(node)
+        edges.update(node.next_functions)
+        waiting += [before for before, _ in node.next_functions]
+    return nodes, edges
 
 
 def _flat(values: Iterable[Any]) -> Iterator[Any]:

@@ -143,7 +143,30 @@ class Tied(nn.Module):
         return self.head(found @ self.first.weight)
 
 
+class Product(torch.autograd.Function):
+    """A product by hand, which calls no function of torch's that is seen."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x @ weight
+
+    @staticmethod
+    def backward(ctx, slope):
+        x, weight = ctx.saved_tensors
+        return slope @ weight.T, x.T @ slope
+
+
+class TiedByHand(Tied):
+    """The same, with a product that no function of torch's computes."""
+
+    def forward(self, x):
+        found = self.first(x.flatten(1)).relu()
+        return self.head(Product.apply(found, self.first.weight))
+
+
 UNLIKE = {
+    "tied by hand": (TiedByHand, {"first.weight"}),
     "routed": (Routed, {"first.weight", "second.weight"}),
     "sorted": (Sorted, {"first.weight", "head.weight"}),
     "packed": (Packed, {"first.weight"}),
@@ -181,8 +204,7 @@ def test_so_has_what_a_few_samples_use_alike(name, seed):
         "sorted": torch.arange(64.0).view(16, 2, 2) / 64,
         "packed": torch.tensor([[1.0, 0.3], [2.0, 0.5]]),
         "branched": torch.tensor([[1.0, 0.3], [-1.0, 0.5]]),
-        "tied": torch.zeros(2, 2),
-    }[name]
+    }.get(name, torch.zeros(2, 2))
     inputs[tried()] = few.double().expand(16, 2, 2)
     assert_exact(net, inputs, UNLIKE[name][1])
 
@@ -268,7 +290,22 @@ class Never(nn.Module):
         return self.head(x.sum(1)) + self.first(x[:, :0]).sum(1)[:, :2]
 
 
-@pytest.mark.parametrize("make", [TwoCuts, Vector, Nothing, Never])
+class Mapped(nn.Module):
+    """Two layers on one sample, mapped over all."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Linear(4, 3), nn.LayerNorm(3)
+        self.head = nn.Linear(3, 2)
+
+    def forward(self, x):
+        def of_one(sample):
+            return self.norm(self.first(sample.flatten())).tanh()
+
+        return self.head(torch.vmap(of_one)(x))
+
+
+@pytest.mark.parametrize("make", [TwoCuts, Vector, Nothing, Never, Mapped])
 def test_rare_uses_have_exact_blocks(make):
     torch.manual_seed(0)
     assert_exact(make().double(), torch.randn(9, 2, 2).double())
