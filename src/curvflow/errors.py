@@ -14,8 +14,9 @@ CurvflowError
 ├── ClusterError              what computes the tiles is lost, or cannot take them
 └── NotEncodableError         a value has no canonical form
 
-Two more never leave their package and so live there: `LostInputError`, which carries a
-receipt, in `flows/run/compute.py`; `TornEntryError` in `stores/log_entries.py`.
+Three more never leave their package and so live there: `LostInputError`, which carries
+a receipt, in `flows/run/compute.py`; `TornEntryError` in `stores/log_entries.py`; and
+`UnlikeUsesError` in `tasks/numerics/kronecker/recorded.py`.
 """
 
 from __future__ import annotations

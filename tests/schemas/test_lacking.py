@@ -1,6 +1,7 @@
 """Requests that the inputs of a stage cannot fulfil are refused while planning."""
 
 import pytest
+from ruamel.yaml import YAML
 
 from curvflow.errors import StudyError
 from curvflow.schemas.study.study import load_study
@@ -282,6 +283,42 @@ def test_what_cannot_be_had_is_refused_where_it_is_written(line, message):
 )
 def test_what_can_be_had_is_accepted(line):
     assert loaded(line).stages["asked"].kind.name in line
+
+
+AT = ["all", "[0, 2]", "[2, 0]", "[2]", "{every: 2}", "{every: 1}", "2", "final"]
+KEPT = range(5)
+
+
+def epochs_of(at):
+    given = {"all": {"every": 1}, "final": 4}.get(at, YAML(typ="safe").load(at))
+    if isinstance(given, dict):
+        return {epoch for epoch in KEPT if epoch % given["every"] == 0}
+    return set(given) if isinstance(given, list) else given
+
+
+@pytest.mark.parametrize("of_factors", AT)
+@pytest.mark.parametrize("of_stage", AT)
+def test_factors_have_all_epochs_that_a_stage_lists(of_stage, of_factors):
+    text = f"""\
+study: epochs
+stages:
+  xor: {{use: data.xor}}
+  fit: {{use: train, data: xor, model: {{kind: linear}}, rule: {{rule: sgd, lr: 0.1}},
+        epochs: 4, checkpoints: {{every: 1}}}}
+  factors: {{use: probe.factors, weights: fit, at: {of_factors}}}
+  asked: {{use: probe.alignment, weights: fit, factors: factors, at: {of_stage}}}
+"""
+    own, given = epochs_of(of_stage), epochs_of(of_factors)
+    if isinstance(own, int) or isinstance(given, int):
+        fits = of_stage == of_factors
+    else:
+        fits = of_stage == "all" or own <= given
+    if not fits:
+        with pytest.raises(StudyError, match=r"factors: expected a stage at the epoch"):
+            load_study(text, file="study.yaml")
+    else:
+        dims = load_study(text, file="study.yaml").stages["asked"].dims
+        assert ("epoch" in dims) is not isinstance(own, int)
 
 
 def test_a_table_without_standard_errors_is_not_held_to_them():

@@ -4,6 +4,7 @@ from unittest import mock
 
 import pytest
 
+from curvflow.errors import StudyError
 from curvflow.flows.graph.graph import Source, expand
 from curvflow.schemas import kinds
 from curvflow.schemas.kind import Input, Kind, Variable
@@ -58,6 +59,26 @@ def test_final_is_the_last_checkpoint_even_where_numbers_bring_epochs(store):
     assert {node.inputs["weights"][0].parts for node in nodes} == {
         ("weights@4", "network")
     }
+
+
+@pytest.mark.parametrize(
+    ("at", "epochs"),
+    [("[0, 4]", {0, 4}), ("[2]", {2}), ("{every: 4}", {0, 4}), ("all", {0, 2, 4})],
+)
+def test_epochs_that_a_stage_chooses_are_those_it_has(store, at, epochs):
+    line = f"  beside: {{use: toy.beside, weights: fit, numbers: path, at: {at}}}\n"
+    nodes = graph_of(store, STUDY + line).nodes["beside"]
+    assert {node.point[-1] for node in nodes} == epochs
+
+
+def test_a_listed_epoch_that_an_input_lacks_is_refused(store):
+    lines = """\
+  few: {use: toy.probe, weights: fit, at: [0, 2]}
+  beside: {use: toy.beside, weights: fit, numbers: few, at: [2, 4]}
+"""
+    message = r"numbers: expected a stage at epoch 4, got one at 0, 2\. Give both the"
+    with pytest.raises(StudyError, match=message):
+        graph_of(store, STUDY + lines)
 
 
 def test_weights_without_checkpoints_are_taken_whole(store):

@@ -385,7 +385,7 @@ class Source:
         self._edge = stage.kind.inputs[name].edge
         self._dims = self._producer.dims
         # A checkpoint is chosen here unless the producer is itself spread over epochs.
-        self._chooses_epoch = (
+        self.chooses_epoch = (
             issubclass(self._edge, Weights) and "epoch" not in self._dims
         )
         self._shared = [dim for dim in self._dims if dim in stage.dims]
@@ -410,7 +410,7 @@ class Source:
         """Return the number of points of these, each epoch one; 0 without epochs."""
         if "epoch" in self._shared:
             return len(self._groups)
-        if not (self._chooses_epoch and self._stage.at.adds_epoch):
+        if not (self.chooses_epoch and self._stage.at.adds_epoch):
             return 0
         return sum(len(self._chosen(nodes[0])) for nodes in self._groups.values())
 
@@ -426,7 +426,7 @@ class Source:
 
     def epochs(self, point: Point) -> Sequence[int]:
         """List the epochs the producer offers at a point of the other axes."""
-        if self._chooses_epoch:
+        if self.chooses_epoch:
             # At `final` each network brings its own last epoch and no dimension.
             brings = self._stage.at.adds_epoch
             return self._chosen(self._groups[self._key(point)][0]) if brings else []
@@ -439,7 +439,7 @@ class Source:
             point: a label for each of the stage's dimensions.
             selected: variables that its parameters name; none if all are taken.
         """
-        epoch = point[-1] if self._chooses_epoch and self._stage.at.adds_epoch else None
+        epoch = point[-1] if self.chooses_epoch and self._stage.at.adds_epoch else None
         sought = (self._key(point), epoch, selected)
         if sought != self._last[0]:  # neighbours take one data set
             nodes = self._groups.get(sought[0], ())
@@ -462,7 +462,7 @@ class Source:
     def _parts_of(
         self, node: Node, epoch: Label | None, selected: tuple[str, ...]
     ) -> tuple[str, ...]:
-        if epoch is None and self._chooses_epoch and node.kind.checkpoints is not None:
+        if epoch is None and self.chooses_epoch and node.kind.checkpoints is not None:
             epoch = self._chosen(node)[-1]
         memo = (epoch, selected)
         if memo not in self._parts:
@@ -545,6 +545,8 @@ def _nodes(
             taken = _taken(sources, full, selected[key])
             if all(taken.values()):
                 yield Node(stage.name, stage.kind, stage.dims, full, *forms[key], taken)
+            else:
+                _check_offered(stage, sources, point, epoch)
 
 
 def _epochs(
@@ -552,7 +554,24 @@ def _epochs(
 ) -> Sequence[int | None]:
     if "epoch" not in stage.dims:
         return [None]
-    return sorted({epoch for source in sources for epoch in source.epochs(point)})
+    offered = [(source, set(source.epochs(point))) for source in sources]
+    # Those that the stage chooses itself, whatever else is spread over.
+    chosen = [epochs for source, epochs in offered if source.chooses_epoch and epochs]
+    return sorted(set().union(*(e for _, e in offered)).intersection(*chosen))
+
+
+def _check_offered(
+    stage: Stage, sources: Sequence[Source], point: Point, epoch: int | None
+) -> None:
+    """Refuse a listed epoch that an input has nothing at; StudyError."""
+    if stage.at.choice != "listed" or epoch not in stage.at.epochs:
+        return
+    for source in sources:
+        offered = source.epochs(point)
+        if offered and epoch not in offered:
+            listed = ", ".join(map(str, offered))
+            message = f"expected a stage at epoch {epoch}, got one at {listed}"
+            raise stage.error((source.name,), message, "Give both the same 'at'.")
 
 
 def _taken(

@@ -328,10 +328,12 @@ def _check_same(
             raise stage.error(
                 (name,), message, f"Give '{first}' {shared}: {required[0]}."
             )
-    # Two stages with the dimension epoch are combined epoch by epoch.
-    if first_stage.at != second_stage.at and not (
-        first_stage.at.adds_epoch and second_stage.at.adds_epoch
-    ):
+    # Two stages with the dimension epoch are combined epoch by epoch; of a stage that
+    # chooses epochs by itself, all of them are asked for.
+    are_combined = first_stage.at.adds_epoch and second_stage.at.adds_epoch
+    if second_stage is stage:
+        are_combined = are_combined and stage.at.is_within(first_stage.at)
+    if first_stage.at != second_stage.at and not are_combined:
         message = (
             f"expected a stage at the epochs of '{second}', got '{first}' at others"
         )

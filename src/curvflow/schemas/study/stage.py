@@ -46,6 +46,20 @@ class At:
             return tuple(sorted(set(self.epochs) & set(checkpoints)))
         return tuple(epoch for epoch in checkpoints if epoch % self.every == 0)
 
+    def is_within(self, other: At) -> bool:
+        """Return whether another choice has all of these checkpoints.
+
+        `all` are those that the other one has.
+        """
+        if self.choice == "all" or other.choice == "all":
+            return self.adds_epoch and other.adds_epoch
+        if self.choice == "every":
+            return other.choice == "every" and self.every % other.every == 0
+        if other.choice == "every":
+            return all(epoch % other.every == 0 for epoch in self.epochs)
+        same = self.adds_epoch == other.adds_epoch
+        return same and set(self.epochs) <= set(other.epochs)
+
 
 def read_at(document: Document, path: Path) -> At:
     """Read an `at:`; `final` if it is missing."""

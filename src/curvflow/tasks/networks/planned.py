@@ -13,7 +13,7 @@ from curvflow.schemas.models import AnyModel
 from curvflow.schemas.nodes import Array, Data
 from curvflow.tasks.networks.initialization import initial_weights
 from curvflow.tasks.networks.problems import Problem, pose
-from curvflow.tasks.numerics.kronecker.recorded import Recorded
+from curvflow.tasks.numerics.kronecker.recorded import MOST_TRIED, Recorded
 from curvflow.tasks.numerics.streams import stream
 
 # Deviation of what is added to initial weights, some of which are zero.
@@ -69,15 +69,18 @@ def tensor_names(model: AnyModel, loss: AnyLoss, samples: Samples) -> tuple[str,
 
 
 def drawn_networks(problem: Problem) -> Recorded:
-    """Return a model with two drawn inputs, by which uses of parameters are known.
+    """Return a model with drawn inputs, by which uses of parameters are known.
+
+    A module of the user's own has more of them, for numbers may decide on its uses.
 
     Args:
         problem: network and loss, which is not looked at.
     """
     network, generator = problem.network, stream(0, "kfac")
+    count = 2 if network.notes_all else MOST_TRIED
     weights, statistics = network.split(initial_weights(network, generator, None))
     noise = torch.randn(len(weights), generator=generator, dtype=torch.float64)
-    shape = (1, 2, *problem.input_shape)
+    shape = (1, count, *problem.input_shape)
     if problem.takes_integers:
         inputs = torch.randint(network.vocabulary or 2, shape, generator=generator)
     else:
@@ -89,8 +92,8 @@ def drawn_networks(problem: Problem) -> Recorded:
         weights=(weights + NOISE * noise).unsqueeze(0),
         fixed=statistics.unsqueeze(0),
         inputs=inputs,
-        targets=torch.zeros(1, 2),
+        targets=torch.zeros(1, count),
         roots=lambda _, outputs: outputs.unsqueeze(2),
-        batch_size=2,
+        batch_size=count,
         models_per_pass=1,
     )

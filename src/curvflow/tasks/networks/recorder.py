@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -17,13 +18,25 @@ from curvflow.tasks.numerics.kronecker.uses import (
     AnyUse,
     Form,
     Lookup,
+    Manner,
     Rows,
     Scaling,
     Use,
     Windows,
+    unlike_names,
+    without_names,
 )
 
 Called = TypeVar("Called")
+
+# Functions whose results may decide which rows are of which samples.
+_PICKING = frozenset(
+    (
+        *("nonzero", "argwhere", "unique", "unique_consecutive", "masked_select"),
+        *("sort", "argsort", "msort", "topk", "item", "tolist"),
+    )
+)
+_INDEXING = frozenset(("__getitem__", "__setitem__"))
 
 _NORMS = (F.batch_norm, F.layer_norm, F.group_norm, F.rms_norm)
 
@@ -40,10 +53,12 @@ class UseRecorder(TorchFunctionMode):
         super().__init__()
         self.uses: list[AnyUse] = []
         self._names: dict[int, str] = {}
+        self._tensors = tensors
         for name, tensor in tensors.items():
             self._names.setdefault(id(tensor), name)
         self._tokens_first = False
         self._copies = False
+        self._picks = False
         self._versions: list[tuple[Tensor, int]] = []
 
     def recorded(self, call: Callable[[], Called]) -> Called:
@@ -60,6 +75,13 @@ class UseRecorder(TorchFunctionMode):
             with self:
                 result = call()
         self._versions.clear()
+        doubtful = self._touched(result)
+        self.uses = [
+            replace(
+                use, is_doubtful=self._picks or bool({use.weight, use.bias} & doubtful)
+            )
+            for use in self.uses
+        ]
         return result
 
     def __torch_function__(
@@ -76,10 +98,32 @@ class UseRecorder(TorchFunctionMode):
             self._norm(func, _bound(func, args, kwargs), outputs)
         elif func in _NOTES:
             _NOTES[func](self, _bound(func, args, kwargs), outputs)
-        if len(self.uses) == noted:
+        self._picks = self._picks or self._is_picking(func, args)
+        last = self.uses[-1] if len(self.uses) > noted else None
+        if last is None:
             return outputs
         self._versions.append((outputs, outputs._version))
         return outputs.clone() if self._copies else outputs
+
+    def _touched(self, result: Any) -> set[str]:
+        """Return the names of tensors that results are made of in uses not noted."""
+        nodes, edges = _graph(result)
+        for use in self.uses:
+            if use.outputs[0].grad_fn in nodes:
+                edges.subtract(self._edge(name) for name in (use.weight, use.bias))
+        return {name for name in self._tensors if edges[self._edge(name)] > 0}
+
+    def _edge(self, name: str | None) -> Any:
+        """Return where a tensor stands in the graph; None of none."""
+        tensor = None if name is None else self._tensors[name]
+        return None if tensor is None else (tensor.grad_fn, tensor.output_nr)
+
+    def _is_picking(self, func: Any, args: tuple[Any, ...]) -> bool:
+        """Return whether rows of other samples may come from a call, by its numbers."""
+        name = getattr(func, "__name__", "")
+        if name not in _INDEXING or id(args[0]) in self._names:
+            return name in _PICKING
+        return any(isinstance(index, Tensor) for index in _flat(args[1:2]))
 
     @contextmanager
     def _within_attention(self) -> Iterator[None]:
@@ -95,12 +139,15 @@ class UseRecorder(TorchFunctionMode):
             self._tokens_first = False
 
     def dense(self, given: Mapping[str, Any], outputs: Tensor) -> None:
-        """Note a dense layer."""
-        self._note(given, outputs, Rows(tokens_first=self._tokens_first))
+        """Note a dense layer, but for one of a vector."""
+        if given["weight"].ndim == 2:
+            self._note(given, outputs, Rows(tokens_first=self._tokens_first))
 
     def convolution(self, given: Mapping[str, Any], outputs: Tensor) -> None:
         """Note a convolution."""
         sides = given["weight"].ndim - 2
+        if given["input"].ndim != given["weight"].ndim:  # a single image, of no sample
+            return
 
         def each(value: int | tuple[int, ...]) -> tuple[int, ...]:
             return (value,) * sides if isinstance(value, int) else tuple(value)
@@ -125,7 +172,7 @@ class UseRecorder(TorchFunctionMode):
         """Note the scale and the shift behind a norm of one dimension."""
         weight, bias = given["weight"], given.get("bias")
         name = self._names.get(id(weight))
-        if name is None or weight.ndim != 1:
+        if name is None or weight.ndim != 1 or _is_mapped(outputs):
             return
         unused = {"weight", "bias"}
         if given.get("training"):  # else it would move the running moments twice
@@ -139,7 +186,7 @@ class UseRecorder(TorchFunctionMode):
 
     def _note(self, given: Mapping[str, Any], outputs: Tensor, form: Form) -> None:
         name = self._names.get(id(given["weight"]))
-        if name is not None:
+        if name is not None and not _is_mapped(outputs):
             added = self._bias(given.get("bias"))
             inputs = given["input"][None]
             self.uses.append(Use(name, added, inputs, (outputs,), form, True))
@@ -180,15 +227,59 @@ _NOTES: dict[Any, Callable[[UseRecorder, Mapping[str, Any], Tensor], None]] = {
 }
 
 
+def _is_mapped(outputs: Tensor) -> bool:
+    """Return whether a tensor is one within vmap, and gone behind it."""
+    # Of which no public name tells.
+    return torch._C._functorch.is_functorch_wrapped_tensor(outputs)
+
+
+def _graph(result: Any) -> tuple[set[Any], Counter[Any]]:
+    """Return the nodes that results are made of, and how often each is a part."""
+    waiting = [part.grad_fn for part in _flat([result]) if isinstance(part, Tensor)]
+    nodes: set[Any] = set()
+    edges: Counter[Any] = Counter()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in nodes:
+            continue
+        nodes.add(node)
+        edges.update(node.next_functions)
+        waiting += [before for before, _ in node.next_functions]
+    return nodes, edges
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield values, and those within lists of them."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from value
+        else:
+            yield value
+
+
 def stacked_uses(per_model: list[list[AnyUse]]) -> list[AnyUse]:
     """Return the uses of several models as one list of uses of all of them.
 
+    Uses of a tensor that models do not use alike are left out, as where numbers decide
+    which samples go through a layer.
+
     Args:
-        per_model: those of each model, in the same order.
+        per_model: those of each model.
     """
-    return [_stacked(uses) for uses in zip(*per_model, strict=True)]
+    first, *rest = ([_shaped(use) for use in uses] for uses in per_model)
+    unlike = {name for shaped in rest for name in unlike_names(first, shaped)}
+    alike = [without_names(uses, unlike) for uses in per_model]
+    return [_stacked(uses) for uses in zip(*alike, strict=True)]
+
+
+def _shaped(use: AnyUse) -> Manner:
+    form = use.form if isinstance(use, Use) else use.channel
+    how = use.bias, form, use.inputs.shape, use.outputs[0].shape
+    return Manner(use.weight, use.bias, how)
 
 
 def _stacked(uses: tuple[AnyUse, ...]) -> AnyUse:
     inputs = torch.cat([use.inputs for use in uses])
-    return replace(uses[0], inputs=inputs, outputs=tuple(u.outputs[0] for u in uses))
+    doubtful = any(use.is_doubtful for use in uses)
+    outputs = tuple(use.outputs[0] for use in uses)
+    return replace(uses[0], inputs=inputs, outputs=outputs, is_doubtful=doubtful)

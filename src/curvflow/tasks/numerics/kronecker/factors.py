@@ -54,6 +54,7 @@ from curvflow.tasks.numerics.kronecker.recorded import (
     Begun,
     Recorded,
     accounted,
+    alike,
     check_finite,
 )
 from curvflow.tasks.numerics.kronecker.recursions import (
@@ -140,6 +141,11 @@ def factors(of: Recorded, choices: Choices) -> Factors:
         (2023), arXiv:2311.00636, for `expand` and `reduce`; Koroko et al. (2022),
         arXiv:2201.10285, for the best product.
     """
+    return alike(of, lambda of: _factors(of, choices))
+
+
+def _factors(of: Recorded, choices: Choices) -> Factors:
+    """Return the blocks; see `factors`."""
     sweep = _Sweep(of, choices)
     is_dense = choices.structure == "block"
     spreads: Mapping[str, Spread] = {}
@@ -179,7 +185,7 @@ def check_factors(of: Recorded, choices: Choices) -> None:
         InputError: a recursion cannot cross a layer, positions cannot be summed, or a
             parameter is in no layer that is known and `other` refuses it.
     """
-    _, _, several = _sorted(of, choices)
+    _, _, several, of = alike(of, lambda of: _sorted(of, choices))
     if choices.recursion == "recursive":
         check_recursion(of, several)
     if choices.recursion == "hessian":
@@ -188,8 +194,11 @@ def check_factors(of: Recorded, choices: Choices) -> None:
 
 def _sorted(
     of: Recorded, choices: Choices, begun: Begun | None = None
-) -> tuple[Places, Read, list[Piece]]:
-    """Return where parameters are, what they are in, and the blocks of layers."""
+) -> tuple[Places, Read, list[Piece], Recorded]:
+    """Return where parameters are, what they are in, and the blocks of layers.
+
+    The networks come with passes that have to be like the one that was sorted.
+    """
     chosen = set(of.names if choices.layers is None else choices.layers)
     places = Places.of(of.names, of.shapes, chosen)
     places_of, record = accounted(of, places, begun)
@@ -202,18 +211,21 @@ def _sorted(
         for layer in places_of.layers
         for piece in pieces(layer, places, separate=choices.separate_weight_and_bias)
     ]
-    return places, places_of, several
+    if begun is None:
+        of = of.expecting(places_of, record, of.few().inputs.shape[1])
+    return places, places_of, several, of
 
 
 class _Sweep:
     """Passes over the data, and the sums made in them."""
 
     def __init__(self, of: Recorded, choices: Choices) -> None:
-        self._of, self._choices = of, choices
+        self._choices = choices
         # Of networks that need not be tried, the first pass tells what it is made of.
         sweeps = of.notes_all and choices.recursion is None
         self._begun = of.begun() if sweeps else None
-        self.places, self.read, self._pieces = _sorted(of, choices, self._begun)
+        sorted_ = _sorted(of, choices, self._begun)
+        self.places, self.read, self._pieces, self._of = sorted_
         self.converged = torch.ones(len(of.weights), dtype=torch.bool)
         self.num_backward = 0
 

@@ -363,14 +363,10 @@ def read(record: Sequence[AnyUse], places: Places) -> Read:
 
     Returns:
         Layers and scales, each tensor in one of them, and what is left: parameters
-        that no layer is known of, a bias of several weights, a scale used twice.
+        that no layer is known of, a bias of several weights, a scale used twice, a
+        weight that is cut into groups in two ways.
     """
-    numbers: dict[str, list[int]] = {}
-    biases: dict[str, set[str]] = {}
-    for number, use in enumerate(record):
-        numbers.setdefault(use.weight, []).append(number)
-        if use.bias is not None:
-            biases.setdefault(use.bias, set()).add(use.weight)
+    numbers, biases = _numbered(record)
     layers, scalings, taken = [], [], set[str]()
     for weight, of_weight in numbers.items():
         uses = [record[number] for number in of_weight]
@@ -385,16 +381,33 @@ def read(record: Sequence[AnyUse], places: Places) -> Read:
                 scalings.append(of_weight[0])
                 taken |= {weight, bias or weight}
             continue
+        groups = {_groups(use) for use in uses}
+        if len(groups) > 1:
+            continue
         shape = places.shapes[weight]
-        layers.append(Layer(weight, bias, shape, _groups(uses), tuple(of_weight)))
+        layers.append(Layer(weight, bias, shape, groups.pop(), tuple(of_weight)))
         taken |= {weight, bias or weight}
     rest = tuple(name for name in places.start if name not in taken)
     return Read(tuple(layers), tuple(scalings), rest)
 
 
-def _groups(uses: Sequence[AnyUse]) -> int:
-    forms = [use.form for use in uses if isinstance(use, Use)]
-    return max(form.groups if isinstance(form, Windows) else 1 for form in forms)
+def _numbered(
+    record: Sequence[AnyUse],
+) -> tuple[dict[str, list[int]], dict[str, set[str]]]:
+    """Return the numbers of uses by their weights, and the weights of each bias."""
+    numbers: dict[str, list[int]] = {}
+    biases: dict[str, set[str]] = {}
+    for number, use in enumerate(record):
+        numbers.setdefault(use.weight, []).append(number)
+        if use.bias is not None:
+            biases.setdefault(use.bias, set()).add(use.weight)
+    return numbers, biases
+
+
+def _groups(use: AnyUse) -> int:
+    if isinstance(use, Use) and isinstance(use.form, Windows):
+        return use.form.groups
+    return 1
 
 
 def pieces(layer: Layer, places: Places, *, separate: bool) -> list[Piece]:

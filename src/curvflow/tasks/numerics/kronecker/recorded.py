@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from itertools import accumulate, chain
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,7 +33,14 @@ from curvflow.tasks.numerics.kronecker.layers import (
     Read,
     read,
 )
-from curvflow.tasks.numerics.kronecker.uses import AnyUse, Scaling
+from curvflow.tasks.numerics.kronecker.uses import (
+    AnyUse,
+    Manner,
+    Scaling,
+    Use,
+    unlike_names,
+    without_names,
+)
 
 # From full weights (M, D + S) and inputs to outputs and the record of uses.
 Call = Callable[[Tensor, Tensor], tuple[Tensor, list[AnyUse]]]
@@ -35,8 +52,88 @@ Roots = Callable[[Part, Tensor], Tensor]
 # Of a pass and its outputs (M, N, C) to the gradient of each sample's loss, (M, N, C).
 Slopes = Callable[[Part, Tensor], Tensor]
 
+# Samples by which the record of uses is tried; they are taken from all data.
+MOST_TRIED = 16
+
 # Gradients by uses and by torch agree within this share of what is added up.
 AGREES = {torch.float64: 1e-8, torch.float32: 1e-4}
+
+Computed = TypeVar("Computed")
+
+
+class UnlikeUsesError(Exception):
+    """Some samples use a tensor in another way than others do, or may do so."""
+
+    def __init__(self, names: Set[str]) -> None:
+        """Take the names of the tensors; none where uses of a pass are doubtful."""
+        super().__init__(", ".join(sorted(names)))
+        self.names = names
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Uses of tensors that all passes have, so that records have the same numbers.
+
+    Attributes:
+        unlike: names of tensors that samples do not use alike, whose uses are left out.
+        expected: uses of each pass; None where they are not compared.
+        known: names of tensors of which rows are compared, too.
+        takes_doubtful: doubtful uses are taken, as where all samples are tried.
+    """
+
+    unlike: frozenset[str] = frozenset()
+    expected: tuple[Manner, ...] | None = None
+    known: frozenset[str] = frozenset()
+    takes_doubtful: bool = False
+
+    def kept(self, record: Sequence[AnyUse], samples: int) -> list[AnyUse]:
+        """Return the uses that something comes back through.
+
+        Args:
+            record: of a pass.
+            samples: that it has.
+
+        Raises:
+            UnlikeUsesError: they are not those of other passes.
+        """
+        # Nothing comes back through what is computed with gradients switched off, and
+        # nothing is in the rows of no samples.
+        kept = [
+            use
+            for use in without_names(record, self.unlike)
+            if all(t.requires_grad and t.numel() for t in use.outputs)
+        ]
+        if self.expected is not None:
+            manners = self._manners(kept, samples)
+            unlike = unlike_names(self.expected, manners)
+            if unlike or not (self.takes_doubtful or self.is_certain(kept)):
+                raise UnlikeUsesError(unlike)
+        return kept
+
+    def is_certain(self, record: Sequence[AnyUse]) -> bool:
+        """Return whether a few samples do to try uses of layers."""
+        return not any(u.is_doubtful for u in record if u.weight in self.known)
+
+    def like(self, reading: Read, record: Sequence[AnyUse], samples: int) -> Uniform:
+        """Return what passes like a given one have to be; see `Recorded.expecting`."""
+        names = {layer.weight for layer in reading.layers}
+        names |= {record[number].weight for number in reading.scalings}
+        those = replace(self, known=frozenset(names))
+        takes = self.takes_doubtful or not those.is_certain(record)
+        manners = those._manners(record, samples)
+        return replace(those, expected=manners, takes_doubtful=takes)
+
+    def _manners(self, record: Sequence[AnyUse], samples: int) -> tuple[Manner, ...]:
+        """Return the uses of a pass as those of any other have to be."""
+
+        def how(use: AnyUse) -> Hashable:
+            if use.weight not in self.known:
+                return None
+            first, form = use.outputs[0], use.form if isinstance(use, Use) else None
+            entries = first.numel() // (1 if use.apart else len(first))
+            return use.bias, form, Fraction(entries, samples)
+
+        return tuple(Manner(use.weight, use.bias, how(use)) for use in record)
 
 
 @dataclass(frozen=True)
@@ -58,6 +155,7 @@ class Recorded:
         notes_all: tensors that are noted at all are noted at each of their uses, and
             samples do not meet, so that it need not be tried; layers are the package's
             own, all of whose derivatives torch has.
+        manner: of uses, which is that of each pass.
     """
 
     call: Call
@@ -72,6 +170,7 @@ class Recorded:
     models_per_pass: int
     slopes: Slopes | None = None
     notes_all: bool = False
+    manner: Uniform = field(default_factory=Uniform)
 
     def parts(self) -> Iterator[Part]:
         """Yield the passes."""
@@ -102,9 +201,33 @@ class Recorded:
         with torch.enable_grad(), precise:
             outputs, record = self.call(part.full(weights), part.inputs)
             outputs = connected(outputs, weights)
-        # Nothing comes back through what is computed with gradients switched off.
-        record = [use for use in record if all(t.requires_grad for t in use.outputs)]
-        return outputs, record, weights
+        return outputs, self.manner.kept(record, outputs.shape[1]), weights
+
+    def expecting(
+        self, reading: Read, record: Sequence[AnyUse], samples: int
+    ) -> Recorded:
+        """Return these with passes that have to be like another one.
+
+        Args:
+            reading: of its record.
+            record: of that one.
+            samples: that it has.
+        """
+        return replace(self, manner=self.manner.like(reading, record, samples))
+
+    def few(self) -> Part:
+        """Return a part of few samples, from all data, of models of the first pass."""
+        first = next(self.parts())
+        count = min(MOST_TRIED, self.batch_size, self.num_samples)
+        rows = torch.arange(count, device=self.inputs.device) * self.num_samples
+        rows = rows.div(count, rounding_mode="floor")
+        models = slice(None) if len(self.inputs) == 1 else first.models
+        return replace(
+            first,
+            rows=slice(0, count),
+            inputs=self.inputs[models][:, rows],
+            targets=self.targets[models][:, rows],
+        )
 
     def begun(self) -> Begun:
         """Return the first pass forward, with which a sweep may begin."""
@@ -199,14 +322,38 @@ def backward(
     return deltas
 
 
+def alike(of: Recorded, compute: Callable[[Recorded], Computed]) -> Computed:
+    """Compute something of networks whose samples use their tensors alike.
+
+    A tensor that some use in another way than others do, as where numbers decide which
+    samples go through a layer, is counted among those without recorded uses.
+
+    Args:
+        of: networks and data.
+        compute: computes with their passes.
+
+    Returns:
+        The result.
+    """
+    while True:
+        try:
+            return compute(of)
+        except UnlikeUsesError as error:
+            unlike = of.manner.unlike | error.names
+            takes_doubtful = of.manner.takes_doubtful or not error.names
+            of = replace(of, manner=Uniform(unlike, takes_doubtful=takes_doubtful))
+
+
 def accounted(
     of: Recorded, places: Places, begun: Begun | None = None
 ) -> tuple[Read, list[AnyUse]]:
-    """Sort the record of the first pass, and leave out what it cannot account for.
+    """Sort the record of a pass, and leave out what it cannot account for.
 
-    The gradient of each of two samples must be the one by its outer products: else a
-    tensor has uses that are not recorded, or samples are mixed up in it. Where they
-    are, rows may stand token by token. It is not tried of networks that note all uses.
+    The gradient of some samples, once of each half of them, must be the one by outer
+    products: else a tensor has uses that are not recorded, or samples are mixed up in
+    it. Where they are, rows may stand token by token. Where something else is computed
+    of a tensor, it is tried of all samples. It is not tried of networks that note all
+    uses.
 
     Args:
         of: networks and data.
@@ -221,16 +368,13 @@ def accounted(
     """
     if begun is not None and of.notes_all:
         return read(begun.record, places), begun.record
-    outputs, record, weights = of.forward(next(of.parts()).first(2))
+    outputs, record, weights = of.forward(of.few())
     reading = read(record, places)
-    reading = _without(
-        reading, record, _unshared(reading, record, outputs.shape[1]), places
-    )
+    samples = outputs.shape[1]
+    reading = _without(reading, record, _unshared(reading, record, samples), places)
     if outputs.is_meta:  # memory is counted, and there are no numbers to compare
         return reading, record
-    tried = [
-        _tried(outputs, weights, record, sample) for sample in range(outputs.shape[1])
-    ]
+    tried = list(_tried(outputs, weights, record))
     wrong = _wrong(reading, record, tried, of.starts())
     reading = replace(
         reading,
@@ -241,6 +385,27 @@ def accounted(
     )
     if wrong:
         wrong = _wrong(reading, record, tried, of.starts())
+    reading = _without(reading, record, wrong, places)
+    return _beyond_doubt(
+        of.expecting(reading, record, samples), reading, record, places
+    )
+
+
+def _beyond_doubt(
+    of: Recorded, reading: Read, record: list[AnyUse], places: Places
+) -> tuple[Read, list[AnyUse]]:
+    """Return a record without what all samples do not confirm, where it is doubtful.
+
+    What else is computed of a tensor may come to nothing of those tried, as behind a
+    ReLU; and each of these may have as many rows.
+    """
+    if not of.manner.takes_doubtful:
+        return reading, record
+    wrong: set[str] = set()
+    for part in of.parts():
+        outputs, found, weights = of.forward(part)
+        tried = _tried(outputs, weights, found)
+        wrong |= _wrong(reading, found, tried, of.starts())
     return _without(reading, record, wrong, places), record
 
 
@@ -264,44 +429,53 @@ def _unshared(reading: Read, record: Sequence[AnyUse], samples: int) -> set[str]
 
 
 class _Tried(NamedTuple):
-    """Derivatives of the outputs of one sample.
+    """Derivatives of the outputs of some samples.
 
     Attributes:
-        sample: its number.
+        chosen: their numbers.
         samples: of the pass.
         gradient: by all parameters, (M, D).
         deltas: what comes back through each use, as a pass has it.
     """
 
-    sample: int
+    chosen: Tensor
     samples: int
     gradient: Tensor
     deltas: list[list[Tensor]]
 
 
 def _tried(
-    outputs: Tensor, weights: Tensor, record: Sequence[AnyUse], sample: int
-) -> _Tried:
-    """Return derivatives of one sample's outputs.
+    outputs: Tensor, weights: Tensor, record: Sequence[AnyUse]
+) -> Iterator[_Tried]:
+    """Yield derivatives of parts of the samples, so that no two are in all the same.
 
     Raises:
         InputError: they are not finite.
     """
-    root = torch.zeros_like(outputs)
-    root[:, sample] = _probe(outputs[:, sample])
     wanted = [weights, *_tensors(record)]
-    gradient, *back = torch.autograd.grad(
-        outputs, wanted, root, allow_unused=True, retain_graph=True
-    )
-    check_finite([gradient])
-    deltas = [[delta] for delta in _by_use(record, back)]
-    return _Tried(sample, outputs.shape[1], gradient, deltas)
+    for chosen in _halves(outputs.shape[1]):
+        root = torch.zeros_like(outputs)
+        root[:, chosen] = _probe(outputs[:, chosen])
+        gradient, *back = torch.autograd.grad(
+            outputs, wanted, root, allow_unused=True, retain_graph=True
+        )
+        check_finite([gradient])
+        deltas = [[delta] for delta in _by_use(record, back)]
+        yield _Tried(chosen, outputs.shape[1], gradient, deltas)
+
+
+def _halves(samples: int) -> Iterator[Tensor]:
+    """Yield the even numbers of samples, and those with a one at each binary place."""
+    numbers = torch.arange(samples)
+    yield numbers[numbers % 2 == 0]
+    for place in range((samples - 1).bit_length()):
+        yield numbers[(numbers >> place) % 2 == 1]
 
 
 def _wrong(
     reading: Read,
     record: Sequence[AnyUse],
-    several: Sequence[_Tried],
+    several: Iterable[_Tried],
     starts: Mapping[str, int],
 ) -> set[str]:
     """Return the names of tensors whose gradients are not those of the record."""
@@ -369,16 +543,21 @@ def _by_use(
 def _gradients(
     reading: Read, record: Sequence[AnyUse], tried: _Tried
 ) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Yield gradients of a sample, as the record has them.
+    """Yield gradients of some samples, as the record has them.
 
     Yields:
         Name of a tensor, its gradient (M, size), and the sum of the lengths of what is
         added up in it, (M,).
     """
-    at, deltas = tried.sample, tried.deltas
+    chosen, deltas = tried.chosen, tried.deltas
+
+    def joined(rows: Tensor) -> Tensor:
+        """Return rows (M, N, 1, G, T, K) of the samples, (M, G, N T, K)."""
+        return rows[:, chosen, 0].transpose(1, 2).flatten(2, 3)
+
     for layer in reading.layers:
         sides = [pair for _, pair in layer.sides(record, deltas, tried.samples)]
-        parts = [(pair.left[:, at, 0], pair.right[:, at, 0]) for pair in sides]
+        parts = [(joined(pair.left), joined(pair.right)) for pair in sides]
         lengths = [(left.norm(dim=-1), right.norm(dim=-1)) for left, right in parts]
         by_weight = torch.stack([left.mT @ right for left, right in parts]).sum(0)
         sizes = [(left * right).flatten(1).sum(1) for left, right in lengths]
@@ -391,12 +570,11 @@ def _gradients(
         use = record[number]
         assert isinstance(use, Scaling)
         (delta,) = deltas[number]
-        both = torch.tensor_split(
-            use.rows(delta)[:, at], 1 if use.bias is None else 2, 1
-        )
+        rows = use.rows(delta)[:, chosen].sum(1)
+        both = torch.tensor_split(rows, 1 if use.bias is None else 2, 1)
         sizes = [
-            (delta * use.multiplied)[:, at].abs().flatten(1).sum(1),
-            delta[:, at].abs().flatten(1).sum(1),
+            (delta * use.multiplied)[:, chosen].abs().flatten(1).sum(1),
+            delta[:, chosen].abs().flatten(1).sum(1),
         ]
         names = [name for name in (use.weight, use.bias) if name is not None]
         yield from zip(names, both, sizes, strict=False)

@@ -10,10 +10,10 @@ or pixels, G groups of a weight, O rows and I columns of a group.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -196,7 +196,7 @@ class Lookup:
         has_ones: bool = False,
     ) -> Tensor:
         """Return which row each token takes, (M, N, T, 1, O)."""
-        tokens = inputs.reshape(len(inputs), samples, -1)
+        tokens = inputs.reshape(len(inputs), samples, -1).long()
         rows = F.one_hot(tokens, shape[0]).unsqueeze(3)
         if self.padding is not None:
             rows[..., self.padding] = 0
@@ -223,6 +223,8 @@ class Use:
             each model, (N, ...).
         form: how they meet.
         apart: whether there is one tensor of each model.
+        is_doubtful: something else was computed of the weight or the bias, by what may
+            be no layer, or rows were picked, which may not be of each sample as many.
     """
 
     weight: str
@@ -231,6 +233,7 @@ class Use:
     outputs: tuple[Tensor, ...]
     form: Form
     apart: bool = False
+    is_doubtful: bool = False
 
 
 @dataclass(frozen=True)
@@ -246,6 +249,7 @@ class Scaling:
         channel: dimension of the C entries.
         apart: whether there is one tensor of each model.
         deviation: what inputs are to be multiplied by before; None for nothing.
+        is_doubtful: as of a `Use`.
     """
 
     weight: str
@@ -255,6 +259,7 @@ class Scaling:
     channel: int
     apart: bool = False
     deviation: Tensor | None = None
+    is_doubtful: bool = False
 
     @cached_property
     def multiplied(self) -> Tensor:
@@ -275,3 +280,49 @@ class Scaling:
 
 
 AnyUse = Use | Scaling
+
+
+class Manner(NamedTuple):
+    """One use, as it is compared with those of other passes or models.
+
+    Attributes:
+        weight: name of the tensor.
+        bias: name of the tensor; None without.
+        how: what has to be the same.
+    """
+
+    weight: str
+    bias: str | None
+    how: Hashable
+
+
+def unlike_names(first: Sequence[Manner], second: Sequence[Manner]) -> set[str]:
+    """Return the names of tensors that two records do not use alike.
+
+    Args:
+        first: uses of one record.
+        second: uses of another one.
+
+    Returns:
+        Names of weights that are used in another manner or order, and of all that is
+        added behind them.
+    """
+    several: list[dict[str, list[Manner]]] = [{}, {}]
+    for manners, by_name in zip((first, second), several, strict=True):
+        for manner in manners:
+            by_name.setdefault(manner.weight, []).append(manner)
+    one, other = several
+    unlike = {name for name in {*one, *other} if one.get(name) != other.get(name)}
+    orders = [
+        [manner.weight for manner in manners if manner.weight not in unlike]
+        for manners in (first, second)
+    ]
+    for names in zip(*orders, strict=True):
+        unlike |= set(names) if len(set(names)) > 1 else set()
+    added = {manner.bias for manner in (*first, *second) if manner.weight in unlike}
+    return unlike | {name for name in added if name is not None}
+
+
+def without_names(record: Sequence[AnyUse], names: Set[str]) -> list[AnyUse]:
+    """Return a record without the uses of some tensors."""
+    return [use for use in record if not {use.weight, use.bias} & names]

@@ -102,6 +102,7 @@ def _counted(
         roots,
         batch,
         given["models_per_pass"],
+        manner=parts.manner,
     )
 
     def compute() -> list[tuple[Tensor, Tensor]]:

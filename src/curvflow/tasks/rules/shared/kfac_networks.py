@@ -10,6 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from curvflow.errors import InputError
 from curvflow.schemas.rules.kfac._quadratic import QuadraticRule
 from curvflow.tasks.networks.problems import PASS_COPIES, Problem
 from curvflow.tasks.numerics.derivatives.fishers import (
@@ -30,7 +31,12 @@ from curvflow.tasks.numerics.derivatives.precision import (
     differentiable,
 )
 from curvflow.tasks.numerics.kronecker.layers import Pass
-from curvflow.tasks.numerics.kronecker.recorded import Recorded, backward
+from curvflow.tasks.numerics.kronecker.recorded import (
+    Recorded,
+    Uniform,
+    UnlikeUsesError,
+    backward,
+)
 from curvflow.tasks.numerics.kronecker.uses import AnyUse
 from curvflow.tasks.training.cache_blocks import GPU_PASS_BYTES
 from curvflow.tasks.training.step_context import Step
@@ -95,6 +101,21 @@ class Swept:
 
     pass_: Pass
     signed: Tensor | None
+
+
+def _kept(record: list[AnyUse], manner: Uniform, samples: int) -> list[AnyUse]:
+    """Return the uses that parts are numbered by.
+
+    Raises:
+        InputError: they are not those of other batches.
+    """
+    try:
+        return manner.kept(record, samples)
+    except UnlikeUsesError as error:
+        raise InputError(
+            "model: expected tensors that all batches use alike, got numbers that "
+            f"decide on the uses of {error}. Take another rule."
+        ) from error
 
 
 class Networks:
@@ -164,14 +185,18 @@ class Networks:
         )
 
     def swept(
-        self, weights_MD: Tensor, labels: Labels, *, is_signed: bool
+        self, weights_MD: Tensor, labels: Labels, manner: Uniform, *, is_signed: bool
     ) -> Iterator[Swept]:
         """Yield passes over spans of models with roots of the loss sent back.
 
         Args:
             weights_MD: of all models.
             labels: whose roots are taken.
+            manner: of the uses that parts are numbered by.
             is_signed: derivatives of a sum with random signs are wanted.
+
+        Raises:
+            InputError: numbers decide how samples use a tensor.
         """
         outputs = self.problem.num_outputs
         uniform = self._drawn(labels, outputs)
@@ -187,6 +212,7 @@ class Networks:
             record: list[AnyUse] = []
             with torch.enable_grad(), differentiable():
                 outputs_MNC = self._outputs(span, weights, record)
+            record = _kept(record, manner, self.count)
             drawn = None if uniform is None else uniform[span]
             roots = self._roots(labels, outputs_MNC.detach(), batch.targets, drawn)
             part = Part(

@@ -6,7 +6,7 @@ Letters of shapes: see `curvflow.tasks.numerics.kronecker.uses`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -21,10 +21,16 @@ from curvflow.tasks.numerics.kronecker.layers import (
     Approximation,
     Piece,
     Places,
+    Read,
     check_positions,
     pieces,
 )
-from curvflow.tasks.numerics.kronecker.recorded import accounted
+from curvflow.tasks.numerics.kronecker.recorded import (
+    Recorded,
+    Uniform,
+    accounted,
+    alike,
+)
 from curvflow.tasks.numerics.kronecker.uses import AnyUse, Scaling
 
 # Entries of a scale and its shift that have a matrix, and of a tensor in no layer.
@@ -109,11 +115,13 @@ class Parts:
         pieces: blocks of layers, a product of two factors each.
         scales: scales and shifts with a matrix each.
         rest: what has a multiple of the identity.
+        manner: of uses in every batch, by whose records parts are numbered.
     """
 
     pieces: tuple[Matrix, ...]
     scales: tuple[Scale, ...]
     rest: tuple[Rest, ...]
+    manner: Uniform
 
 
 @lru_cache(maxsize=64)
@@ -131,7 +139,7 @@ def check_chain(text: str) -> None:
 
 @lru_cache(maxsize=64)
 def parts_of(text: str, approximation: Approximation, *, separate: bool) -> Parts:
-    """Return the parts of a network by the record of a pass over two drawn inputs.
+    """Return the parts of a network by the record of a pass over drawn inputs.
 
     Args:
         text: canonical JSON of the problem.
@@ -146,7 +154,9 @@ def parts_of(text: str, approximation: Approximation, *, separate: bool) -> Part
     places = Places.of(
         network.layout.names, network.layout.shapes, set(network.layout.names)
     )
-    reading, record = accounted(drawn_networks(problem), places)
+    reading, record, manner = alike(
+        drawn_networks(problem), lambda of: _accounted(of, places)
+    )
     for layer in reading.layers:
         check_positions(layer, record, approximation)
     several = [
@@ -173,7 +183,15 @@ def parts_of(text: str, approximation: Approximation, *, separate: bool) -> Part
                 *rest,
             )
         ),
+        Uniform() if network.notes_all else manner,
     )
+
+
+def _accounted(of: Recorded, places: Places) -> tuple[Read, list[AnyUse], Uniform]:
+    """Return a record, sorted, and what those of other passes have to be."""
+    reading, record = accounted(of, places)
+    manner = of.manner.like(reading, record, of.num_samples)
+    return reading, record, replace(manner, takes_doubtful=True)
 
 
 def _matrix(piece: Piece, places: Places) -> Matrix:

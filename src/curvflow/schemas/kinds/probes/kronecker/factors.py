@@ -168,7 +168,7 @@ def _ritz(name: str, description: str, units: str = "1") -> Variable:
 
 KIND = Kind(
     name="probe.factors",
-    version=4,
+    version=5,
     summary="Kronecker factors of curvature, layer by layer, by their eigenpairs.",
     params=FactorsParams,
     returns=Factors,
