@@ -499,26 +499,13 @@ def check_own_loss(text: str, outputs_shape: tuple[int, ...], targets: Rows) -> 
             # No leaf, for a call may write into it.
             lambda: loss.batch(outputs.clone().requires_grad_().clone(), targets_N),
         )
-        given = outputs.clone()
-        whole = loss.batch(given, targets_N)
-        again = loss.batch(outputs.clone(), targets_N)
+        whole = _repeated(spec.factory, loss, outputs, targets_N)
         parts = [slice(row, row + 1) for row in range(len(outputs))]
         alone = torch.stack(
             [
                 loss.batch(outputs[part].clone(), targets_N[part]).reshape(())
                 for part in parts
             ]
-        )
-    if not torch.equal(given, outputs):
-        raise InputError(
-            f"loss: expected {spec.factory} to leave its outputs as they are, got "
-            "others behind a call. Leave out operations in place."
-        )
-    if not torch.allclose(whole, again, rtol=SAME_MEAN, equal_nan=True):
-        raise InputError(
-            f"loss: expected {spec.factory} to return equal numbers for equal outputs, "
-            "got others at the second call. Leave out draws, and what is kept between "
-            "calls."
         )
     _check_alone(spec.factory, whole, alone)
     check_loss("loss", outputs, lambda leaf: loss.batch(leaf, targets_N))
@@ -533,6 +520,29 @@ def check_own_loss(text: str, outputs_shape: tuple[int, ...], targets: Rows) -> 
         )
     with _refused(spec.factory, "have second derivatives"):
         jvp(grad(total), (outputs,), (torch.ones_like(outputs),))
+
+
+def _repeated(name: str, loss: _OwnLoss, outputs: Tensor, targets_N: Tensor) -> Tensor:
+    """Return the losses of a batch, of a function that gives them twice alike.
+
+    Raises:
+        InputError: a second call gives others, or one changes its outputs.
+    """
+    given = outputs.clone()
+    whole = loss.batch(given, targets_N)
+    again = loss.batch(outputs.clone(), targets_N)
+    if not torch.equal(given, outputs):
+        raise InputError(
+            f"loss: expected {name} to leave its outputs as they are, got "
+            "others behind a call. Leave out operations in place."
+        )
+    if not torch.allclose(whole, again, rtol=SAME_MEAN, equal_nan=True):
+        raise InputError(
+            f"loss: expected {name} to return equal numbers for equal outputs, "
+            "got others at the second call. Leave out draws, and what is kept between "
+            "calls."
+        )
+    return whole
 
 
 def _check_in_python(name: str, call: Callable[[], Tensor]) -> None:

@@ -135,7 +135,7 @@ class _Watch(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
     def watched(self, of: str, hook: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a hook that tells whether it changes gradients.
+        """Return a hook that notes whether it changes gradients.
 
         Args:
             of: what the gradients are of.

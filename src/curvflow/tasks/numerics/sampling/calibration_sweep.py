@@ -115,7 +115,7 @@ class Sweep:
 
     @property
     def informs(self) -> Tensor:
-        """Mask of the trials that tell what shorter steps would, (T,)."""
+        """Mask of the trials whose excess is in proportion to the step, (T,)."""
         return self.estimates.isfinite() & (self.biases <= PROPORTIONAL)
 
 
