@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from curvflow.tasks.numerics.autograd_nodes import nodes_of
 from curvflow.tasks.numerics.kronecker.uses import (
     AnyUse,
     Form,
@@ -235,17 +236,9 @@ def _is_mapped(outputs: Tensor) -> bool:
 
 def _graph(result: Any) -> tuple[set[Any], Counter[Any]]:
     """Return the nodes that results are made of, and how often each is a part."""
-    waiting = [part.grad_fn for part in _flat([result]) if isinstance(part, Tensor)]
-    nodes: set[Any] = set()
-    edges: Counter[Any] = Counter()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in nodes:
-            continue
-        nodes.add(node)
-        edges.update(node.next_functions)
-        waiting += [before for before, _ in node.next_functions]
-    return nodes, edges
+    tensors = [part for part in _flat([result]) if isinstance(part, Tensor)]
+    nodes = set(nodes_of(tensors))
+    return nodes, Counter(edge for node in nodes for edge in node.next_functions)
 
 
 def _flat(values: Iterable[Any]) -> Iterator[Any]:

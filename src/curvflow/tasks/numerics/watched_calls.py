@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from curvflow.errors import InputError
+from curvflow.tasks.numerics.autograd_nodes import nodes_of
 
 # Made anew at each look, but equal.
 _DATA = cast("Any", Tensor.data)
@@ -194,8 +195,9 @@ def _check_leaves(
 ) -> None:
     known = {id(leaf) for leaf in leaves.values()}
     own = {id(parameter): name for name, parameter in module.named_parameters()}
-    for leaf in _leaves_of(outputs):
-        if id(leaf) in known:
+    leaves_of = (getattr(node, "variable", None) for node in nodes_of([outputs]))
+    for leaf in leaves_of:
+        if not isinstance(leaf, Tensor) or id(leaf) in known:
             continue
         if (name := own.get(id(leaf), "")) in leaves:
             raise InputError(
@@ -211,20 +213,6 @@ def _check_leaves(
                 "trained. Make it an nn.Parameter of a layer, or leave requires_grad "
                 "out."
             )
-
-
-def _leaves_of(outputs: Tensor) -> Iterator[Tensor]:
-    """Yield the leaves of the graph that a tensor has been made by."""
-    seen: set[Any] = set()
-    left: list[Any] = [outputs.grad_fn]
-    while left:
-        node = left.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if isinstance(leaf := getattr(node, "variable", None), Tensor):
-            yield leaf
-        left += [after for after, _ in node.next_functions]
 
 
 def _derive(outputs: Tensor, leaves: Mapping[str, Tensor]) -> None:

@@ -38,6 +38,7 @@ from torch.func import grad, jvp, vmap
 from torch.utils._pytree import tree_leaves
 
 from curvflow.errors import InputError, summary
+from curvflow.tasks.numerics.autograd_nodes import nodes_of
 from curvflow.tasks.numerics.derivatives.recorded_graphs import Tape, record
 
 Order = Literal[
@@ -364,7 +365,7 @@ def _difference(loss: Scalar, weights: Tensor, move: Tensor, step: float) -> Ten
 
 def _derives_once(tensor: Tensor) -> bool:
     """Return whether the graph of a tensor holds what must not be derived."""
-    return any(node.name() == "torch::autograd::Error" for node in _graph_of(tensor))
+    return any(node.name() == "torch::autograd::Error" for node in nodes_of([tensor]))
 
 
 def has_functions_by_hand(function: Callable[[Tensor], Tensor], at: Tensor) -> bool:
@@ -372,7 +373,7 @@ def has_functions_by_hand(function: Callable[[Tensor], Tensor], at: Tensor) -> b
     with torch.enable_grad():
         value = function(at.detach().requires_grad_())
     by_hand = torch.autograd.function.BackwardCFunction
-    return any(isinstance(node, by_hand) for node in _graph_of(value))
+    return any(isinstance(node, by_hand) for node in nodes_of([value]))
 
 
 def is_scripted(call: Callable[[], Any]) -> bool:
@@ -387,8 +388,7 @@ def is_scripted(call: Callable[[], Any]) -> bool:
     with torch.enable_grad():
         calls = [call() for _ in range(JIT_CALLS)]
     tensors = [leaf for leaf in tree_leaves(calls[-1]) if isinstance(leaf, Tensor)]
-    nodes = (node for tensor in tensors for node in _graph_of(tensor))
-    return any("DifferentiableGraph" in node.name() for node in nodes)
+    return any("DifferentiableGraph" in node.name() for node in nodes_of(tensors))
 
 
 def refuse_scripted(expected: str) -> None:
@@ -412,24 +412,11 @@ def coarsest_eps(tensor: Tensor) -> float:
     # Not all versions of torch tell.
     inputs = [
         like.dtype
-        for node in _graph_of(tensor)
+        for node in nodes_of([tensor])
         for like in getattr(node, "_input_metadata", ())
     ]
     reals = [d for d in inputs if d.is_floating_point]
     return max(torch.finfo(dtype).eps for dtype in (tensor.dtype, *reals))
-
-
-def _graph_of(tensor: Tensor) -> Iterator[Any]:
-    """Yield the nodes of the graph that a tensor has been made by."""
-    seen: set[Any] = set()
-    left: list[Any] = [tensor.grad_fn]
-    while left:
-        node = left.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        yield node
-        left += [after for after, _ in node.next_functions]
 
 
 def _reverse_over_reverse(graph: _Graph) -> Written:

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
+from curvflow.tasks.numerics.autograd_nodes import nodes_of
 from curvflow.tasks.numerics.derivatives.passes import Part
 from curvflow.tasks.numerics.kronecker.chains import is_chain, recursive_factors
 from curvflow.tasks.numerics.kronecker.forms import Block, Product, decomposed
@@ -221,16 +222,7 @@ def _is_by_sample(use: AnyUse) -> bool:
 
 def _reached(outputs: Tensor, use: AnyUse) -> set[Any]:
     """Return the graph that outputs are made of but through a layer's outputs."""
-    closed = {tensor.grad_fn for tensor in use.outputs}
-    reached: set[Any] = set()
-    waiting: list[Any] = [outputs.grad_fn]
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in reached or node in closed:
-            continue
-        reached.add(node)
-        waiting += [before for before, _ in node.next_functions]
-    return reached
+    return set(nodes_of([outputs], closed={tensor.grad_fn for tensor in use.outputs}))
 
 
 def _sweep(
