@@ -81,6 +81,16 @@ def test_a_listed_epoch_that_an_input_lacks_is_refused(store):
         graph_of(store, STUDY + lines)
 
 
+def test_inputs_without_a_common_epoch_are_refused(store):
+    lines = """\
+  few: {use: toy.probe, weights: fit, at: [2]}
+  beside: {use: toy.beside, weights: fit, numbers: few, at: {every: 4}}
+"""
+    message = r"beside: expected inputs with an epoch in common, got 'weights' at 0, 4 "
+    with pytest.raises(StudyError, match=message + "and 'numbers' at 2"):
+        graph_of(store, STUDY + lines)
+
+
 def test_weights_without_checkpoints_are_taken_whole(store):
     text = """
 study: found

@@ -540,13 +540,17 @@ def _nodes(
             params = stage.params(dict(zip(axes, point, strict=True)))
             forms[key] = params, *written.write(params, files.digests(stage, params))
             selected[key] = stage.kind.selected(params)
+        is_empty = True
         for epoch in _epochs(stage, sources, point):
             full = point if epoch is None else (*point, epoch)
             taken = _taken(sources, full, selected[key])
             if all(taken.values()):
+                is_empty = False
                 yield Node(stage.name, stage.kind, stage.dims, full, *forms[key], taken)
             else:
                 _check_offered(stage, sources, point, epoch)
+        if is_empty:
+            _check_common(stage, sources, point)
 
 
 def _epochs(
@@ -572,6 +576,19 @@ def _check_offered(
             listed = ", ".join(map(str, offered))
             message = f"expected a stage at epoch {epoch}, got one at {listed}"
             raise stage.error((source.name,), message, "Give both the same 'at'.")
+
+
+def _check_common(stage: Stage, sources: Sequence[Source], point: Point) -> None:
+    """Refuse inputs that have no epoch in common; StudyError."""
+    offered = {source.name: source.epochs(point) for source in sources}
+    brought = {name: set(epochs) for name, epochs in offered.items() if epochs}
+    if brought and not set.intersection(*brought.values()):
+        got = " and ".join(
+            f"'{name}' at {', '.join(map(str, sorted(epochs)))}"
+            for name, epochs in brought.items()
+        )
+        message = f"expected inputs with an epoch in common, got {got}"
+        raise stage.error((), message, "Give them the same 'at'.")
 
 
 def _taken(
