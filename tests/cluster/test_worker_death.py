@@ -11,7 +11,7 @@ from tests.flows.run.runners.clusters import until
 
 pytestmark = pytest.mark.cluster
 
-MIDDLE = 80
+MIDDLE = 120
 DIED = "died: it was killed, or took more memory than it has; trying again"
 CLUSTER = """
 cluster:
