@@ -25,7 +25,7 @@ Pi = Literal["trace", "frobenius", "spectral"]
 
 # Columns up to which those of all rows are multiplied at once: row by row the matrix is
 # read again for each, for little arithmetic. Of more, rows apart need no copies.
-FEW_COLUMNS = 31
+FEW_COLUMNS = 63
 
 
 @dataclass(frozen=True)
