@@ -92,6 +92,9 @@ def test_a_call_that_is_no_function_of_the_weights_is_refused(how):
     for operator in (hessian, ggn):
         with pytest.raises(InputError, match=SAID[how]):
             operator(module, nn.CrossEntropyLoss(), (x, y))
+    allow = ["nondeterminism"]
+    with pytest.raises(InputError, match=SAID[how]):
+        hessian(module, nn.CrossEntropyLoss(), (x, y), allow=allow)
     if how not in WRITTEN:
         torch.testing.assert_close(list(module.parameters()), before)
     hooks = [*module.first._backward_hooks.values()]

@@ -425,40 +425,45 @@ def subject(
         batches,
         settings,
     )
-    check(module, batches, _watched(taken), settings.get("allow", ()))
+    allow = settings.get("allow", ())
+    check(module, batches, taken.at, allow)
+    _check_function(taken, is_steady="nondeterminism" not in allow)
     return taken
 
 
-def _watched(of: Subject) -> Callable[[Batch], Tensor]:
-    """Return a call of the module, the first of which is watched by `check_call`."""
-    is_first = [True]
+def _check_function(of: Subject, *, is_steady: bool) -> None:
+    """Refuse a module or a loss that is no function of its arguments.
 
-    def at(batch: Batch) -> Tensor:
+    Args:
+        of: what is derived.
+        is_steady: whether two calls of the loss have to agree.
+
+    Raises:
+        InputError: see `check_call` and `check_loss`; or they do not.
+    """
+    batch = next(of.batches())
+    with torch.no_grad():
         outputs = of.at(batch)
-        if is_first.pop() if is_first else False:
-            _check_loss(of, outputs, tree_map(of.moved, plain(batch)))
-            few = tree_map(of.moved, few_of(plain(batch)))
-            parts = parted(of.weights, of.shapes)
-            leaves = [part.detach().clone().requires_grad_() for part in parts]
-            named = dict(zip(of.names, leaves, strict=True))
-            with differentiable():
-                check_call(
-                    of.called.module,
-                    "module",
-                    named,
-                    lambda: of.outputs(leaves, few),
-                    is_whole=False,
-                )
-        return outputs
-
-    return at
+    _check_loss(of, outputs, batch, is_steady=is_steady)
+    few = few_of(batch)
+    parts = parted(of.weights, of.shapes)
+    leaves = [part.detach().clone().requires_grad_() for part in parts]
+    named = dict(zip(of.names, leaves, strict=True))
+    with differentiable():
+        check_call(
+            of.called.module,
+            "module",
+            named,
+            lambda: of.outputs(leaves, few),
+            is_whole=False,
+        )
 
 
-def _check_loss(of: Subject, outputs: Tensor, batch: Batch) -> None:
-    """Refuse a loss that is no function of its arguments, or changes gradients."""
+def _check_loss(of: Subject, outputs: Tensor, batch: Batch, *, is_steady: bool) -> None:
+    """Refuse a loss of which two calls differ, or that changes gradients."""
     with torch.no_grad():
         first, second = (of.mean_loss(outputs, batch) for _ in range(2))
-    if not torch.allclose(first, second, rtol=1e-5, equal_nan=True):
+    if is_steady and not torch.allclose(first, second, rtol=1e-5, equal_nan=True):
         raise InputError(
             "loss (nondeterminism): expected equal losses for equal outputs, got "
             f"{float(first):.6g} and {float(second):.6g}. Remove what draws at random "
