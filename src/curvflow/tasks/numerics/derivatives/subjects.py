@@ -435,7 +435,7 @@ def _check_function(of: Subject, *, is_steady: bool) -> None:
     """Refuse a module or a loss that is no function of its arguments.
 
     Args:
-        of: what is derived.
+        of: the module and its loss.
         is_steady: whether two calls of the loss have to agree.
 
     Raises:
