@@ -9,13 +9,15 @@ and products by a second backward pass over one graph of the gradient, the same 
 one by one. Here the task of a tile of one network trains, and the operator of a probe
 multiplies, in the order that a study takes and in a faster one. CPU seconds of one
 thread, of everything that a stage does, each the least of several turns, in turns;
-products must agree. Below, the training is taken apart: its steps, of which the loop
-and the task take one in turns, by the mean of their medians over turns, and all else,
-from initial weights to losses and accuracies at both ends, by the least; from how many
-steps on the whole takes at most 1.1 x the loop; and the trial of a module, made once in
-a process. An epoch has eight steps, and a training six epochs unless `--epochs` says
-otherwise. With `--siblings` ten such networks, of ten seeds, are trained and multiplied
-as one tile, and one by one, and so are ten of the kind `transformer` of the same sizes.
+products must agree. The loop has one loss at its end; another keeps what a record of
+the task has, loss and accuracy at both ends. Below, the training is taken apart: its
+steps, of which the loop and the task take one in turns, by the mean of their medians
+over turns, and all else, from initial weights to losses and accuracies at both ends, by
+the least; from how many steps on the whole takes at most 1.1 x the loop with one loss;
+and the trial of a module, made once in a process. An epoch has eight steps, and a
+training six epochs unless `--epochs` says otherwise. With `--siblings` ten such
+networks, of ten seeds, are trained and multiplied as one tile, and one by one, and so
+are ten of the kind `transformer` of the same sizes.
 With `--floor` what a tile of ten modules cannot go below: the products of matrices,
 activations, norms and attention of a training's steps, for all ten at once in torch's
 own kernels, without a graph, an update or a record, against all of training one by one.
@@ -231,15 +233,36 @@ def within_target(loop: Cost, here: Cost) -> str:
 
 
 def training_loop(
-    width: int, data: Data, kind: torch.dtype, first_D: Array, epochs: int
+    width: int,
+    data: Data,
+    kind: torch.dtype,
+    first_D: Array,
+    epochs: int,
+    *,
+    records: bool = False,
 ) -> Iterator[None]:
-    """Train by hand; yield before the first step and after each."""
+    """Train by hand; yield before the first step and after each.
+
+    Of the result there is one loss, or loss and accuracy at both ends.
+    """
     x, y = (torch.as_tensor(data[name]).long() for name in ("inputs", "targets"))
     module = Decoder(width).to(kind)
     first = torch.as_tensor(first_D).to(kind)
     nn.utils.vector_to_parameters(first, module.parameters())
     steps = torch.optim.SGD(module.parameters(), lr=0.05)
     draws = torch.Generator().manual_seed(0)
+
+    def measured(what: Sequence[str] = ("loss", "accuracy")) -> list[float]:
+        with torch.no_grad():
+            outputs = module(x).flatten(0, 1)
+            found = {"loss": functional.cross_entropy(outputs, y.flatten())}
+            if "accuracy" in what:
+                right = outputs.argmax(1) == y.flatten()
+                found["accuracy"] = right.double().mean()
+        return [float(found[name]) for name in what]
+
+    if records:
+        measured()
     yield
     for _ in range(epochs):
         order = torch.randperm(SAMPLES, generator=draws)
@@ -251,13 +274,12 @@ def training_loop(
             ).backward()
             steps.step()
             yield
-    with torch.no_grad():
-        functional.cross_entropy(module(x).flatten(0, 1), y.flatten())
+    measured() if records else measured(["loss"])
 
 
 def both_trainings(
     width: int, dtype: str, epochs: int
-) -> tuple[Member, Callable[[], Iterator[None]]]:
+) -> tuple[Member, Callable[..., Iterator[None]]]:
     """Return the node of a training, and the loop that begins where it does."""
     data = drawn()
     node = member(data, width, dtype, epochs)
@@ -266,15 +288,16 @@ def both_trainings(
     first_D = fit.arrays["weights"][0]
     assert network.num_parameters == sum(p.numel() for p in Decoder(width).parameters())
     kind = getattr(torch, dtype)
-    return node, lambda: training_loop(width, data, kind, first_D, epochs)
+    return node, partial(training_loop, width, data, kind, first_D, epochs)
 
 
 def trained(width: int, dtype: str, turns: int, epochs: int) -> dict[str, float]:
-    """Return CPU seconds of training, by the loop and by the task."""
+    """Return CPU seconds of training, by the task and two loops, one with a record."""
     node, loop = both_trainings(width, dtype, epochs)
     task = find("train").compute
     calls: dict[str, Callable[[], Any]] = {
         "loop": lambda: list(loop()),
+        "loop with a record": lambda: list(loop(records=True)),
         "train": lambda: task([node], Machine()),
     }
     return least(calls, turns)
@@ -540,13 +563,14 @@ def print_whole(turns: int, epochs: int) -> None:
         for dtype in PRECISIONS:
             for measure in (partial(trained, epochs=epochs), multiplied):
                 found = measure(width, dtype, turns)
-                loop = found.pop("loop")
+                loops = {n: found.pop(n) for n in list(found) if n.startswith("loop")}
                 for name, taken in found.items():
-                    print(
-                        f"| {width} | {dtype} | {name} | {loop:.3g} s | "
-                        f"{taken:.3g} s | {taken / loop:.2f} x |",
-                        flush=True,
-                    )
+                    for of, loop in loops.items():
+                        print(
+                            f"| {width} | {dtype} | {name}, {of} | {loop:.3g} s | "
+                            f"{taken:.3g} s | {taken / loop:.2f} x |",
+                            flush=True,
+                        )
 
 
 def print_parts(turns: int, epochs: int) -> None:

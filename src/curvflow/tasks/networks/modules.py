@@ -445,10 +445,11 @@ class StackedModule:
                     behind = {name: store.get(key) for store, key, name, _ in homes}
                 for store, key, _, tensor in homes:
                     store[key] = tensor
-        tensors |= {n: t for n, t in behind.items() if t is not None}
-        # A parameter is put back, and the next call is as the first.
-        gone = (n for n, t in behind.items() if t is None and n in self._buffers)
-        refuse_gone(gone, "model")
+        if behind:
+            tensors |= {n: t for n, t in behind.items() if t is not None}
+            # A parameter is put back, and the next call is as the first.
+            gone = (n for n, t in behind.items() if t is None and n in self._buffers)
+            refuse_gone(gone, "model")
         return output
 
     def _arguments(self, inputs: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:

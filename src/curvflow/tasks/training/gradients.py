@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor
+from torch._utils import _flatten_dense_tensors
 from torch.func import grad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -566,33 +567,45 @@ def _one_model(
     )
     losses_1, slopes = _slopes(problem, outputs_1NC, samples.targets, leaves.tensors)
     leaves.give_back(weights_1D)
-    gradient_1D = torch.cat(
-        [
-            (torch.zeros_like(leaf) if slope is None else slope).flatten()
-            for slope, leaf in zip(slopes, leaves.tensors, strict=True)
-        ]
-    ).unsqueeze(0)
+    # To flatten each by itself takes as long as a small layer.
+    flat_D: Tensor = _flatten_dense_tensors(slopes)  # type: ignore[no-untyped-call]
+    gradient_1D = flat_D.unsqueeze(0)
     return losses_1.detach(), gradient_1D, after_1S
 
 
 def _slopes(
     problem: Problem, outputs_1NC: Tensor, targets: Tensor, leaves: Sequence[Tensor]
-) -> tuple[Tensor, Sequence[Tensor | None]]:
-    """Return the loss (1,) and its derivative by each leaf, None of unused ones.
-
-    To let torch put in zeros takes as long as a layer, for it looks at each leaf.
-    """
+) -> tuple[Tensor, list[Tensor]]:
+    """Return the loss (1,) and its derivative by each leaf."""
     if problem.loss != "cross_entropy" or targets.shape != outputs_1NC.shape[:-1]:
         losses_1 = problem.reduced(problem.criterion.of_samples(outputs_1NC, targets))
-        return losses_1, torch.autograd.grad(losses_1, leaves, allow_unused=True)
+        return losses_1, _derived(losses_1, leaves, None)
     terms = fused_label_losses(outputs_1NC, targets)
     # The means are not derived, as their derivatives are known to the bit.
     along = _slopes_of_mean(terms.shape, terms.dtype, terms.device)
-    slopes = torch.autograd.grad(terms, leaves, along, allow_unused=True)
+    slopes = _derived(terms, leaves, along)
     losses_1N = terms.detach()
     if terms.ndim > 2:
         losses_1N = losses_1N.flatten(2).mean(2)
     return problem.reduced(losses_1N), slopes
+
+
+def _derived(
+    values: Tensor, leaves: Sequence[Tensor], along: Tensor | None
+) -> list[Tensor]:
+    """Return derivatives by leaves without any yet, and leave none at them.
+
+    To ask for those of certain leaves takes a walk of the graph, and to let torch put
+    in zeros, where a leaf has none, as long as a layer.
+    """
+    torch.autograd.backward(values, along)
+    slopes = [leaf.grad for leaf in leaves]
+    for leaf in leaves:
+        leaf.grad = None
+    return [
+        torch.zeros_like(leaf) if slope is None else slope
+        for slope, leaf in zip(slopes, leaves, strict=True)
+    ]
 
 
 @lru_cache(maxsize=64)
