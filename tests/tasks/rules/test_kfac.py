@@ -391,6 +391,24 @@ def test_indefinite_losses_are_made_definite_as_in_a_dense_twin(kind, psd):
     torch.testing.assert_close(change, rate[:, None] * direction, rtol=1e-8, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "loss", ["mse", "sse", "bce", '{"kind": "bce", "reduction": "sum"}', "poisson"]
+)
+def test_a_recursion_begins_with_the_mean_matrix_of_a_loss_by_its_outputs(loss):
+    x = np.random.default_rng(0).normal(size=(8, 3))
+    data = as_data(dataset(x, (x[:, :2] > 0).astype(float)), "halves of values")
+    posed = Posed(data, loss=loss)
+    law, scale = posed.problem.criterion.law, 1
+    if posed.problem.criterion.is_sum:
+        scale = posed.samples.count
+    outputs = posed.network.outputs(posed.weights, posed.samples.inputs)
+    roots = law.roots("exact", outputs, posed.samples.targets, None)
+    _, state, _ = posed.stepped({"fisher_type": "recursive"})
+    last = state.factors.blocks[1][0].squeeze(1)
+    expected = scale * (roots.mT @ roots).mean(1)
+    torch.testing.assert_close(last, expected, rtol=1e-12, atol=1e-14)
+
+
 def test_a_recursion_takes_the_mean_of_what_is_made_definite():
     posed = Posed(halves(), loss="mixture_bernoulli")
     _, B_MNCC = definite(posed, "abs")

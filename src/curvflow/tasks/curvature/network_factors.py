@@ -193,6 +193,7 @@ def recorded_networks(
         given["models_per_pass"],
         output_slopes(loss),
         problem.network.notes_all,
+        loss.variances,
     )
 
 
@@ -269,6 +270,11 @@ class OutputLoss:
     outputs: int
     tokens: int | None
     curved: OutputLaw | None = None
+
+    @property
+    def variances(self) -> Callable[[Tensor], Tensor] | None:
+        """Diagonals of the exact matrices; None if there is more beside them."""
+        return None if self.law is None or self.tokens else self.law.variances
 
 
 def output_loss(problem: Problem) -> OutputLoss:

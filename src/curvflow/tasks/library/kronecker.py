@@ -269,6 +269,7 @@ def kronecker_factors(
         max(1, MOST_NUMBERS // max(1, output.outputs * inputs[0].numel())),
         1,
         output_slopes(output),
+        variances=output.variances,
     )
     with named_failures(of):
         computed = factors(recorded, choices_of(params, None))

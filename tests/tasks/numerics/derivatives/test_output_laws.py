@@ -149,6 +149,21 @@ def test_the_hessian_of_natural_parameters_is_the_fisher_matrix(name):
     near(gram(ggn_roots(law.losses, outputs, targets, loss=law)), exact)
 
 
+@pytest.mark.parametrize("name", [*NATURAL, *LAWS])
+def test_variances_are_all_of_the_exact_matrix_where_it_is_diagonal(name):
+    law, size = (NEW | OLD).get(name) or (LAWS[name], 2)
+    outputs = outputs_of(size)
+    roots = law.roots("exact", outputs, drawn(MODELS, SAMPLES, size), None)
+    matrices = roots.mT @ roots
+    diagonals = matrices.diagonal(dim1=2, dim2=3)
+    is_diagonal = torch.equal(matrices, torch.diag_embed(diagonals))
+    assert (law.variances is not None) == (is_diagonal and not law.depends_on_targets)
+    if law.variances is not None:
+        torch.testing.assert_close(
+            law.variances(outputs), diagonals, rtol=1e-14, atol=0
+        )
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_outputs_have_a_hessian_of_the_targets_that_is_indefinite(name):
     law, size = OTHERS[name]

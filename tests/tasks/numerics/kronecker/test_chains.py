@@ -62,6 +62,25 @@ def constant(problem):
 
 
 @pytest.mark.parametrize("name", NETS)
+def test_recursive_factors_of_a_diagonal_loss_need_no_roots(name):
+    by_roots = replace(
+        of(name), roots=lambda _, outputs: torch.diag_embed(outputs.sigmoid())
+    )
+
+    def refused(_, outputs):
+        raise AssertionError
+
+    by_variances = replace(
+        by_roots, roots=refused, variances=lambda outputs: outputs.sigmoid().square()
+    )
+    matrices = [
+        written_out(factors(way, Choices(recursion="recursive")).operator)
+        for way in (by_roots, by_variances)
+    ]
+    torch.testing.assert_close(*matrices, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", NETS)
 def test_blocks_of_the_hessian(name):
     found = factors(of(name), Choices("block", recursion="hessian")).operator
     problem, samples, weights = posed(name)

@@ -56,6 +56,8 @@ class OutputLaw:
             sample is the sum over its terms, else their mean.
         lacks_one: the exact matrix has a rank of C - 1 at most: it does not change
             where all outputs move together.
+        variances: from outputs (M, N, C) to the diagonal of the exact matrix, (M, N,
+            C), of a law that has nothing beside it; None of others.
     """
 
     name: str
@@ -65,6 +67,7 @@ class OutputLaw:
     depends_on_targets: bool = False
     weighs_terms: bool = False
     lacks_one: bool = False
+    variances: Callable[[Tensor], Tensor] | None = None
 
 
 def law_of(loss: str | OutputLaw) -> OutputLaw:
@@ -142,6 +145,18 @@ def _counted_roots(
     rows = _softmax_roots(form, outputs_MNC, labels, uniform_MNR)
     factors = weights if form == "empirical" else weights.sqrt()
     return factors[..., None, None] * rows
+
+
+def _squared(name: str, reduction: Reduction) -> OutputLaw:
+    """Return the law of the squared error of a name."""
+
+    def variances(outputs_MNC: Tensor) -> Tensor:
+        outputs = outputs_MNC.shape[-1]
+        share = 2 / outputs if reduction == "mean" else 2.0
+        return torch.full_like(outputs_MNC, share)
+
+    law = _named(name, _pairs, _squared_roots(reduction))
+    return replace(law, variances=variances)
 
 
 def _squared_roots(reduction: Reduction) -> Roots:
@@ -236,11 +251,11 @@ def bernoulli(reduction: Reduction = "mean") -> OutputLaw:
         losses = targets * F.logsigmoid(outputs)
         return -_reduced(losses + (1 - targets) * F.logsigmoid(-outputs), reduction)
 
-    def exact(outputs_MNC: Tensor) -> Tensor:
+    def spread(outputs_MNC: Tensor) -> Tensor:
         # The chances of both, neither of which is taken from 1.
-        variances = outputs_MNC.sigmoid() * (-outputs_MNC).sigmoid()
-        return torch.diag_embed(variances.sqrt())
+        return outputs_MNC.sigmoid() * (-outputs_MNC).sigmoid()
 
+    values = _each if reduction == "mean" else _one
     return OutputLaw(
         "bce",
         losses,
@@ -248,9 +263,10 @@ def bernoulli(reduction: Reduction = "mean") -> OutputLaw:
         _Scored(
             gradient=lambda outputs, targets: outputs.sigmoid() - targets,
             draw=lambda outputs, uniform: uniform < outputs.sigmoid(),
-            exact=exact,
-            values=_each if reduction == "mean" else _one,
+            exact=lambda outputs: torch.diag_embed(spread(outputs).sqrt()),
+            values=values,
         ),
+        variances=lambda outputs: spread(outputs) / values(outputs.shape[-1]),
     )
 
 
@@ -260,6 +276,7 @@ def poisson(reduction: Reduction = "mean") -> OutputLaw:
     def losses(outputs: Tensor, targets: Tensor) -> Tensor:
         return _reduced(outputs.exp() - targets * outputs, reduction)
 
+    values = _each if reduction == "mean" else _one
     return OutputLaw(
         "poisson",
         losses,
@@ -268,8 +285,9 @@ def poisson(reduction: Reduction = "mean") -> OutputLaw:
             gradient=lambda outputs, targets: outputs.exp() - targets,
             draw=lambda outputs, uniform: poisson_counts(outputs.exp(), uniform),
             exact=lambda outputs: torch.diag_embed((outputs / 2).exp()),
-            values=_each if reduction == "mean" else _one,
+            values=values,
         ),
+        variances=lambda outputs: outputs.exp() / values(outputs.shape[-1]),
     )
 
 
@@ -473,8 +491,8 @@ LAWS = {
     law.name: law
     for law in (
         replace(_named("cross_entropy", lambda _: (), _softmax_roots), lacks_one=True),
-        _named("mse", _pairs, _squared_roots("mean")),
-        _named("sse", _pairs, _squared_roots("sum")),
+        _squared("mse", "mean"),
+        _squared("sse", "sum"),
         bernoulli(),
         poisson(),
         gaussian(),

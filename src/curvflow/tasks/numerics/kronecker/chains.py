@@ -189,6 +189,14 @@ def output_matrices(of: Recorded, part: Part, outputs: Tensor) -> Tensor:
     return roots_MNRC.mT @ roots_MNRC
 
 
+def _output_total(of: Recorded, part: Part, outputs: Tensor) -> Tensor:
+    """Return the sum over samples of their matrices by the outputs, (M, C, C)."""
+    if of.variances is not None:
+        return torch.diag_embed(of.variances(outputs.detach()).sum(1))
+    rows_MSC = of.roots(part, outputs.detach()).flatten(1, 2)
+    return rows_MSC.mT @ rows_MSC
+
+
 def hessian_blocks(
     of: Recorded, pieces: Sequence[Piece], *, is_dense: bool
 ) -> list[Block]:
@@ -286,7 +294,7 @@ def recursive_factors(
     rights: dict[str, list[Tensor]] = {piece.name: [] for piece in pieces}
     for part in of.parts():
         outputs, links = links_of(of, part)
-        add_to(ends, part, output_matrices(of, part, outputs).sum(1))
+        add_to(ends, part, _output_total(of, part, outputs))
         by_weight = {link.use.weight: link for link in links}
         for link in links[:-1]:
             assert link.slope is not None

@@ -155,6 +155,8 @@ class Recorded:
         notes_all: tensors that are noted at all are noted at each of their uses, and
             samples do not meet, so that it need not be tried; layers are the package's
             own, all of whose derivatives torch has.
+        variances: from outputs (M, N, C) to the diagonals of what roots are of, of a
+            loss whose matrices have nothing beside them; None of others.
         manner: of uses, which is that of each pass.
     """
 
@@ -170,6 +172,7 @@ class Recorded:
     models_per_pass: int
     slopes: Slopes | None = None
     notes_all: bool = False
+    variances: Callable[[Tensor], Tensor] | None = None
     manner: Uniform = field(default_factory=Uniform)
 
     def parts(self) -> Iterator[Part]:

@@ -164,7 +164,7 @@ class Networks:
             weights_MD: of all models.
         """
         layout, span = self.problem.network.layout, slice(0, len(weights_MD))
-        labels = Labels("recursive", 1)
+        labels, variances = Labels("recursive", 1), self._law.variances
 
         def call(full: Tensor, _: Tensor) -> tuple[Tensor, list[AnyUse]]:
             record: list[AnyUse] = []
@@ -182,6 +182,9 @@ class Networks:
             lambda part, outputs: self._roots(labels, outputs, part.targets, None),
             self.count,
             len(weights_MD),
+            variances=None
+            if variances is None or self.problem.tokens
+            else lambda outputs: self.scale * variances(outputs),
         )
 
     def swept(
