@@ -273,7 +273,7 @@ class OutputLoss:
 
     @property
     def variances(self) -> Callable[[Tensor], Tensor] | None:
-        """Diagonals of the exact matrices; None if there is more beside them."""
+        """Diagonals of the exact matrices; None if these are not diagonal."""
         return None if self.law is None or self.tokens else self.law.variances
 
 

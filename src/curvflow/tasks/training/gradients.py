@@ -595,7 +595,7 @@ def _derived(
 ) -> list[Tensor]:
     """Return derivatives by leaves without any yet, and leave none at them.
 
-    To ask for those of certain leaves takes a walk of the graph, and to let torch put
+    Those of certain leaves alone take a walk of the graph, and to let torch put
     in zeros, where a leaf has none, as long as a layer.
     """
     torch.autograd.backward(values, along)

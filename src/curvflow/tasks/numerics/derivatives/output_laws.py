@@ -57,7 +57,7 @@ class OutputLaw:
         lacks_one: the exact matrix has a rank of C - 1 at most: it does not change
             where all outputs move together.
         variances: from outputs (M, N, C) to the diagonal of the exact matrix, (M, N,
-            C), of a law that has nothing beside it; None of others.
+            C), of a law whose matrix is diagonal; None of others.
     """
 
     name: str

@@ -156,7 +156,7 @@ class Recorded:
             samples do not meet, so that it need not be tried; layers are the package's
             own, all of whose derivatives torch has.
         variances: from outputs (M, N, C) to the diagonals of what roots are of, of a
-            loss whose matrices have nothing beside them; None of others.
+            loss whose matrices are diagonal; None of others.
         manner: of uses, which is that of each pass.
     """
 
