@@ -156,6 +156,8 @@ class Recorded:
             samples do not meet, so that it need not be tried; layers are the package's
             own, all of whose derivatives torch has.
         manner: of uses, which is that of each pass.
+        held: shapes of weights that are not among the parameters, but known as the
+            layers of biases that are.
     """
 
     call: Call
@@ -171,6 +173,7 @@ class Recorded:
     slopes: Slopes | None = None
     notes_all: bool = False
     manner: Uniform = field(default_factory=Uniform)
+    held: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def parts(self) -> Iterator[Part]:
         """Yield the passes."""
@@ -482,6 +485,8 @@ def _wrong(
     wrong: set[str] = set()
     for tried in several:
         for name, expected, size in _gradients(reading, record, tried):
+            if name not in starts:  # of a bias alone, whose weight is held
+                continue
             start = starts[name]
             given = tried.gradient[:, start : start + expected.shape[1]]
             # What is added up may cancel, so that it is its size that rounding goes by.
