@@ -257,9 +257,9 @@ def kronecker_factors(
     _check_apart(of, inputs, targets)
     output = _output_loss(of, loss, inputs, targets)
     check_mean(of)
-    held = _held(of)
+    unselected = _unselected(of)
     recorded = Recorded(
-        _call(of, held),
+        _call(of, unselected),
         of.names,
         of.shapes,
         of.weights.unsqueeze(0),
@@ -270,7 +270,7 @@ def kronecker_factors(
         max(1, MOST_NUMBERS // max(1, output.outputs * inputs[0].numel())),
         1,
         output_slopes(output),
-        held={name: tuple(tensor.shape) for name, tensor in held.items()},
+        unselected={name: tuple(tensor.shape) for name, tensor in unselected.items()},
     )
     with named_failures(of):
         computed = factors(recorded, choices_of(params, None))
@@ -367,13 +367,13 @@ def _is_apart(of: Subject, inputs: Tensor, targets: Tensor) -> bool:
     return bool(((together - apart).norm(dim=1) <= room).all())
 
 
-def _held(of: Subject) -> dict[str, Tensor]:
+def _unselected(of: Subject) -> dict[str, Tensor]:
     """Return the parameters that are left out, by which biases know their layers."""
     every = of.called.module.named_parameters()
     return {n: p for n, p in every if p.requires_grad and n not in of.names}
 
 
-def _call(of: Subject, held: Mapping[str, Tensor]) -> Any:
+def _call(of: Subject, unselected: Mapping[str, Tensor]) -> Any:
     """Return the module as a function of stacked weights that records its uses."""
 
     def call(weights: Tensor, inputs: Tensor) -> tuple[Tensor, list[AnyUse]]:
@@ -385,7 +385,7 @@ def _call(of: Subject, held: Mapping[str, Tensor]) -> Any:
                     torch.split(row, of.sizes), of.shapes, strict=True
                 )
             ]
-            recorder = UseRecorder(dict(zip(of.names, parts, strict=True)), held)
+            recorder = UseRecorder(dict(zip(of.names, parts, strict=True)), unselected)
             rows = inputs[number if len(inputs) > 1 else 0]
             computed = recorder.recorded(partial(of.outputs, parts, (rows, rows)))
             outputs.append(computed.reshape(len(computed), -1))

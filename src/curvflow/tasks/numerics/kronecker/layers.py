@@ -327,7 +327,7 @@ class Places:
         names: Sequence[str],
         shapes: Sequence[tuple[int, ...]],
         chosen: set[str],
-        held: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+        unselected: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     ) -> Places:
         """Take the tensors of a network, of which some are looked at.
 
@@ -335,7 +335,10 @@ class Places:
             names: of the tensors.
             shapes: of these.
             chosen: names of those looked at.
-            held: shapes of others, by name, which are none of the parameters.
+            unselected: shapes of others, by name, which are none of the parameters.
+
+        Returns:
+            The positions.
         """
         by_name = dict(zip(names, shapes, strict=True))
         start, size = {}, 0
@@ -343,7 +346,7 @@ class Places:
             if name in chosen:
                 start[name] = size
                 size += math.prod(by_name[name])
-        return cls(start, {**held, **by_name}, size)
+        return cls(start, {**unselected, **by_name}, size)
 
     def columns(self, name: str) -> Tensor:
         """Return the places of a tensor's entries, in their order."""
