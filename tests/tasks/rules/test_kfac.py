@@ -11,7 +11,6 @@ from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.nodes import Member, NodeData
 from curvflow.tasks.numerics import fisher_roots
 from curvflow.tasks.numerics.kronecker.moments import Moments, gram
-from curvflow.tasks.numerics.kronecker.recorded import Uniform
 from curvflow.tasks.rules import kfac
 from curvflow.tasks.rules.shared.kfac_blocks import batch_blocks
 from curvflow.tasks.rules.shared.kfac_control import squares
@@ -691,12 +690,9 @@ def test_labels_of_tokens_have_roots_of_the_loss_that_is_minimised(fisher_type):
     networks = Networks(posed.context(), posed.weights)
     direction = started(2, posed.weights.shape[1])
     labels = Labels(fisher_type, 400)
-    (swept,) = networks.swept(posed.weights, labels, Uniform(), is_signed=False)
-    layer = next(
-        one
-        for one in parts_of(posed.problem.text, "expand", separate=False).pieces
-        if one.weight is not None
-    )
+    parts = parts_of(posed.problem.text, "expand", separate=False)
+    (swept,) = networks.swept(posed.weights, labels, parts, is_signed=False)
+    layer = next(one for one in parts.pieces if one.weight is not None)
     sides = [side for _, side in layer.piece.sides(swept.pass_)]
     # The gradients of a layer's weight by the roots, along a direction in it.
     V = torch.stack([(s.left.mT @ s.right) for s in sides]).sum(0)
@@ -727,8 +723,9 @@ def test_factors_are_the_same_where_no_errors_of_them_are_asked_for(model, is_jo
     posed = Posed(blobs() if model is NET else images(side=28), model)
     networks = Networks(posed.context(), posed.weights)
     labels = Labels("type-2", 1)
-    (swept,) = networks.swept(posed.weights, labels, Uniform(), is_signed=False)
-    for one in parts_of(posed.problem.text, "expand", separate=False).pieces:
+    parts = parts_of(posed.problem.text, "expand", separate=False)
+    (swept,) = networks.swept(posed.weights, labels, parts, is_signed=False)
+    for one in parts.pieces:
         plain, bare = (
             Moments(one.piece, "expand", 6, has_spread=h, is_joined=is_joined)
             for h in (True, False)

@@ -27,6 +27,7 @@ from curvflow.tasks.numerics.kronecker.uses import (
     Use,
     Windows,
     unlike_names,
+    unlike_use,
     without_names,
 )
 
@@ -54,19 +55,19 @@ class UseRecorder(TorchFunctionMode):
     def __init__(
         self,
         tensors: Mapping[str, Tensor],
-        held: Mapping[str, Tensor] = MappingProxyType({}),
+        unselected: Mapping[str, Tensor] = MappingProxyType({}),
     ) -> None:
         """Take the parameters of the model by name; of several names the first.
 
         Args:
             tensors: parameters that are looked at.
-            held: others, by whose layers biases among the former are known.
+            unselected: others, by whose layers biases among the former are known.
         """
         super().__init__()
         self.uses: list[AnyUse] = []
         self._names: dict[int, str] = {}
         self._tensors = tensors
-        for name, tensor in (*tensors.items(), *held.items()):
+        for name, tensor in (*tensors.items(), *unselected.items()):
             self._names.setdefault(id(tensor), name)
         self._tokens_first = False
         self._copies = False
@@ -203,7 +204,7 @@ class UseRecorder(TorchFunctionMode):
             self.uses.append(Use(name, added, inputs, (outputs,), form, True))
 
     def _layer(self, given: Mapping[str, Any]) -> tuple[str | None, str | None]:
-        """Return the names of a weight and a bias; no weight where none is looked at."""
+        """Return the names of a weight and a bias, of none that is looked at None."""
         both = given["weight"], given.get("bias")
         weight, bias = (self._names.get(id(t)) if t is not None else None for t in both)
         bias = bias if bias in self._tensors else None
@@ -276,8 +277,8 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
 def stacked_uses(per_model: list[list[AnyUse]]) -> list[AnyUse]:
     """Return the uses of several models as one list of uses of all of them.
 
-    Uses of a tensor that models do not use alike are left out, as where numbers decide
-    which samples go through a layer.
+    Of a tensor that models do not use alike, as where numbers decide which samples go
+    through a layer, there is one that says so.
 
     Args:
         per_model: those of each model.
@@ -285,7 +286,8 @@ def stacked_uses(per_model: list[list[AnyUse]]) -> list[AnyUse]:
     first, *rest = ([_shaped(use) for use in uses] for uses in per_model)
     unlike = {name for shaped in rest for name in unlike_names(first, shaped)}
     alike = [without_names(uses, unlike) for uses in per_model]
-    return [_stacked(uses) for uses in zip(*alike, strict=True)]
+    stacked = [_stacked(uses) for uses in zip(*alike, strict=True)]
+    return [*stacked, *map(unlike_use, sorted(unlike))]
 
 
 def _shaped(use: AnyUse) -> Manner:

@@ -104,7 +104,7 @@ def batch_blocks(
     scales: list[list[Tensor]] = [[] for _ in parts.scales]
     rest: list[list[Tensor]] = [[] for _ in parts.rest]
     signed = bool(parts.rest)
-    for swept in networks.swept(weights_MD, labels, parts.manner, is_signed=signed):
+    for swept in networks.swept(weights_MD, labels, parts, is_signed=signed):
         for moment in moments:
             moment.add(swept.pass_)
         for scale, into in zip(parts.scales, scales, strict=True):
@@ -156,7 +156,7 @@ def corrected(
     """
     labels = labels_of(hyper.rule, networks.problem)
     scales: list[list[Tensor]] = [[] for _ in parts.pieces]
-    for swept in networks.swept(weights_MD, labels, parts.manner, is_signed=False):
+    for swept in networks.swept(weights_MD, labels, parts, is_signed=False):
         models = swept.pass_.part.models
         for each, (left, right, *_), into in zip(
             parts.pieces, inverses[: len(scales)], scales, strict=True
