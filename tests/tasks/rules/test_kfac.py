@@ -753,3 +753,36 @@ def test_a_penalty_of_nothing_on_weights_that_are_no_numbers_rejects_the_step():
     torch.testing.assert_close(
         squares(weights[:1], nothing[:1] + 0.1), torch.tensor([[4.0]]).double()
     )
+
+
+BESIDES = {
+    "exact": {"rule": "kfac", "inverse": "exact"},
+    "factored": {"rule": "kfac"},
+    "tried": {
+        "rule": "kfac",
+        "preconditioner_damping": 0.2,
+        "preconditioner_adaptation_interval": 5,
+    },
+    "solved": {"rule": "gauss_newton", "preconditioner": "kron", "cg_steps": 2},
+}
+
+
+@pytest.mark.parametrize("steps", [(3, 2), (2, 3), (4, 3), (3, 5), (2, 4)])
+@pytest.mark.parametrize("name", BESIDES)
+def test_factors_that_are_left_out_are_those_that_no_inverse_is_of(name, steps):
+    fields = {
+        "fisher_type": "type-2",
+        "damping": 0.1,
+        "factor_update_steps": steps[0],
+        "inv_update_steps": steps[1],
+        **BESIDES[name],
+    }
+    # With the least memory of former ones none is left out, and numbers are the same.
+    members = [
+        train_member(
+            blobs(), rule={**fields, "factor_decay": decay}, batch_size=10, epochs=3
+        )
+        for decay in (0.0, 1e-300)
+    ]
+    first, second = (train_all([one])[0].arrays["weights"] for one in members)
+    np.testing.assert_allclose(first, second, rtol=1e-9, atol=1e-12)

@@ -100,10 +100,7 @@ def _step(
 ) -> tuple[Tensor, State]:
     networks = Networks(context, weights_MD, hyper.rule.psd)
     gradient_MD = gradient_MD.addcmul(hyper["l2"], weights_MD)
-    is_searched = is_due(hyper.rule.preconditioner_adaptation_interval, context)
-    factors = with_batch(
-        state.factors, networks, weights_MD, hyper, context, is_searched=is_searched
-    )
+    factors = with_batch(state.factors, networks, weights_MD, hyper, context)
     state = State(factors, state.control)
     moves = _moves(networks, gradient_MD, state, weights_MD, hyper, context)
     move = reduce(better, moves)
