@@ -527,10 +527,17 @@ def test_steps_may_be_bounded_by_the_divergence_of_labels(posed):
 
 
 @pytest.mark.parametrize("inverse", ["factored", "exact"])
-@pytest.mark.parametrize("number", [torch.nan, torch.inf])
-def test_a_diverged_model_leaves_its_siblings_bit_for_bit(number, inverse):
+@pytest.mark.parametrize("number", [torch.nan, torch.inf, 1e300])
+@pytest.mark.parametrize("fisher_type", FORMS)
+def test_a_diverged_model_leaves_its_siblings_bit_for_bit(fisher_type, number, inverse):
     posed = Posed(blobs(), models=3)
-    fields = {"inverse": inverse, "damping": 0.1, "pi": "spectral", "reject": True}
+    fields = {
+        "fisher_type": fisher_type,
+        "inverse": inverse,
+        "damping": 0.1,
+        "pi": "spectral",
+        "reject": True,
+    }
     whole, _, _ = posed.stepped(fields)
     posed.weights = posed.weights.clone()
     posed.gradient = posed.gradient.clone()
@@ -551,6 +558,30 @@ def test_singular_factors_without_damping_end_in_a_verdict():
     singular, damped = train_all(members)
     assert singular.status == "diverged"
     assert damped.status == "ok"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("how", ["factored", "exact", "ekfac"])
+@pytest.mark.parametrize("fisher_type", FORMS)
+def test_what_is_singular_up_to_rounding_ends_in_a_verdict_too(fisher_type, how, dtype):
+    if how == "ekfac" and fisher_type == "recursive":
+        pytest.skip("it has no gradients of samples")
+    fields = {
+        "rule": "kfac",
+        "fisher_type": fisher_type,
+        "damping": 0.0,
+        "damping_adaptation_interval": None,
+        "inverse": "factored" if how == "factored" else "exact",
+        "structure": "ekfac" if how == "ekfac" else "kron",
+    }
+    # The softmax does not see what all outputs have in common.
+    members = [
+        train_member(blobs(), rule={**fields, "step": step}, dtype=dtype, seed=seed)
+        for seed in range(4)
+        for step in ("lr", "quadratic")
+    ]
+    statuses = {outcome.status for outcome in train_all(members)}
+    assert statuses == {"diverged"}
 
 
 def test_resumed_training_is_the_same_bit_for_bit():

@@ -495,3 +495,17 @@ def test_models_of_a_tile_have_the_blocks_that_each_has_by_itself(how, structure
             np.testing.assert_allclose(
                 found.arrays[name], expected.arrays[name], rtol=1e-9, atol=1e-12
             )
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_models_that_diverge_end_in_a_verdict_where_uses_are_tried(rule):
+    fields = {"step": "lr", "damping": 1e-3, "damping_adaptation_interval": None}
+    rates = [{**RULES[rule], **fields, "lr": lr} for lr in (0.01, 1e30)]
+    model = {"factory": f"{__name__}:make_switched", "kwargs": {"how": "none"}}
+    members = [
+        train_member(blobs(), model=model, rule=one, batch_size=10) for one in rates
+    ]
+    fine, diverged = train_all(members)
+    assert (fine.status, diverged.status) == ("ok", "diverged")
+    (alone,) = train_all(members[:1])
+    np.testing.assert_array_equal(fine.arrays["weights"], alone.arrays["weights"])

@@ -23,7 +23,11 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.kronecker.chains import recursive_factors
-from curvflow.tasks.numerics.kronecker.forms import balance, decomposed
+from curvflow.tasks.numerics.kronecker.forms import (
+    balance,
+    damped_values,
+    decomposed,
+)
 from curvflow.tasks.numerics.kronecker.moments import Moments, squares_along
 from curvflow.tasks.numerics.kronecker.uses import Scaling
 from curvflow.tasks.rules.shared.kfac_networks import Networks, Swept, labels_of
@@ -260,10 +264,20 @@ def _inverse(matrices: Tensor, added_MG: Tensor) -> Tensor:
     damped = _replaced(damped, is_finite_MG)
     factor, info_MG = torch.linalg.cholesky_ex(damped)
     is_definite_MG = is_finite_MG & (info_MG == 0)
+    if not added_MG.all():
+        pivots_MGN = factor.diagonal(dim1=-2, dim2=-1).square()
+        added_MG1 = added_MG.unsqueeze(2)
+        least_MGN = damped_values(pivots_MGN, added_MG1, matrices.dtype)
+        is_definite_MG &= (least_MGN != 0).all(2)
     inverse = torch.cholesky_inverse(_replaced(factor, is_definite_MG))
     if is_definite_MG.all():
         return inverse
     return inverse.masked_fill(~is_definite_MG[..., None, None], torch.nan)
+
+
+def _damped(values: Tensor, damping: Tensor) -> Tensor:
+    """Return damped eigenvalues, (M, G, ...); where none is added, zero of rounding."""
+    return values + damping if damping.all() else damped_values(values, damping)
 
 
 def _replaced(matrices: Tensor, is_kept_MG: Tensor) -> Tensor:
@@ -304,13 +318,15 @@ def preconditioned(
         if values:
             products = values[0].unsqueeze(3) * values[1].unsqueeze(2)
             products = corrections[number] if corrections else products
-            X = left @ (left.mT @ X @ right / (products + damping_M111)) @ right.mT
+            X = left.mT @ X @ right / _damped(products, damping_M111)
+            X = left @ X @ right.mT
         else:
             X = left @ X @ right
         piece.put(X, direction_MD)
     for scale, (vectors, values_MP) in zip(parts.scales, scales, strict=True):
         along_MP1 = vectors.mT @ gradient_MD[:, scale.columns].unsqueeze(2)
-        along_MP1 = along_MP1 / (values_MP + damping_M1).unsqueeze(2)
+        damped_M1P = _damped(values_MP.unsqueeze(1), damping_M1.unsqueeze(1))
+        along_MP1 = along_MP1 / damped_M1P.mT
         direction_MD[:, scale.columns] = (vectors @ along_MP1).squeeze(2)
     for rest, (value_M1,) in zip(parts.rest, numbers, strict=True):
         divided = gradient_MD[:, rest.columns] / (value_M1 + damping_M1)
