@@ -145,8 +145,8 @@ def _agree(actual: Tensor, expected: Tensor, within: float = ENTRYWISE) -> bool:
     if actual.shape != expected.shape:
         return False
     are_numbers = torch.isfinite(actual) & torch.isfinite(expected)
-    numbers, others = (each.where(are_numbers, 0.0) for each in (actual, expected))
-    return torch.allclose(numbers, others, rtol=within, atol=within)
+    actual, expected = (each.where(are_numbers, 0.0) for each in (actual, expected))
+    return torch.allclose(actual, expected, rtol=within, atol=within)
 
 
 def check_chain(of: Recorded) -> None:

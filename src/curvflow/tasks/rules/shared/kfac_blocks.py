@@ -24,9 +24,11 @@ from torch import Tensor
 
 from curvflow.tasks.numerics.kronecker.chains import recursive_factors
 from curvflow.tasks.numerics.kronecker.forms import (
+    Eigenpairs,
     balance,
     damped_values,
     decomposed,
+    diagonal_block,
 )
 from curvflow.tasks.numerics.kronecker.moments import Moments, squares_along
 from curvflow.tasks.numerics.kronecker.uses import Scaling
@@ -273,6 +275,47 @@ def _inverse(matrices: Tensor, added_MG: Tensor) -> Tensor:
     if is_definite_MG.all():
         return inverse
     return inverse.masked_fill(~is_definite_MG[..., None, None], torch.nan)
+
+
+def as_eigenpairs(
+    inverses: Held,
+    blocks: Held,
+    corrections: Sequence[Tensor],
+    parts: Parts,
+    damping_M1: Tensor,
+) -> list[Eigenpairs]:
+    """Return the damped blocks whose inverse `preconditioned` multiplies with.
+
+    Args:
+        inverses: of the blocks.
+        blocks: of each part.
+        corrections: as for `preconditioned`.
+        parts: of the network.
+        damping_M1: added to blocks, where an inverse does not have it.
+    """
+    pieces, scales, _ = _by_kind(inverses, parts)
+    pairs: list[Eigenpairs] = []
+    for number, (each, (left, right, *values)) in enumerate(
+        zip(parts.pieces, pieces, strict=True)
+    ):
+        if values:
+            products = values[0].unsqueeze(3) * values[1].unsqueeze(2)
+            products = corrections[number] if corrections else products
+            products = _damped(products, damping_M1[:, :, None, None]).double()
+        else:
+            (left_values, left), (right_values, right) = (
+                decomposed(factor.double()) for factor in (left, right)
+            )
+            products = 1 / (left_values.unsqueeze(3) * right_values.unsqueeze(2))
+        pairs.append(Eigenpairs("", each.piece.columns, left, right, products))
+    for scale, (vectors, values_MP) in zip(parts.scales, scales, strict=True):
+        damped_M1P = _damped(values_MP.unsqueeze(1), damping_M1.unsqueeze(1))
+        left, right = vectors.unsqueeze(1), torch.ones_like(damped_M1P[..., :1, None])
+        pairs.append(Eigenpairs("", scale.columns, left, right, damped_M1P[..., None]))
+    for rest, (value_M1,) in zip(parts.rest, _by_kind(blocks, parts)[2], strict=True):
+        whole_MP = (value_M1 + damping_M1).expand(-1, len(rest.columns))
+        pairs.append(diagonal_block("", rest.columns, whole_MP))
+    return pairs
 
 
 def _damped(values: Tensor, damping: Tensor) -> Tensor:
