@@ -127,7 +127,7 @@ def _cosine(whole: Array, kept: Array) -> Any:
 
 KIND = Kind(
     name="probe.factor_error",
-    version=2,
+    version=3,
     summary="How far Kronecker factors are from the matrix, by block and in total.",
     params=FactorErrorParams,
     returns=Numbers,
