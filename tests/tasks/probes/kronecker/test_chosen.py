@@ -112,12 +112,18 @@ def test_tensors_chosen_have_the_blocks_that_they_have_among_all(name, how, stru
 
 
 @pytest.mark.parametrize("patterns", [["*.bias"], ["*.weight"], ["2.bias", "0.*"]])
-def test_tensors_chosen_have_the_same_blocks_in_a_study(patterns):
+@pytest.mark.parametrize(
+    "how", [{}, {"fisher_type": "recursive"}, {"curvature": "hessian"}]
+)
+def test_tensors_chosen_have_the_same_blocks_in_a_study(how, patterns):
     data = blobs()
     model = {"factory": "tests.tasks.probes.kronecker.test_chosen:make_chain"}
     (outcome,) = train_all([train_member(data, model=model)])
     one = member(
-        "probe.factors", {"layers": patterns}, weights=weights_of(outcome), data=data
+        "probe.factors",
+        {"layers": patterns, **how},
+        weights=weights_of(outcome),
+        data=data,
     )
     (factors,) = compute("probe.factors", [one])
     node = as_factors(factors)
@@ -125,15 +131,55 @@ def test_tensors_chosen_have_the_same_blocks_in_a_study(patterns):
     weights = torch.from_numpy(outcome.arrays["weights"][-1])
     nn.utils.vector_to_parameters(weights, net.parameters())
     batch = torch.from_numpy(data["inputs"]), torch.from_numpy(data["targets"]).long()
-    K = curvflow.kronecker(net, "cross_entropy", batch, layers=patterns)
+    K = curvflow.kronecker(net, "cross_entropy", batch, layers=patterns, **how)
     assert [block.name for block in K.blocks.blocks] == node["block"].tolist()
     eye = torch.eye(K.operator.shape[0]).double()
     torch.testing.assert_close(block_operator([node]) @ eye[None], (K @ eye)[None])
 
 
-@pytest.mark.parametrize("how", [{}, {"structure": "block"}])
-def test_the_hessian_of_biases_alone_is_refused_by_name(how):
-    net = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 2))
-    given = net, "mse", (torch.randn(4, 2), torch.randn(4, 2))
-    with pytest.raises(InputError, match=r"one after another.*'0\.weight'"):
-        curvflow.kronecker(*given, layers=["*.bias"], curvature="hessian", **how)
+def make_deep():
+    return nn.Sequential(
+        nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)
+    )
+
+
+@pytest.mark.parametrize("layers", [["0.*"], ["2.*"], ["0.*", "4.*"], ["*.bias"]])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"fisher_type": "recursive"},
+        {"curvature": "hessian"},
+        {"curvature": "hessian", "structure": "block"},
+    ],
+)
+def test_recursions_go_through_the_layers_that_are_left_out(how, layers):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net, inputs = make_deep().double(), torch.randn(10, 3).double()
+    given = net, "mse", (inputs, inputs[:, :2])
+    settings = {"separate_weight_and_bias": layers == ["*.bias"], **how}
+    whole = curvflow.kronecker(*given, **settings)
+    dense = whole @ torch.eye(whole.operator.shape[0]).double()
+    K = curvflow.kronecker(*given, layers=layers, **settings)
+    ends = dict(
+        zip(whole.sizes, itertools.accumulate(whole.sizes.values()), strict=True)
+    )
+    rows = torch.cat([torch.arange(ends[n] - whole.sizes[n], ends[n]) for n in K.sizes])
+    eye = torch.eye(len(rows)).double()
+    torch.testing.assert_close(K @ eye, dense[rows[:, None], rows])
+    if "curvature" not in how:
+        return
+    H = curvflow.hessian(*given, params=layers) @ eye
+    torch.testing.assert_close(K.first_order @ eye + K.second_order @ eye, H)
+    if "structure" in how:
+        torch.testing.assert_close(K.off_diagonal @ eye + K @ eye, H)
+
+
+def test_what_is_left_out_may_have_no_entries():
+    net = make_deep().double()
+    net.register_parameter("none", nn.Parameter(torch.empty(0).double()))
+    given = net, "mse", (torch.randn(4, 3).double(), torch.randn(4, 2).double())
+    for how in ({}, {"fisher_type": "recursive"}):
+        assert curvflow.kronecker(*given, layers=["0.*"], **how).sizes
+        with pytest.raises(InputError, match="'none'"):
+            curvflow.kronecker(*given, **how)

@@ -84,7 +84,6 @@ def _check_chain(of: Recorded, outputs: Tensor, record: Sequence[AnyUse]) -> Non
     wrong = sorted({name for name in of.names if used.count(name) != 1})
     for use in record:
         is_dense = isinstance(use, Use) and isinstance(use.form, Rows)
-        is_dense = is_dense and use.weight in of.names  # not of a bias alone
         if not is_dense or use.outputs[0].ndim != 3 - use.apart:
             wrong.append(use.weight)
     # Where memory is counted there are no numbers to compare.
