@@ -147,6 +147,8 @@ class _StopsForward(TorchFunctionMode):
             return args[0].detach()
         elif func is embedding:
             return _padded(*args, **(kwargs or {}))
+        elif func is torch.embedding:
+            return _padded_rows(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
 
@@ -162,6 +164,14 @@ def _padded(
     if padding_idx is None:
         return rows
     return padding_stopped(rows, input, padding_idx % len(weight))
+
+
+def _padded_rows(
+    weight: Tensor, indices: Tensor, padding_idx: int = -1, *args: Any, **kwargs: Any
+) -> Tensor:
+    """Return the same as `torch.embedding` does, whose -1 is no padding."""
+    rows = torch.embedding(weight, indices, padding_idx, *args, **kwargs)
+    return rows if padding_idx < 0 else padding_stopped(rows, indices, padding_idx)
 
 
 def padding_stopped(rows: Tensor, ids: Tensor, padding: int) -> Tensor:
