@@ -80,7 +80,7 @@ def _drawn(params: Any, name: str, taken: Any) -> Iterator[ParamProblem]:
     """Yield why factors are not those that nothing is drawn or left out of."""
     if taken.fisher_type != "type-2":
         message = f"expected fisher_type type-2 of '{name}', got {taken.fisher_type}"
-        yield (), message, "Take factors of all roots."
+        yield ("exact",), message, "Take factors of all roots."
 
 
 def _truth(
