@@ -14,9 +14,10 @@ CurvflowError
 ├── ClusterError              what computes the tiles is lost, or cannot take them
 └── NotEncodableError         a value has no canonical form
 
-Three more never leave their package and so live there: `LostInputError`, which carries
-a receipt, in `flows/run/compute.py`; `TornEntryError` in `stores/log_entries.py`; and
-`UnlikeUsesError` in `tasks/numerics/kronecker/recorded.py`.
+Four more never leave their package and so live there: `LostInputError`, which carries
+a receipt, in `flows/run/compute.py`; `TornEntryError` in `stores/log_entries.py`;
+`UnlikeUsesError` in `tasks/numerics/kronecker/recorded.py`; and `UnlikeModelsError`, an
+InputError, in `tasks/numerics/kronecker/uses.py`.
 """
 
 from __future__ import annotations

@@ -92,8 +92,10 @@ def member_bytes(member: Member) -> int:
     copied = item * data["inputs"].size if is_copied else 0
     if params.augment is not None:  # what was drawn, and before and after it
         copied += 4 * item * batch * data["inputs"].size // count
-    copies = 4 if params.keep_preconditioner else 2
-    kept = copies * 8 * len(kept_epochs(params)) * network.num_parameters
+    numbers = network.num_parameters
+    if params.keep_preconditioner:
+        numbers += params.rule.preconditioner_size(network.layout.shapes)
+    kept = 2 * 8 * len(kept_epochs(params)) * numbers
     if params.until is not None:  # each is stored as it was on reaching the loss
         kept += weights // 2
     outputs = problem.num_outputs
@@ -207,7 +209,7 @@ def _fit(members: Sequence[Member], machine: Machine) -> Fit:
     _check_counted(measured, seeds, machine)
     curves = Curves(recorded_epochs(params), problem, measured, len(members))
     updates = Updates([_params(m).rule for m in members], weights_MD, problem)
-    scales = _scales(params, weights_MD)
+    scales = updates.scales(weights_MD) if params.keep_preconditioner else None
     return Fit(
         problem,
         weights_MD,
@@ -260,14 +262,6 @@ def _label_noise(params: TrainParams, problem: Problem) -> LabelNoise | None:
             "cross_entropy of labels that all count. Remove one of them."
         )
     return LabelNoise(params.label_noise, problem.num_outputs)
-
-
-def _scales(params: TrainParams, weights_MD: Tensor) -> Tensor | None:
-    """Return an empty tensor of the shape of stored scales, or None if none are."""
-    if not params.keep_preconditioner:
-        return None
-    # Behind P its rate and its bound.
-    return weights_MD.new_empty(len(weights_MD), weights_MD.shape[1] + 2)
 
 
 def _early_stopping(
@@ -378,6 +372,7 @@ def _optional_arrays(fit: Fit, number: int) -> dict[str, Array]:
         arrays["reached_epoch"] = np.array(float(reached) if reached >= 0 else np.nan)
     if fit.scales is not None:
         scales_CD = fit.scales.of(number).numpy()
-        parts = scales_CD[:, :-2], scales_CD[:, -2], scales_CD[:, -1]
+        size = fit.updates.preconditioner_sizes[number]
+        parts = scales_CD[:, :size], scales_CD[:, -2], scales_CD[:, -1]
         arrays |= dict(zip(PRECONDITIONER, parts, strict=True))
     return arrays

@@ -11,7 +11,6 @@ from curvflow.schemas.kinds.shared.datasets import dataset
 from curvflow.schemas.nodes import Member, NodeData
 from curvflow.tasks.numerics import fisher_roots
 from curvflow.tasks.numerics.kronecker.moments import Moments, gram
-from curvflow.tasks.numerics.kronecker.recorded import Uniform
 from curvflow.tasks.rules import kfac
 from curvflow.tasks.rules.shared.kfac_blocks import batch_blocks
 from curvflow.tasks.rules.shared.kfac_control import squares
@@ -546,10 +545,17 @@ def test_steps_may_be_bounded_by_the_divergence_of_labels(posed):
 
 
 @pytest.mark.parametrize("inverse", ["factored", "exact"])
-@pytest.mark.parametrize("number", [torch.nan, torch.inf])
-def test_a_diverged_model_leaves_its_siblings_bit_for_bit(number, inverse):
+@pytest.mark.parametrize("number", [torch.nan, torch.inf, 1e300])
+@pytest.mark.parametrize("fisher_type", FORMS)
+def test_a_diverged_model_leaves_its_siblings_bit_for_bit(fisher_type, number, inverse):
     posed = Posed(blobs(), models=3)
-    fields = {"inverse": inverse, "damping": 0.1, "pi": "spectral", "reject": True}
+    fields = {
+        "fisher_type": fisher_type,
+        "inverse": inverse,
+        "damping": 0.1,
+        "pi": "spectral",
+        "reject": True,
+    }
     whole, _, _ = posed.stepped(fields)
     posed.weights = posed.weights.clone()
     posed.gradient = posed.gradient.clone()
@@ -570,6 +576,30 @@ def test_singular_factors_without_damping_end_in_a_verdict():
     singular, damped = train_all(members)
     assert singular.status == "diverged"
     assert damped.status == "ok"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("how", ["factored", "exact", "ekfac"])
+@pytest.mark.parametrize("fisher_type", FORMS)
+def test_what_is_singular_up_to_rounding_ends_in_a_verdict_too(fisher_type, how, dtype):
+    if how == "ekfac" and fisher_type == "recursive":
+        pytest.skip("it has no gradients of samples")
+    fields = {
+        "rule": "kfac",
+        "fisher_type": fisher_type,
+        "damping": 0.0,
+        "damping_adaptation_interval": None,
+        "inverse": "factored" if how == "factored" else "exact",
+        "structure": "ekfac" if how == "ekfac" else "kron",
+    }
+    # The softmax does not see what all outputs have in common.
+    members = [
+        train_member(blobs(), rule={**fields, "step": step}, dtype=dtype, seed=seed)
+        for seed in range(4)
+        for step in ("lr", "quadratic")
+    ]
+    statuses = {outcome.status for outcome in train_all(members)}
+    assert statuses == {"diverged"}
 
 
 def test_resumed_training_is_the_same_bit_for_bit():
@@ -709,12 +739,9 @@ def test_labels_of_tokens_have_roots_of_the_loss_that_is_minimised(fisher_type):
     networks = Networks(posed.context(), posed.weights)
     direction = started(2, posed.weights.shape[1])
     labels = Labels(fisher_type, 400)
-    (swept,) = networks.swept(posed.weights, labels, Uniform(), is_signed=False)
-    layer = next(
-        one
-        for one in parts_of(posed.problem.text, "expand", separate=False).pieces
-        if one.weight is not None
-    )
+    parts = parts_of(posed.problem.text, "expand", separate=False)
+    (swept,) = networks.swept(posed.weights, labels, parts, is_signed=False)
+    layer = next(one for one in parts.pieces if one.weight is not None)
     sides = [side for _, side in layer.piece.sides(swept.pass_)]
     # The gradients of a layer's weight by the roots, along a direction in it.
     V = torch.stack([(s.left.mT @ s.right) for s in sides]).sum(0)
@@ -745,8 +772,9 @@ def test_factors_are_the_same_where_no_errors_of_them_are_asked_for(model, is_jo
     posed = Posed(blobs() if model is NET else images(side=28), model)
     networks = Networks(posed.context(), posed.weights)
     labels = Labels("type-2", 1)
-    (swept,) = networks.swept(posed.weights, labels, Uniform(), is_signed=False)
-    for one in parts_of(posed.problem.text, "expand", separate=False).pieces:
+    parts = parts_of(posed.problem.text, "expand", separate=False)
+    (swept,) = networks.swept(posed.weights, labels, parts, is_signed=False)
+    for one in parts.pieces:
         plain, bare = (
             Moments(one.piece, "expand", 6, has_spread=h, is_joined=is_joined)
             for h in (True, False)
@@ -774,3 +802,36 @@ def test_a_penalty_of_nothing_on_weights_that_are_no_numbers_rejects_the_step():
     torch.testing.assert_close(
         squares(weights[:1], nothing[:1] + 0.1), torch.tensor([[4.0]]).double()
     )
+
+
+BESIDES = {
+    "exact": {"rule": "kfac", "inverse": "exact"},
+    "factored": {"rule": "kfac"},
+    "tried": {
+        "rule": "kfac",
+        "preconditioner_damping": 0.2,
+        "preconditioner_adaptation_interval": 5,
+    },
+    "solved": {"rule": "gauss_newton", "preconditioner": "kron", "cg_steps": 2},
+}
+
+
+@pytest.mark.parametrize("steps", [(3, 2), (2, 3), (4, 3), (3, 5), (2, 4)])
+@pytest.mark.parametrize("name", BESIDES)
+def test_factors_that_are_left_out_are_those_that_no_inverse_is_of(name, steps):
+    fields = {
+        "fisher_type": "type-2",
+        "damping": 0.1,
+        "factor_update_steps": steps[0],
+        "inv_update_steps": steps[1],
+        **BESIDES[name],
+    }
+    # With the least memory of former ones none is left out, and numbers are the same.
+    members = [
+        train_member(
+            blobs(), rule={**fields, "factor_decay": decay}, batch_size=10, epochs=3
+        )
+        for decay in (0.0, 1e-300)
+    ]
+    first, second = (train_all([one])[0].arrays["weights"] for one in members)
+    np.testing.assert_allclose(first, second, rtol=1e-9, atol=1e-12)

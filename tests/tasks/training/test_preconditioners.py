@@ -18,6 +18,8 @@ RULES = [
     {"rule": "adam", "lr": 0.01},
     {"rule": "sgd", "lr": 0.1, "momentum": 0.9},
     {"rule": "spectral_sgd", "max_momentum": 0.3},
+    {"rule": "kfac", "damping": 0.1, "fisher_type": "type-2"},
+    {"rule": "kfac", "damping": 0.1, "separate_weight_and_bias": True},
 ]
 
 
@@ -98,7 +100,7 @@ def test_training_that_was_stopped_goes_on_with_them():
 
 @pytest.mark.parametrize("name", ["swa", "gadam", "ngd", "lanczos_newton"])
 def test_a_rule_without_one_is_refused(name):
-    with pytest.raises(ValueError, match=f"diagonal preconditioner.*got {name}"):
+    with pytest.raises(ValueError, match=f"known preconditioner.*got {name}"):
         TrainParams.model_validate(
             {
                 "model": {"kind": "linear"},

@@ -189,7 +189,7 @@ class TrainParams(Params):
         rule = known.data.get("rule")
         if keeps and rule is not None and not rule.has_preconditioner:
             raise ValueError(
-                f"expected a rule with a diagonal preconditioner, got {rule.rule}. "
+                f"expected a rule with a known preconditioner, got {rule.rule}. "
                 "Remove it, or take another rule."
             )
         return keeps

@@ -351,8 +351,21 @@ class Rule(Params):
 
     @property
     def has_preconditioner(self) -> bool:
-        """True if steps are P^-1 times a mean of gradients, with a known diagonal P."""
+        """True if steps are P^-1 times a mean of gradients, with a known P."""
         return False
+
+    @property
+    def has_blocks(self) -> bool:
+        """True if P has a block for each layer, and is not diagonal."""
+        return False
+
+    def preconditioner_size(self, shapes: Sequence[tuple[int, ...]]) -> int:
+        """Return how many numbers a stored P has, at most.
+
+        Args:
+            shapes: of the parameter tensors.
+        """
+        return sum(map(math.prod, shapes))
 
     @property
     def gradients_per_step(self) -> int:

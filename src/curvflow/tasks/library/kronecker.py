@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -35,6 +35,7 @@ from curvflow.tasks.numerics.derivatives.precision import differentiable
 from curvflow.tasks.numerics.derivatives.subjects import (
     Loss,
     Subject,
+    chosen_parameters,
     named_failures,
     subject,
 )
@@ -45,7 +46,8 @@ from curvflow.tasks.numerics.kronecker.hessian_parts import HessianPart, PartNam
 from curvflow.tasks.numerics.kronecker.moments import Spread
 from curvflow.tasks.numerics.kronecker.recorded import Recorded
 from curvflow.tasks.numerics.kronecker.uses import AnyUse
-from curvflow.tasks.numerics.operators.base import columns_of
+from curvflow.tasks.numerics.operators.algebra import PrincipalBlock
+from curvflow.tasks.numerics.operators.base import BatchedOperator, columns_of
 
 # Numbers that may go back through a module at once.
 MOST_NUMBERS = 1 << 24
@@ -183,7 +185,12 @@ class KroneckerFactors:
                 f"curvature: expected hessian for {name}, got ggn. Pass "
                 "curvature='hessian'."
             )
-        return SymmetricOperator(HessianPart(self.chain, name), dict(self.sizes))
+        part: BatchedOperator = HessianPart(self.chain, name)
+        if len(self.sizes) < len(self.chain.names):
+            starts = self.chain.starts()
+            places = [starts[n] + torch.arange(size) for n, size in self.sizes.items()]
+            part = PrincipalBlock(part, torch.cat(places))
+        return SymmetricOperator(part, dict(self.sizes))
 
     def __matmul__(self, vectors: Tensor) -> Tensor:
         """Return the products with a vector (D,) or columns (D, S).
@@ -251,14 +258,19 @@ def kronecker_factors(
             samples meet, the loss is no mean over samples, or has no likelihood to draw
             from.
     """
-    of = subject(module, loss, data, {"params": params.layers and list(params.layers)})
-    _check_entries(of)
+    layers = params.layers and list(params.layers)
+    recurs = params.curvature == "hessian" or params.fisher_type == "recursive"
+    # What a recursion goes through is all of a module.
+    of = subject(module, loss, data, {"params": None if recurs else layers})
+    names = tuple(chosen_parameters(module, layers)) if recurs else of.names
+    _check_entries(of, names)
     inputs, targets = _joined(of)
     _check_apart(of, inputs, targets)
     output = _output_loss(of, loss, inputs, targets)
     check_mean(of)
+    unselected = _unselected(of)
     recorded = Recorded(
-        _call(of),
+        _call(of, unselected),
         of.names,
         of.shapes,
         of.weights.unsqueeze(0),
@@ -270,10 +282,11 @@ def kronecker_factors(
         1,
         output_slopes(output),
         variances=output.variances,
+        unselected={name: tuple(tensor.shape) for name, tensor in unselected.items()},
     )
     with named_failures(of):
-        computed = factors(recorded, choices_of(params, None))
-    sizes = dict(zip(of.names, of.sizes, strict=True))
+        computed = factors(recorded, choices_of(params, names))
+    sizes = {n: s for n, s in zip(of.names, of.sizes, strict=True) if n in names}
     name: OperatorName = "hessian" if params.curvature == "hessian" else "ggn"
     operator = SymmetricOperator(computed.operator, sizes, name=name)
     chain = recorded if params.curvature == "hessian" else None
@@ -282,14 +295,18 @@ def kronecker_factors(
     )
 
 
-def _check_entries(of: Subject) -> None:
+def _check_entries(of: Subject, names: Collection[str]) -> None:
     """Refuse parameters without entries, which have no factors.
+
+    Args:
+        of: the module.
+        names: of the parameters looked at.
 
     Raises:
         InputError: there is one; it is named.
     """
     for name, shape, size in zip(of.names, of.shapes, of.sizes, strict=True):
-        if not size:
+        if name in names and not size:
             raise InputError(
                 f"module: expected parameters with entries, got '{name}' of shape "
                 f"{shape}. Remove it, or take the others by layers."
@@ -366,7 +383,13 @@ def _is_apart(of: Subject, inputs: Tensor, targets: Tensor) -> bool:
     return bool(((together - apart).norm(dim=1) <= room).all())
 
 
-def _call(of: Subject) -> Any:
+def _unselected(of: Subject) -> dict[str, Tensor]:
+    """Return the parameters that are left out, by which biases know their layers."""
+    every = of.called.module.named_parameters()
+    return {n: p for n, p in every if p.requires_grad and n not in of.names}
+
+
+def _call(of: Subject, unselected: Mapping[str, Tensor]) -> Any:
     """Return the module as a function of stacked weights that records its uses."""
 
     def call(weights: Tensor, inputs: Tensor) -> tuple[Tensor, list[AnyUse]]:
@@ -378,7 +401,7 @@ def _call(of: Subject) -> Any:
                     torch.split(row, of.sizes), of.shapes, strict=True
                 )
             ]
-            recorder = UseRecorder(dict(zip(of.names, parts, strict=True)))
+            recorder = UseRecorder(dict(zip(of.names, parts, strict=True)), unselected)
             rows = inputs[number if len(inputs) > 1 else 0]
             computed = recorder.recorded(partial(of.outputs, parts, (rows, rows)))
             outputs.append(computed.reshape(len(computed), -1))

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
@@ -15,6 +16,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from curvflow.tasks.numerics.autograd_nodes import nodes_of
+from curvflow.tasks.numerics.derivatives.precision import padding_stopped
 from curvflow.tasks.numerics.kronecker.uses import (
     AnyUse,
     Form,
@@ -25,6 +27,7 @@ from curvflow.tasks.numerics.kronecker.uses import (
     Use,
     Windows,
     unlike_names,
+    unlike_use,
     without_names,
 )
 
@@ -49,13 +52,22 @@ class UseRecorder(TorchFunctionMode):
     that two layers share, is noted under one name.
     """
 
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take the parameters of the model by name; of several names the first."""
+    def __init__(
+        self,
+        tensors: Mapping[str, Tensor],
+        unselected: Mapping[str, Tensor] = MappingProxyType({}),
+    ) -> None:
+        """Take the parameters of the model by name; of several names the first.
+
+        Args:
+            tensors: parameters that are looked at.
+            unselected: others, by whose layers biases among the former are known.
+        """
         super().__init__()
         self.uses: list[AnyUse] = []
         self._names: dict[int, str] = {}
         self._tensors = tensors
-        for name, tensor in tensors.items():
+        for name, tensor in (*tensors.items(), *unselected.items()):
             self._names.setdefault(id(tensor), name)
         self._tokens_first = False
         self._copies = False
@@ -95,16 +107,18 @@ class UseRecorder(TorchFunctionMode):
                 return func(*args, **kwargs)
         outputs = func(*args, **kwargs)
         noted = len(self.uses)
+        bound = _bound(func, args, kwargs) if func in (*_NORMS, *_NOTES) else {}
         if func in _NORMS:
-            self._norm(func, _bound(func, args, kwargs), outputs)
+            self._norm(func, bound, outputs)
         elif func in _NOTES:
-            _NOTES[func](self, _bound(func, args, kwargs), outputs)
+            _NOTES[func](self, bound, outputs)
         self._picks = self._picks or self._is_picking(func, args)
         last = self.uses[-1] if len(self.uses) > noted else None
         if last is None:
             return outputs
         self._versions.append((outputs, outputs._version))
-        return outputs.clone() if self._copies else outputs
+        outputs = outputs.clone() if self._copies else outputs
+        return _constant_padding(func, bound, outputs)
 
     def _touched(self, result: Any) -> set[str]:
         """Return the names of tensors that results are made of in uses not noted."""
@@ -116,7 +130,7 @@ class UseRecorder(TorchFunctionMode):
 
     def _edge(self, name: str | None) -> Any:
         """Return where a tensor stands in the graph; None of none."""
-        tensor = None if name is None else self._tensors[name]
+        tensor = None if name is None else self._tensors.get(name)
         return None if tensor is None else (tensor.grad_fn, tensor.output_nr)
 
     def _is_picking(self, func: Any, args: tuple[Any, ...]) -> bool:
@@ -171,8 +185,8 @@ class UseRecorder(TorchFunctionMode):
 
     def _norm(self, func: Any, given: Mapping[str, Any], outputs: Tensor) -> None:
         """Note the scale and the shift behind a norm of one dimension."""
-        weight, bias = given["weight"], given.get("bias")
-        name = self._names.get(id(weight))
+        weight = given["weight"]
+        name, added = self._layer(given)
         if name is None or weight.ndim != 1 or _is_mapped(outputs):
             return
         unused = {"weight", "bias"}
@@ -181,19 +195,21 @@ class UseRecorder(TorchFunctionMode):
         bare = {k: None if k in unused else v for k, v in given.items()}
         normed = func(**bare).detach()
         channel = 2 if func in (F.batch_norm, F.group_norm) else normed.ndim
-        self.uses.append(
-            Scaling(name, self._bias(bias), normed[None], (outputs,), channel, True)
-        )
+        self.uses.append(Scaling(name, added, normed[None], (outputs,), channel, True))
 
     def _note(self, given: Mapping[str, Any], outputs: Tensor, form: Form) -> None:
-        name = self._names.get(id(given["weight"]))
+        name, added = self._layer(given)
         if name is not None and not _is_mapped(outputs):
-            added = self._bias(given.get("bias"))
             inputs = given["input"][None]
             self.uses.append(Use(name, added, inputs, (outputs,), form, True))
 
-    def _bias(self, bias: Tensor | None) -> str | None:
-        return None if bias is None else self._names.get(id(bias))
+    def _layer(self, given: Mapping[str, Any]) -> tuple[str | None, str | None]:
+        """Return the names of a weight and a bias, of none that is looked at None."""
+        both = given["weight"], given.get("bias")
+        weight, bias = (self._names.get(id(t)) if t is not None else None for t in both)
+        bias = bias if bias in self._tensors else None
+        is_chosen = weight in self._tensors or bias is not None
+        return (weight if is_chosen else None), bias
 
 
 def _bound(
@@ -228,6 +244,14 @@ _NOTES: dict[Any, Callable[[UseRecorder, Mapping[str, Any], Tensor], None]] = {
 }
 
 
+def _constant_padding(func: Any, given: Mapping[str, Any], outputs: Tensor) -> Tensor:
+    """Return outputs through which nothing comes back to the padding of a table."""
+    if func is not F.embedding or given["padding_idx"] is None:
+        return outputs
+    padding = given["padding_idx"] % len(given["weight"])
+    return padding_stopped(outputs, given["input"], padding)
+
+
 def _is_mapped(outputs: Tensor) -> bool:
     """Return whether a tensor is one within vmap, and gone behind it."""
     # Of which no public name tells.
@@ -253,8 +277,8 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
 def stacked_uses(per_model: list[list[AnyUse]]) -> list[AnyUse]:
     """Return the uses of several models as one list of uses of all of them.
 
-    Uses of a tensor that models do not use alike are left out, as where numbers decide
-    which samples go through a layer.
+    Of a tensor that models do not use alike, as where numbers decide which samples go
+    through a layer, there is one that says so.
 
     Args:
         per_model: those of each model.
@@ -262,7 +286,8 @@ def stacked_uses(per_model: list[list[AnyUse]]) -> list[AnyUse]:
     first, *rest = ([_shaped(use) for use in uses] for uses in per_model)
     unlike = {name for shaped in rest for name in unlike_names(first, shaped)}
     alike = [without_names(uses, unlike) for uses in per_model]
-    return [_stacked(uses) for uses in zip(*alike, strict=True)]
+    stacked = [_stacked(uses) for uses in zip(*alike, strict=True)]
+    return [*stacked, *map(unlike_use, sorted(unlike))]
 
 
 def _shaped(use: AnyUse) -> Manner:

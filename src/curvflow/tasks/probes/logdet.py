@@ -203,10 +203,10 @@ def _least_positive(params: LogdetParams, runs: RitzData) -> float:
     """Return the least Ritz value.
 
     Raises:
-        InputError: it is not positive.
+        InputError: it is not positive, or of all eigenvalues it is zero up to rounding.
     """
     smallest = float(nodes(runs).min())
-    if smallest > 0:
+    if smallest > _rounding_of_all(runs):
         return smallest
     enough = _enough(params, smallest, float(nodes(runs).max()))
     raise InputError(
@@ -214,6 +214,13 @@ def _least_positive(params: LogdetParams, runs: RitzData) -> float:
         f"{smallest:.4g} with damping {params.damping:g}. Set damping to at least "
         f"{enough:.2g}, or take an operator without negative eigenvalues."
     )
+
+
+def _rounding_of_all(runs: RitzData) -> float:
+    """Return what the least of all eigenvalues is off by; 0 where some are known."""
+    is_one = runs.values.shape[1:] == (1, runs.size)
+    are_all = is_one and bool((runs.weights == 1 / runs.size).all())
+    return float(runs.residuals.min()) if are_all else 0.0
 
 
 def _enough(params: LogdetParams, smallest: float, largest: float) -> float:

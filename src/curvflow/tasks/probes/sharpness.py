@@ -33,12 +33,18 @@ from curvflow.tasks.networks.problems import (
 from curvflow.tasks.numerics.derivatives.passes import spans
 from curvflow.tasks.numerics.derivatives.precision import differentiable
 from curvflow.tasks.numerics.estimators.learning_rates import Critical, critical_rate
+from curvflow.tasks.numerics.kronecker.flat_blocks import BlockScaling, from_flat
 from curvflow.tasks.numerics.krylov.eigenpairs import Ritz
 from curvflow.tasks.numerics.krylov.restarted_lanczos import (
     basis_size,
     restarted_lanczos,
 )
-from curvflow.tasks.numerics.operators.algebra import Preconditioned, scaled
+from curvflow.tasks.numerics.operators.algebra import (
+    Preconditioned,
+    Whitened,
+    scaled,
+)
+from curvflow.tasks.numerics.operators.base import BatchedOperator
 from curvflow.tasks.numerics.streams import stream
 from curvflow.tasks.registry import Machine, computes
 from curvflow.tasks.training.batch_draws import BatchDraws
@@ -131,16 +137,41 @@ BLOCK = 2
 
 @dataclass(frozen=True)
 class _Preconditioners:
-    """Diagonal preconditioners of the members' rules; see `Preconditioner`."""
+    """Preconditioners of the members' rules; see `Preconditioner`."""
 
-    diagonal: Tensor
+    numbers: Tensor
     rate: Tensor
     bound: Tensor
 
     @property
     def known(self) -> Tensor:
         """Mask of the members with a preconditioner, (M,)."""
-        return torch.isfinite(self.diagonal).all(1)
+        return torch.isfinite(self.numbers).all(1)
+
+    def around(self, operator: BatchedOperator) -> BatchedOperator:
+        """Return P^-1/2 A P^-1/2; of members without P what stands for nothing."""
+        size = operator.shape[1]
+        if blocks := self._blocks(size):
+            return Whitened(operator, blocks)
+        known_M1 = self.known[:, None]
+        return Preconditioned(
+            operator, torch.where(known_M1, self.numbers[:, :size], 1.0)
+        )
+
+    def divided(self, vectors_MD: Tensor) -> Tensor:
+        """Return P^-1 times vectors; NaN of members without P."""
+        known_M1, size = self.known[:, None], vectors_MD.shape[1]
+        if blocks := self._blocks(size):
+            return blocks.inverse(vectors_MD).where(known_M1, torch.nan)
+        return vectors_MD / torch.where(known_M1, self.numbers[:, :size], torch.nan)
+
+    def _blocks(self, size: int) -> BlockScaling | None:
+        """Return P by its blocks; None where it is diagonal, or no member has one."""
+        if self.numbers.shape[1] == size or not self.known.any():
+            return None
+        of_first = self.numbers[self.known][:1]
+        numbers = torch.where(self.known[:, None], self.numbers, of_first)
+        return BlockScaling(from_flat(numbers, size))
 
 
 def _params(member: Member) -> SharpnessParams:
@@ -152,7 +183,10 @@ def member_bytes(member: Member) -> int:
     problem = problem_of(member)
     basis = 8 * problem.network.num_parameters * 3 * basis_size(1, BLOCK)
     rows = rows_together(member, _params(member))
-    return problem.product_bytes(member.one("data"), BLOCK, rows=rows) + basis
+    products = problem.product_bytes(member.one("data"), BLOCK, rows=rows)
+    weights, name = member.one("weights"), PRECONDITIONER[0]
+    stored = weights[name].nbytes if name in weights else 0
+    return products + basis + 3 * max(0, stored - 8 * problem.network.num_parameters)
 
 
 @computes("probe.sharpness", member_bytes=member_bytes, data_bytes=probed_bytes)
@@ -183,17 +217,18 @@ def sharpness(members: Sequence[Member], machine: Machine) -> list[Outcome]:
                 f"'{member.one('weights').stage}' without. Set keep_preconditioner: "
                 "true there."
             )
-    return grouped(members, problem_key, partial(_together, machine=machine))
+    return grouped(members, _key, partial(_together, machine=machine))
+
+
+def _key(member: Member) -> object:
+    return problem_key(member), len(member.one("weights")[PRECONDITIONER[0]])
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params, preconditioners = _params(members[0]), _preconditioners(members, machine)
     losses = _full_data_loss(members, machine)
     ritz = _largest_eigenvalue(members, machine, preconditioners, losses.share)
-    diagonal_MD = torch.where(
-        preconditioners.known[:, None], preconditioners.diagonal, torch.nan
-    )
-    step_MD = losses.gradient() / diagonal_MD
+    step_MD = preconditioners.divided(losses.gradient())
     critical = critical_rate(
         lambda rate_M: losses.at(rate_M, step_MD),
         torch.where(preconditioners.rate > 0, preconditioners.rate, 1.0),
@@ -231,14 +266,10 @@ def _largest_eigenvalue(
         members, machine, dtype=params.dtype, columns=BLOCK, modes=several
     )
     operator = scaled(hessian, share)
-    # Unknown P is replaced by the identity, and the result is discarded.
-    diagonal_MD = torch.where(
-        preconditioners.known[:, None], preconditioners.diagonal, 1.0
-    )
     size = operator.shape[1]
     start_MDB = torch.stack([_start(each.seed, size) for each in several])
     return restarted_lanczos(
-        Preconditioned(operator, diagonal_MD),
+        preconditioners.around(operator),
         start_MDB,
         k=1,
         which="LA",

@@ -38,7 +38,8 @@ returns those in force, (M, 1) each, where the rule chooses them itself; they ar
 recorded, the momentum if the specification's `chooses_momentum` says so. `recorded`
 returns numbers for further curves, (M, 1) each: those that the specification's
 `records` names. `preconditioner` returns how the rule scales its steps, if the
-specification's `has_preconditioner` says that it does so entry by entry.
+specification's `has_preconditioner` says that this is known; where it `has_blocks`, and
+does not scale entry by entry, it is given the problem as well.
 
 A specification whose `product_from` names an epoch gets H w as `context.product` from
 that epoch on. A rule of several gradients calls `context.gradient_at` at other weights,

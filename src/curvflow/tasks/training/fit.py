@@ -293,7 +293,8 @@ class Fit:
             self.curves.record(self.epoch, measured, self.divergence.alive)
         self.checkpoints.keep(self.epoch, result_MW, self.divergence.alive)
         if self.scales is not None and is_kept:
-            self.scales.keep(self.epoch, self._scales(), self.divergence.alive)
+            scales_MS = self.updates.scales(self.weights)
+            self.scales.keep(self.epoch, scales_MS, self.divergence.alive)
         if self.early_stopping is not None:
             self._stop_early(self.early_stopping, result_MW, measured)
 
@@ -305,9 +306,6 @@ class Fit:
             logged=self.updates.recorded(),
             step_norm_M=None if self.step_norms is None else self.step_norms.mean(),
         )
-
-    def _scales(self) -> Tensor:
-        return torch.cat(self.updates.preconditioners(self.weights), dim=1)
 
     def _stop_early(
         self, early_stopping: EarlyStopping, result_MW: Tensor, measured: Tensor | None
@@ -325,7 +323,7 @@ class Fit:
                 self._measured(result_MW) if measured is None else measured,
                 result_MW,
                 self.updates.vectors(self.weights),
-                None if self.scales is None else self._scales(),
+                None if self.scales is None else self.updates.scales(self.weights),
             )
 
     def _judge_end(self, measured: Tensor) -> None:

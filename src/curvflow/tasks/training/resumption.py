@@ -7,6 +7,7 @@ from typing import cast
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from curvflow.schemas.kinds.shared.trained import PRECONDITIONER, RECORDED
 from curvflow.schemas.kinds.train import KIND, TrainParams
@@ -14,7 +15,12 @@ from curvflow.schemas.nodes import Array, Member, NodeData
 from curvflow.tasks.networks.problems import Problem
 from curvflow.tasks.registry import Partial
 from curvflow.tasks.training.fit import Fit
-from curvflow.tasks.training.state import Stateful, restore_if_fits, state_arrays
+from curvflow.tasks.training.state import (
+    Checkpoints,
+    Stateful,
+    restore_if_fits,
+    state_arrays,
+)
 from curvflow.tasks.training.stopping_criteria import StoppedModel
 
 
@@ -66,30 +72,33 @@ def resume(fit: Fit, members: Sequence[Member]) -> None:
         kept = result["checkpoint"].tolist()
         fit.checkpoints.take(model, kept, torch.tensor(result["weights"]))
         if fit.scales is not None:
-            fit.scales.take(model, kept, _scales(result))
+            fit.scales.take(model, kept, _scales(result, fit.scales))
         if fit.early_stopping is not None and float(result["reached_epoch"]) >= 0:
             fit.early_stopping.take(
-                model, int(result["reached_epoch"]), _stopped_model(result)
+                model, int(result["reached_epoch"]), _stopped_model(result, fit.scales)
             )
     end = int(results[0]["epoch"][-1])
     fit.batches.skip(end)
     fit.begin(end + 1, weights_MD)
 
 
-def _stopped_model(earlier: NodeData) -> StoppedModel:
+def _stopped_model(earlier: NodeData, scales: Checkpoints | None) -> StoppedModel:
     # The curves and weights of a stopped model stay as they were when it stopped.
     last = [float(earlier[n][-1]) if n in earlier else torch.nan for n in RECORDED]
     return StoppedModel(
         torch.tensor(last, dtype=torch.float64),
         torch.tensor(earlier["weights"][-1]),
         torch.tensor(earlier["rule_state"]),
-        _scales(earlier)[-1] if PRECONDITIONER[0] in earlier else None,
+        None if scales is None else _scales(earlier, scales)[-1],
     )
 
 
-def _scales(earlier: NodeData) -> Tensor:
-    diagonal_CD, *numbers = (torch.tensor(earlier[name]) for name in PRECONDITIONER)
-    return torch.cat([diagonal_CD, torch.stack(numbers, dim=1)], dim=1)
+def _scales(earlier: NodeData, like: Checkpoints) -> Tensor:
+    """Return stored scales, with NaN behind a P of fewer numbers than others."""
+    numbers_CS, *both = (torch.tensor(earlier[name]) for name in PRECONDITIONER)
+    room = like.width - len(both) - numbers_CS.shape[1]
+    wide_CS = F.pad(numbers_CS, (0, room), value=torch.nan)
+    return torch.cat([wide_CS, torch.stack(both, dim=1)], dim=1)
 
 
 class GroupSnapshots:

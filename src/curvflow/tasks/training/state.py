@@ -118,6 +118,11 @@ class Checkpoints:
             self._weights_CMD[row] = shown.cpu()
             self._rows = max(self._rows, row + 1)
 
+    @property
+    def width(self) -> int:
+        """Numbers stored of a model at an epoch, D."""
+        return self._weights_CMD.shape[2]
+
     def take(self, model: int, epochs: Sequence[int], weights_CD: Tensor) -> None:
         """Copy one model's weights at the epochs that are stored here."""
         for epoch, weights_D in zip(epochs, weights_CD, strict=True):

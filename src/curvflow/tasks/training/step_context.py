@@ -84,16 +84,17 @@ class Hyper(Mapping[str, Tensor]):
 
 
 class Preconditioner(NamedTuple):
-    """Diagonal preconditioner P of a rule: steps are -rate P^-1 times mean gradients.
+    """Preconditioner P of a rule: steps are -rate P^-1 times mean gradients.
 
     Attributes:
-        diagonal: diagonal of P, (M, D); NaN before a step has determined it.
+        numbers: diagonal of P, (M, D), or where P has blocks the rows of `flat_blocks`,
+            (M, S); NaN before a step has determined them.
         rate: learning rate, (M, 1).
         bound: stability bound of rate times the largest eigenvalue of
             P^-1/2 H P^-1/2, (M, 1): above it steps grow on a quadratic with Hessian H.
     """
 
-    diagonal: Tensor
+    numbers: Tensor
     rate: Tensor
     bound: Tensor
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from curvflow.schemas.keys import sha256
 from curvflow.schemas.kinds.shared.trained import RULES_RECORD
@@ -126,8 +128,9 @@ class _Group:
     def preconditioner(self, weights_MD: Tensor) -> Preconditioner:
         own_MD = weights_MD[self.models]
         if hasattr(self.functions, "preconditioner"):
+            given = (self.problem,) if self.rules[0].has_blocks else ()
             preconditioner: Preconditioner = self.functions.preconditioner(
-                self.state, own_MD, self.scaled_hyper
+                self.state, own_MD, self.scaled_hyper, *given
             )
             return preconditioner
         nothing_M1 = own_MD.new_full((len(own_MD), 1), torch.nan)
@@ -221,6 +224,8 @@ class Updates:
 
     Attributes:
         watches: a rule reads the validation loss of each epoch.
+        preconditioner_sizes: of each model the numbers of its preconditioner, once
+            `preconditioners` has found them.
     """
 
     def __init__(
@@ -237,6 +242,7 @@ class Updates:
         for number, rule in enumerate(rules):
             kinds.setdefault(group_key(rule), {})[number] = rule
         self._groups = [_Group(group, weights_MD, problem) for group in kinds.values()]
+        self.preconditioner_sizes: dict[int, int] = {}
 
     @property
     def averaged(self) -> list[bool]:
@@ -298,14 +304,29 @@ class Updates:
         return numbers
 
     def preconditioners(self, weights_MD: Tensor) -> Preconditioner:
-        """Return each model's preconditioner; NaN where the rule does not report it."""
+        """Return each model's preconditioner; NaN where the rule does not report it.
+
+        Rows of models that have fewer numbers than others end with NaN.
+        """
         parts = [group.preconditioner(weights_MD) for group in self._groups]
-        diagonals, rates, bounds = zip(*parts, strict=True)
+        numbers, rates, bounds = zip(*parts, strict=True)
+        width = max(each.shape[1] for each in numbers)
+        for group, each in zip(self._groups, numbers, strict=True):
+            sizes = dict.fromkeys(group.numbers, each.shape[1])
+            self.preconditioner_sizes |= sizes
+        wide = [F.pad(n, (0, width - n.shape[1]), value=torch.nan) for n in numbers]
+        dtype = reduce(torch.promote_types, (each.dtype for each in numbers))
+        like_MS = weights_MD.new_empty(len(weights_MD), width, dtype=dtype)
         return Preconditioner(
-            self._joined(diagonals, weights_MD),
+            self._joined([each.to(dtype) for each in wide], like_MS),
             self._joined(rates, weights_MD[:, :1]),
             self._joined(bounds, weights_MD[:, :1]),
         )
+
+    def scales(self, weights_MD: Tensor) -> Tensor:
+        """Return each model's preconditioner, its rate and its bound, (M, S + 2)."""
+        parts = self.preconditioners(weights_MD)
+        return torch.cat([part.to(parts.numbers) for part in parts], dim=1)
 
     def step(self, gradient_MD: Tensor, weights_MD: Tensor, step_of: StepOf) -> Tensor:
         """Return the weights after one step of every model's rule.

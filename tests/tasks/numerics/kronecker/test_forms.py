@@ -169,3 +169,27 @@ def test_roundings_of_eigenvalues_that_are_zero_are_no_numbers_to_divide_by(seed
     assert not torch.isfinite(singular.inverse(damping, pi).times(ones)).all()
     damped = singular.inverse(damping + 1e-3, pi).times(ones)
     assert torch.isfinite(damped).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_determinant_of_what_is_singular_up_to_rounding_is_zero(seed):
+    rows = torch.randn(
+        MODELS, GROUPS, 2, ROWS, generator=torch.Generator().manual_seed(seed)
+    ).double()
+    low, full = rows.mT @ rows, factors(seed, COLUMNS)
+    block = Product("w", torch.arange(SIZE), low, full)
+    for each in (block, block.eigenpairs):
+        K = BlockOperator([each], SIZE)
+        assert (K.logdet() == -torch.inf).all()
+        dense = written_out(BlockOperator([each], SIZE + 2))[:, :SIZE, :SIZE]
+        damped = dense + DAMPING[:, None, None] * torch.eye(SIZE).double()
+        torch.testing.assert_close(K.logdet(DAMPING), torch.logdet(damped))
+    whole = BlockOperator(
+        [Product("w", torch.arange(SIZE), factors(seed, ROWS), full)], SIZE
+    )
+    dense = written_out(
+        BlockOperator([replace(whole.blocks[0])], SIZE + 2),
+    )[:, :SIZE, :SIZE]
+    torch.testing.assert_close(whole.logdet(), torch.logdet(dense))
+    turned = replace(block.eigenpairs, values=-block.eigenpairs.values)
+    assert BlockOperator([turned], SIZE).logdet().isnan().all()

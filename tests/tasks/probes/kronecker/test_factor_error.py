@@ -233,3 +233,40 @@ stages:
 """
     with pytest.raises(StudyError, match=r"^study.yaml:9:\d+: stages.far"):
         load_study(text, file="study.yaml")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("of_factors", ["float32", "float64"])
+def test_products_in_single_precision_say_the_same(of_factors, dtype):
+    settings = {"dtype": of_factors, "structure": "ekfac"}
+    factors = as_factors(probed("labels", **settings), settings)
+    data, (weights, _) = trained("labels")
+    given = {"factors": factors, "exact": factors, "weights": weights, "data": data}
+    found, expected = (
+        compute(
+            "probe.factor_error",
+            [member("probe.factor_error", {"dtype": each}, **given)],
+        )[0].arrays
+        for each in (dtype, "float64")
+    )
+    for name in ("rel_error", "outside", "cosine", "logdet", "least", "greatest"):
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_nothing_is_relative_to_a_block_of_rounding(dtype):
+    data, (weights, _) = trained("tokens")
+    settings = {"separate_weight_and_bias": True, "fisher_type": "mc"}
+    drawn = as_factors(probed("tokens", **settings), settings)
+    exact = as_factors(probed("tokens", separate_weight_and_bias=True))
+    given = {"factors": drawn, "exact": exact, "weights": weights, "data": data}
+    one = member("probe.factor_error", {"dtype": dtype, "num_probes": 8}, **given)
+    arrays = compute("probe.factor_error", [one])[0].arrays
+    # The bias of keys adds the same to all scores of a query.
+    is_key = np.array(["key.bias" in name for name in arrays["block"].tolist()])
+    assert is_key.sum() == 1
+    for name in ("rel_error", "cosine", "factorisation", "departure", "interplay"):
+        numbers = arrays[f"block_{name}"]
+        assert np.isfinite(numbers[~is_key]).all()
+        assert not np.isfinite(numbers[is_key]).any()
+        assert np.isfinite(arrays[name])

@@ -264,3 +264,20 @@ def test_what_probes_tell_of_factors(name):
         if expected is not None:
             error = np.max(arrays[f"{variable}_sem"])
             assert np.max(np.abs(arrays[variable] - expected)) <= 6 * error
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("structure", ["kron", "ekfac", "kfoc", "block"])
+def test_singular_factors_have_no_determinant_whatever_rounding_makes(structure, dtype):
+    data, several = trained("labels")
+    for weights in several:
+        settings = {"structure": structure, "dtype": dtype}
+        one = member("probe.factors", settings, weights=weights, data=data)
+        node = as_factors(compute("probe.factors", [one])[0], settings)
+        # The softmax does not see what all outputs have in common.
+        with pytest.raises(InputError, match="positive definite operator"):
+            compute("probe.logdet", [member("probe.logdet", factors=node)])
+        damped = member("probe.logdet", {"damping": 0.01}, factors=node)
+        found = compute("probe.logdet", [damped])[0].arrays["logdet"]
+        values = node["ritz_values"][0] + 0.01
+        assert found == pytest.approx(np.log(values).sum())

@@ -3,6 +3,7 @@
 All are held against the Gauss-Newton matrix by derivatives of one sample at a time.
 """
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -10,7 +11,15 @@ from torch.nn import functional as F
 
 import curvflow
 from curvflow.tasks.library import kronecker as library
-from tests.tasks.toys import blobs, train_all, train_member
+from tests.tasks.toys import (
+    as_data,
+    blobs,
+    compute,
+    member,
+    train_all,
+    train_member,
+    weights_of,
+)
 
 SAMPLES = 40
 
@@ -378,3 +387,125 @@ def test_uses_that_training_alone_finds_are_refused_by_name(rule):
         curvflow.errors.InputError, match=r"uses of second.bias, second"
     ):
         trained(rule, routes=True, most=float(largest) - 1e-6)
+
+
+class Switched(nn.Module):
+    """A layer whose weight is multiplied once more where inputs are large."""
+
+    def __init__(self, how, most):
+        super().__init__()
+        self.first, self.head = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.how, self.most = how, most
+
+    def forward(self, x):
+        found, goes = self.first(x), x[:, :1] > self.most
+        if self.how == "gate" or (self.how == "branch" and goes.any()):
+            found = found + goes * (x @ self.first.weight)
+        elif self.how == "none":
+            found = found + 0 * (x @ self.first.weight)
+        return self.head(found.tanh())
+
+
+def make_switched(how, most=4.0):
+    return Switched(how, most)
+
+
+def data_with(largest):
+    """Return inputs of which one is larger than any that a rule tries."""
+    inputs = blobs()["inputs"].clip(-2.0, 2.0)
+    inputs[3, 0] = largest
+    return as_data({**blobs().arrays, "inputs": inputs}, f"largest {largest}")
+
+
+def switched(rule, how, largest, seeds=(0,), **params):
+    model = {"factory": f"{__name__}:make_switched", "kwargs": {"how": how}}
+    data = data_with(largest)
+    return train_all(
+        [
+            train_member(
+                data, model=model, rule=RULES[rule], batch_size=10, seed=seed, **params
+            )
+            for seed in seeds
+        ]
+    )
+
+
+@pytest.mark.parametrize("how", ["gate", "branch"])
+@pytest.mark.parametrize("rule", RULES)
+def test_uses_that_come_to_nothing_of_drawn_inputs_are_seen_in_batches(rule, how):
+    switched(rule, how, 2.0)
+    with pytest.raises(curvflow.errors.InputError, match=r"uses of first.weight"):
+        switched(rule, how, 5.0)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_uses_that_come_to_nothing_of_batches_too_are_trained(rule):
+    (outcome,) = switched(rule, "none", 5.0)
+    losses = outcome.arrays["train_loss"]
+    assert losses[-1] < losses[0]
+
+
+class Choosing(nn.Module):
+    """Layers of which the numbers of the model itself choose some."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.head, self.how = nn.Linear(3, 3), how
+
+    def forward(self, x):
+        score = (self.head.weight * 30).sum().sin()
+        if self.how == "branch":
+            found = self.first(x) if score > 0 else self.second(self.first(x))
+        elif self.how == "routes":
+            goes = (x @ self.head.weight.T)[:, 0] > 0
+            found = self.first(x)
+            found = found.index_put((goes.nonzero()[:, 0],), self.second(x[goes]))
+        else:
+            found = self.first(x) + score.relu() * (x @ self.first.weight)
+        return self.head(found.tanh())
+
+
+def make_choosing(how):
+    return Choosing(how)
+
+
+@pytest.mark.parametrize("structure", ["kron", "block"])
+@pytest.mark.parametrize("how", ["branch", "routes", "gate"])
+def test_models_of_a_tile_have_the_blocks_that_each_has_by_itself(how, structure):
+    data = blobs()
+    model = {"factory": f"{__name__}:make_choosing", "kwargs": {"how": how}}
+    fits = train_all([train_member(data, model=model, seed=seed) for seed in range(5)])
+    several = [
+        member(
+            "probe.factors",
+            {"structure": structure},
+            weights=weights_of(fit),
+            data=data,
+        )
+        for fit in fits
+    ]
+    together = compute("probe.factors", several)
+    apart = [compute("probe.factors", [one])[0] for one in several]
+    names = [tuple(outcome.arrays["block"].tolist()) for outcome in apart]
+    assert how == "routes" or len(set(names)) > 1
+    for found, expected in zip(together, apart, strict=True):
+        assert found.arrays["block"].tolist() == expected.arrays["block"].tolist()
+        for name in ("values", "left_values", "ritz_values"):
+            np.testing.assert_allclose(
+                found.arrays[name], expected.arrays[name], rtol=1e-9, atol=1e-12
+            )
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_models_that_diverge_end_in_a_verdict_where_uses_are_tried(rule):
+    fields = {"step": "lr", "damping": 1e-3, "damping_adaptation_interval": None}
+    rates = [{**RULES[rule], **fields, "lr": lr} for lr in (0.01, 1e30)]
+    model = {"factory": f"{__name__}:make_switched", "kwargs": {"how": "none"}}
+    members = [
+        train_member(blobs(), model=model, rule=one, batch_size=10) for one in rates
+    ]
+    fine, diverged = train_all(members)
+    assert (fine.status, diverged.status) == ("ok", "diverged")
+    (alone,) = train_all(members[:1])
+    np.testing.assert_array_equal(fine.arrays["weights"], alone.arrays["weights"])

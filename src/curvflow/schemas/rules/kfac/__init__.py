@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -40,6 +41,22 @@ class Kfac(QuadraticRule):
     def tries_dampings(self) -> bool:
         """True with an interval between trials."""
         return bool(self.preconditioner_adaptation_interval)
+
+    @property
+    def has_preconditioner(self) -> bool:
+        """True: P is that of the blocks with their damping."""
+        return True
+
+    @property
+    def has_blocks(self) -> bool:
+        """True: it is stored by its eigenvectors and eigenvalues."""
+        return True
+
+    def preconditioner_size(self, shapes: Sequence[tuple[int, ...]]) -> int:
+        """Return what eigenvectors, eigenvalues and places of the blocks take."""
+        sizes = [(shape[0], prod(shape[1:]) + 1) for shape in shapes]
+        vectors = sum(rows**2 + columns**2 for rows, columns in sizes)
+        return vectors + 3 * sum(rows * columns for rows, columns in sizes)
 
     def idle_settings(self) -> Iterator[Idle]:
         """Yield those of all such rules, and dampings that no step sees."""

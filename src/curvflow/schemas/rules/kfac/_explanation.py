@@ -39,8 +39,9 @@ taken on the same batch; above `damping_upper_threshold` τ is multiplied by
 `damping_adaptation_decay`, below `damping_lower_threshold` divided by it. Every
 `preconditioner_adaptation_interval` steps ζ, and ζ times and over
 `preconditioner_adaptation_decay` are tried, and the one whose step has the lowest q is
-kept. What changes stays within `min_damping` and `max_damping`. With `reject` a step
-that raises the loss of its batch is taken back, and both dampings are raised once.
+kept. τ stays within `min_damping` and `max_damping` from the first look on, and ζ where
+it changes. With `reject` a step that raises the loss of its batch is taken back, and
+both dampings are raised once.
 `kl_clip` shortens steps d until d'G d / 2, which is the divergence of the model's
 labels to second order, is at most that.
 

@@ -120,7 +120,8 @@ class StepByStep(TorchFunctionMode):
 class _StopsForward(TorchFunctionMode):
     """Forward derivatives stop where gradients are switched off, within the block.
 
-    So do derivatives of all levels at `.data`, which torch takes away from the last.
+    So do derivatives of all levels at `.data`, which torch takes away from the last,
+    and at the padding of a table of rows.
     """
 
     def __enter__(self) -> Self:
@@ -144,15 +145,53 @@ class _StopsForward(TorchFunctionMode):
             torch._C._set_fwd_grad_enabled(args[0] and self._before)
         elif func == _DATA:
             return args[0].detach()
+        elif func is embedding:
+            return _padded(*args, **(kwargs or {}))
+        elif func is torch.embedding:
+            return _padded_rows(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
+
+
+def _padded(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    *args: Any,
+    **kwargs: Any,
+) -> Tensor:
+    """Return rows of a table as `F.embedding` does, of its padding as constants."""
+    rows = embedding(input, weight, padding_idx, *args, **kwargs)
+    if padding_idx is None:
+        return rows
+    return padding_stopped(rows, input, padding_idx % len(weight))
+
+
+def _padded_rows(
+    weight: Tensor, indices: Tensor, padding_idx: int = -1, *args: Any, **kwargs: Any
+) -> Tensor:
+    """Return the same as `torch.embedding` does, whose -1 is no padding."""
+    rows = torch.embedding(weight, indices, padding_idx, *args, **kwargs)
+    return rows if padding_idx < 0 else padding_stopped(rows, indices, padding_idx)
+
+
+def padding_stopped(rows: Tensor, ids: Tensor, padding: int) -> Tensor:
+    """Return rows of a table, those of its padding as constants.
+
+    Args:
+        rows: of each token.
+        ids: of the tokens.
+        padding: the token whose row is never moved.
+    """
+    return torch.where((ids == padding).unsqueeze(-1), rows.detach(), rows)
 
 
 def stops_respected() -> AbstractContextManager[object]:
     """Stop derivatives where a module or a loss stops those back, within the block.
 
-    As by `torch.no_grad()`, within which torch goes on with forward ones, or by
-    `.data`, behind which it goes on with all derivatives but the last (2.13). Any
-    call may do so, and any other not: all in which they are taken are watched.
+    As by `torch.no_grad()`, within which torch goes on with forward ones, by `.data`,
+    behind which it goes on with all derivatives but the last, or by a `padding_idx`,
+    whose row forward ones count (2.13). Any call may do so, and any other not: all in
+    which they are taken are watched.
 
     Returns:
         The block; it does nothing where no forward derivatives are taken, and none of
@@ -297,8 +336,7 @@ def _without_padding(
     layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], rows: Tensor
 ) -> Tensor:
     (ids,) = (*args, *kwargs.values())
-    is_padding = (ids == layer.padding_idx).unsqueeze(-1)
-    return torch.where(is_padding, rows.detach(), rows)
+    return padding_stopped(rows, ids, cast("int", layer.padding_idx))
 
 
 class _WrittenOut:

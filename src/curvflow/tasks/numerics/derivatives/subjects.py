@@ -406,7 +406,10 @@ def subject(
             "the function as the forward of one."
         )
     _check_settings(settings)
-    named, batches = _chosen(module, settings.get("params")), _batches_of(data)
+    named, batches = (
+        chosen_parameters(module, settings.get("params")),
+        _batches_of(data),
+    )
     check_unchanged(module, named.values())
     check_unscaled(module, named.values())
     called = _Called(module, settings.get("forward") or _forward)
@@ -627,9 +630,21 @@ def _holds_tensors(batches: Any) -> bool:
     return isinstance(batches, list) and isinstance(batches[0], Tensor)
 
 
-def _chosen(
+def chosen_parameters(
     module: nn.Module, patterns: Sequence[str] | None
 ) -> dict[str, nn.Parameter]:
+    """Return the parameters looked at by name, of those that require a gradient.
+
+    Args:
+        module: as it is to be called.
+        patterns: of names; None takes all.
+
+    Returns:
+        The parameters.
+
+    Raises:
+        InputError: a pattern fits none, or they cannot be taken together.
+    """
     every = {n: p for n, p in module.named_parameters() if p.requires_grad}
     for name, parameter in every.items():
         if isinstance(parameter, UninitializedParameter):

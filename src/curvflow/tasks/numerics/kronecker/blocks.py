@@ -13,7 +13,12 @@ import torch
 from torch import Tensor
 
 from curvflow.errors import InputError
-from curvflow.tasks.numerics.kronecker.forms import Block, Eigenpairs, Pi
+from curvflow.tasks.numerics.kronecker.forms import (
+    Block,
+    Eigenpairs,
+    Pi,
+    damped_values,
+)
 
 # Of the width of a spectrum, how far from its end a preconditioner has its pole.
 EDGE = 0.01
@@ -183,8 +188,21 @@ class BlockOperator:
         return torch.stack([block.trace for block in self.blocks]).sum(0)
 
     def logdet(self, damping: float | Tensor = 0.0) -> Tensor:
-        """Return log det(K + damping) on the parameters in blocks, (M,)."""
-        return (self.eigenvalues + self.each(damping).unsqueeze(1)).log().sum(1)
+        """Return log det(K + damping) on the parameters in blocks, (M,).
+
+        Args:
+            damping: as for `inverse`.
+
+        Returns:
+            The logarithms; -inf where K is singular and nothing is added, NaN where
+            K + damping has negative eigenvalues.
+        """
+        damping_M111 = self.each(damping)[:, None, None, None]
+        damped = [
+            damped_values(block.eigenpairs.values, damping_M111).flatten(1)
+            for block in self.blocks
+        ]
+        return torch.cat(damped, dim=1).sort(dim=1).values.log().sum(1)
 
     def each(self, damping: float | Tensor) -> Tensor:
         """Return a damping of each model, (M,).

@@ -200,7 +200,7 @@ def _sorted(
     The networks come with passes that have to be like the one that was sorted.
     """
     chosen = set(of.names if choices.layers is None else choices.layers)
-    places = Places.of(of.names, of.shapes, chosen)
+    places = Places.of(of.names, of.shapes, chosen, of.unselected)
     places_of, record = accounted(of, places, begun)
     for layer in places_of.layers:
         check_positions(layer, record, choices.kfac_approx)

@@ -158,11 +158,11 @@ class Eigenpairs(Block):
     def inverted(self, damping_M: Tensor, pi: Pi | float | None) -> Tensor:
         """Return the eigenvalues of the damped inverse, (M, G, O, I)."""
         if pi is None or self.left_values is None or self.right_values is None:
-            return 1 / _added(self.values, damping_M[:, None, None, None])
+            return 1 / damped_values(self.values, damping_M[:, None, None, None])
         sizes = [_size(each, pi) for each in (self.right_values, self.left_values)]
         left_MG1, right_MG1 = _dampings(damping_M, pi, *sizes)
-        left_MGO = _added(self.left_values, left_MG1)
-        right_MGI = _added(self.right_values, right_MG1)
+        left_MGO = damped_values(self.left_values, left_MG1)
+        right_MGI = damped_values(self.right_values, right_MG1)
         return 1 / (left_MGO.unsqueeze(3) * right_MGI.unsqueeze(2))
 
     @property
@@ -298,14 +298,24 @@ def _swapped(parts: Tensor, count: int) -> Tensor:
     return torch.unflatten(parts, 3, (-1, count)).transpose(2, 3).flatten(3)
 
 
-def _added(values: Tensor, damping: Tensor) -> Tensor:
+def damped_values(
+    values: Tensor, damping: Tensor, precision: torch.dtype | None = None
+) -> Tensor:
     """Return eigenvalues with the damping, and zero where without it they are none.
 
     Eigenvalues that are zero come out as roundings of the largest, which are no numbers
     to divide by.
+
+    Args:
+        values: of matrices, or pivots, (M, G, ...).
+        damping: added, of a shape that expands to theirs.
+        precision: of the matrices; None for that of the values.
+
+    Returns:
+        The sums.
     """
     inner = tuple(range(2, values.ndim))
-    eps = sum(values.shape[2:]) * torch.finfo(values.dtype).eps
+    eps = sum(values.shape[2:]) * torch.finfo(precision or values.dtype).eps
     is_none = values.abs() <= eps * values.abs().amax(inner, keepdim=True)
     return (values + damping).masked_fill(is_none & (damping == 0), 0)
 
@@ -318,12 +328,13 @@ def _inverted(factor: Tensor, damping_MG1: Tensor) -> Tensor:
     damped = (factor + factor.mT) / 2 + damping_MG1.unsqueeze(3) * eye
     root, failed_MG = torch.linalg.cholesky_ex(damped)
     pivots_MGN = root.diagonal(dim1=-2, dim2=-1).square()
-    is_singular = (_added(pivots_MGN, damping_MG1) == 0).any(2)
+    is_singular = (damped_values(pivots_MGN, damping_MG1) == 0).any(2)
     lost_MG = (failed_MG > 0) | ~torch.isfinite(root).flatten(2).all(2) | is_singular
     inverse = torch.cholesky_inverse(torch.where(lost_MG[..., None, None], eye, root))
     if lost_MG.any():  # as good as singular, or not finite: each by its eigenvalues
         values, vectors = decomposed(factor[lost_MG])
-        divisors = _added(values.clamp(min=0)[None], damping_MG1[lost_MG][None])[0]
+        added_MG1 = damping_MG1[lost_MG][None]
+        divisors = damped_values(values.clamp(min=0)[None], added_MG1)[0]
         inverse[lost_MG] = (vectors / divisors.unsqueeze(1)) @ vectors.mT
     return inverse
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -322,16 +323,30 @@ class Places:
 
     @classmethod
     def of(
-        cls, names: Sequence[str], shapes: Sequence[tuple[int, ...]], chosen: set[str]
+        cls,
+        names: Sequence[str],
+        shapes: Sequence[tuple[int, ...]],
+        chosen: set[str],
+        unselected: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     ) -> Places:
-        """Take the tensors of a network, of which some are looked at."""
+        """Take the tensors of a network, of which some are looked at.
+
+        Args:
+            names: of the tensors.
+            shapes: of these.
+            chosen: names of those looked at.
+            unselected: shapes of others, by name, which are none of the parameters.
+
+        Returns:
+            The positions.
+        """
         by_name = dict(zip(names, shapes, strict=True))
         start, size = {}, 0
         for name in names:
             if name in chosen:
                 start[name] = size
                 size += math.prod(by_name[name])
-        return cls(start, by_name, size)
+        return cls(start, {**unselected, **by_name}, size)
 
     def columns(self, name: str) -> Tensor:
         """Return the places of a tensor's entries, in their order."""

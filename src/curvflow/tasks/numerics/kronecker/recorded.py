@@ -37,6 +37,7 @@ from curvflow.tasks.numerics.kronecker.uses import (
     AnyUse,
     Manner,
     Scaling,
+    UnlikeModelsError,
     Use,
     unlike_names,
     without_names,
@@ -95,12 +96,17 @@ class Uniform:
 
         Raises:
             UnlikeUsesError: they are not those of other passes.
+            UnlikeModelsError: models have others each.
         """
+        known = without_names(record, self.unlike)
+        apart = {use.weight for use in known if isinstance(use, Use) and use.is_unlike}
+        if apart:
+            raise UnlikeModelsError(apart)
         # Nothing comes back through what is computed with gradients switched off, and
         # nothing is in the rows of no samples.
         kept = [
             use
-            for use in without_names(record, self.unlike)
+            for use in known
             if all(t.requires_grad and t.numel() for t in use.outputs)
         ]
         if self.expected is not None:
@@ -158,6 +164,8 @@ class Recorded:
         variances: from outputs (M, N, C) to the diagonals of what roots are of, of a
             loss whose matrices are diagonal; None of others.
         manner: of uses, which is that of each pass.
+        unselected: shapes of weights that are not among the parameters, but known as
+            the layers of biases that are.
     """
 
     call: Call
@@ -174,6 +182,7 @@ class Recorded:
     notes_all: bool = False
     variances: Callable[[Tensor], Tensor] | None = None
     manner: Uniform = field(default_factory=Uniform)
+    unselected: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def parts(self) -> Iterator[Part]:
         """Yield the passes."""
@@ -412,6 +421,33 @@ def _beyond_doubt(
     return _without(reading, record, wrong, places), record
 
 
+def check_confirmed(
+    reading: Read,
+    record: Sequence[AnyUse],
+    outputs: Tensor,
+    weights: Tensor,
+    starts: Mapping[str, int],
+) -> None:
+    """Refuse a pass whose gradients are not those of its record.
+
+    Nothing is asked of models whose gradients are no numbers.
+
+    Args:
+        reading: of the record.
+        record: of the pass.
+        outputs: of the networks, (M, N, ...).
+        weights: that they are derived by, (M, D).
+        starts: where each tensor begins in the weights.
+
+    Raises:
+        UnlikeUsesError: those of some tensors are others.
+        UnlikeModelsError: they are of some models.
+    """
+    tried = _tried(outputs, weights, record, checks=False)
+    if wrong := _wrong(reading, record, tried, starts):
+        raise UnlikeUsesError(wrong)
+
+
 def _unshared(reading: Read, record: Sequence[AnyUse], samples: int) -> set[str]:
     """Return names of tensors that meet what samples have no equal part in.
 
@@ -448,12 +484,12 @@ class _Tried(NamedTuple):
 
 
 def _tried(
-    outputs: Tensor, weights: Tensor, record: Sequence[AnyUse]
+    outputs: Tensor, weights: Tensor, record: Sequence[AnyUse], *, checks: bool = True
 ) -> Iterator[_Tried]:
     """Yield derivatives of parts of the samples, so that no two are in all the same.
 
     Raises:
-        InputError: they are not finite.
+        InputError: they are not finite, and it is checked.
     """
     wanted = [weights, *_tensors(record)]
     for chosen in _halves(outputs.shape[1]):
@@ -462,7 +498,8 @@ def _tried(
         gradient, *back = torch.autograd.grad(
             outputs, wanted, root, allow_unused=True, retain_graph=True
         )
-        check_finite([gradient])
+        if checks:
+            check_finite([gradient])
         deltas = [[delta] for delta in _by_use(record, back)]
         yield _Tried(chosen, outputs.shape[1], gradient, deltas)
 
@@ -481,15 +518,24 @@ def _wrong(
     several: Iterable[_Tried],
     starts: Mapping[str, int],
 ) -> set[str]:
-    """Return the names of tensors whose gradients are not those of the record."""
+    """Return the names of tensors whose gradients are not those of the record.
+
+    Raises:
+        UnlikeModelsError: they are those of some models alone.
+    """
     wrong: set[str] = set()
     for tried in several:
         for name, expected, size in _gradients(reading, record, tried):
+            if name not in starts:  # of a bias alone, whose weight is left out
+                continue
             start = starts[name]
             given = tried.gradient[:, start : start + expected.shape[1]]
             # What is added up may cancel, so that it is its size that rounding goes by.
             off = (given - expected).norm(dim=1)
-            if not (off <= AGREES.get(given.dtype, 1e-3) * size).all():
+            is_off_M = off > AGREES.get(given.dtype, 1e-3) * size
+            if is_off_M.any() and not is_off_M.all():
+                raise UnlikeModelsError({name})
+            if is_off_M.any():
                 wrong.add(name)
     return wrong
 

@@ -19,6 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from curvflow.errors import InputError
+
 
 class Form(Protocol):
     """The way in which a layer's inputs meet its weight.
@@ -225,6 +227,7 @@ class Use:
         apart: whether there is one tensor of each model.
         is_doubtful: something else was computed of the weight or the bias, by what may
             be no layer, or rows were picked, which may not be of each sample as many.
+        is_unlike: models do not use the tensor alike, and nothing else is known.
     """
 
     weight: str
@@ -234,6 +237,16 @@ class Use:
     form: Form
     apart: bool = False
     is_doubtful: bool = False
+    is_unlike: bool = False
+
+
+def unlike_use(name: str) -> Use:
+    """Return a use that says that models do not use a tensor alike.
+
+    Args:
+        name: of the tensor.
+    """
+    return Use(name, None, torch.empty(0), (), Rows(), is_unlike=True)
 
 
 @dataclass(frozen=True)
@@ -294,6 +307,18 @@ class Manner(NamedTuple):
     weight: str
     bias: str | None
     how: Hashable
+
+
+class UnlikeModelsError(InputError):
+    """Models of one pass do not use some tensors alike; each by itself may be taken."""
+
+    def __init__(self, names: Set[str]) -> None:
+        """Take the names of the tensors."""
+        named = ", ".join(sorted(names))
+        super().__init__(
+            "model: expected tensors that all models of a tile use alike, got numbers "
+            f"that decide on the uses of {named}. Compute models one by one."
+        )
 
 
 def unlike_names(first: Sequence[Manner], second: Sequence[Manner]) -> set[str]:

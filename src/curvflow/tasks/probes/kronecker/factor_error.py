@@ -119,7 +119,8 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     params = _params(members[0])
     dtype = getattr(torch, params.dtype)
     nodes_M = [member.one(FACTORS) for member in members]
-    blocks = block_operator(nodes_M, machine.device, dtype)
+    # Products alone are of the precision asked for.
+    blocks = block_operator(nodes_M, machine.device)
     operator = network_operators.batched_operator(
         members,
         machine,
@@ -128,7 +129,7 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         columns=COLUMNS,
     )
     seeds = [_params(member).seed for member in members]
-    exact = _exact(members, machine, dtype)
+    exact = _exact(members, machine)
     draws = block_draws(
         operator, blocks, seeds, num_probes=params.num_probes, exact=exact
     )
@@ -138,11 +139,12 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
         for damping in params.dampings
     ]
     count = params.num_probes * len(blocks.blocks)
+    rounding = blocks.shape[1] * torch.finfo(dtype).eps
     outcomes = []
     for number in range(len(members)):
-        arrays = _of_blocks(draws, blocks, number)
+        arrays = _of_blocks(draws, blocks, number, rounding)
         if apart is not None:
-            arrays |= _split(draws, apart[number], number)
+            arrays |= _split(draws, apart[number], number, rounding)
         each = [numbers[number] for numbers in by_damping]
         steps = sum(int(numbers.pop("steps")) for numbers in each)
         arrays |= {
@@ -153,23 +155,24 @@ def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
     return outcomes
 
 
-def _exact(
-    members: Sequence[Member], machine: Machine, dtype: torch.dtype
-) -> BlockOperator | None:
+def _exact(members: Sequence[Member], machine: Machine) -> BlockOperator | None:
     """Return the factors that nothing is drawn or left out of, if they are given."""
     if EXACT not in members[0].inputs:
         return None
     nodes_M = [member.one(EXACT) for member in members]
-    return block_operator(nodes_M, machine.device, dtype)
+    return block_operator(nodes_M, machine.device)
 
 
-def _split(draws: BlockDraws, apart_B: Tensor, number: int) -> dict[str, Array]:
+def _split(
+    draws: BlockDraws, apart_B: Tensor, number: int, rounding: float
+) -> dict[str, Array]:
     """Return the parts of what lies within blocks, of one member.
 
     Args:
         draws: of all members.
         apart_B: squared distances of both factors, by block.
         number: of the member.
+        rounding: of products, relative to all of the matrix.
     """
     assert draws.factorisation is not None
     assert draws.interplay is not None
@@ -183,6 +186,7 @@ def _split(draws: BlockDraws, apart_B: Tensor, number: int) -> dict[str, Array]:
         )
     )
     whole, apart = (norm + outside).sum(1), apart_B.expand_as(norm)
+    norm = norm.where(_is_seen(norm, whole, rounding), 0.0)
     return {
         **_share("factorisation", factorisation.sum(1), whole),
         **_share("departure", apart.sum(1), whole),
@@ -194,7 +198,7 @@ def _split(draws: BlockDraws, apart_B: Tensor, number: int) -> dict[str, Array]:
 
 
 def _of_blocks(
-    draws: BlockDraws, blocks: BlockOperator, number: int
+    draws: BlockDraws, blocks: BlockOperator, number: int, rounding: float
 ) -> dict[str, Array]:
     """Return the errors of one member, by block and in total."""
     smallest = min(len(block.columns) for block in blocks.blocks)
@@ -210,6 +214,8 @@ def _of_blocks(
         )
     )
     whole = (norm + outside).sum(1)
+    seen = _is_seen(norm, whole, rounding)
+    norm_seen, inner_seen = norm.where(seen, 0.0), inner.where(seen, 0.0)
     return {
         **_rooted("rel_error", (error + outside).sum(1), whole),
         **_share("outside", outside.sum(1), whole),
@@ -217,10 +223,24 @@ def _of_blocks(
         **_cosine("cosine", inner.sum(1), whole, approximation.sum(1)),
         **_trace("trace_error", trace.sum(1), error.sum(1), blocks.shape[1]),
         "block": np.array([block.name for block in blocks.blocks]),
-        **_rooted("block_rel_error", error, norm),
-        **_cosine("block_cosine", inner, norm, approximation),
+        **_rooted("block_rel_error", error, norm_seen),
+        **_cosine("block_cosine", inner_seen, norm_seen, approximation),
         **_trace("block_trace_error", trace, error, smallest),
     }
+
+
+def _is_seen(norm: Tensor, whole: Tensor, rounding: float) -> Tensor:
+    """Return whether blocks are more than the rounding of products, (B,).
+
+    That of a key's bias in attention is zero, and rounding in products: no number is
+    relative to it.
+
+    Args:
+        norm: squared lengths within the blocks, (S, B).
+        whole: all of them, (S,).
+        rounding: of products, relative to the whole.
+    """
+    return norm.mean(0) > rounding**2 * whole.mean(0)
 
 
 def _told(

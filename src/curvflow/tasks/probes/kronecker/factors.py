@@ -21,6 +21,7 @@ from curvflow.tasks.curvature.network_operators import problem_key
 from curvflow.tasks.curvature.stored_factors import stored_blocks
 from curvflow.tasks.networks.problems import grouped
 from curvflow.tasks.numerics.kronecker.factors import Factors
+from curvflow.tasks.numerics.kronecker.uses import UnlikeModelsError
 from curvflow.tasks.registry import Machine, computes
 
 
@@ -67,9 +68,15 @@ def kronecker_factors(members: Sequence[Member], machine: Machine) -> list[Outco
 
 
 def _together(members: Sequence[Member], machine: Machine) -> list[Outcome]:
-    computed = network_factors(
-        members, machine, [_params(member) for member in members]
-    )
+    try:
+        computed = network_factors(
+            members, machine, [_params(member) for member in members]
+        )
+    except UnlikeModelsError:
+        # What others of the tile do must not decide on the blocks of a model.
+        middle = len(members) // 2
+        halves = members[:middle], members[middle:]
+        return [outcome for half in halves for outcome in _together(half, machine)]
     numbers = _numbers(computed)  # of all members at once: each by itself takes as long
     shared = _shared(computed, numbers["ritz_values"].shape[-1])
     return [

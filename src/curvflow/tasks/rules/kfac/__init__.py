@@ -5,14 +5,18 @@ For letters other than M models and D parameters see `curvflow.tasks.rules.share
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from curvflow.schemas.losses import AnyLoss
 from curvflow.schemas.rules.kfac import Kfac
 from curvflow.tasks.networks.problems import Problem
+from curvflow.tasks.numerics.kronecker.flat_blocks import flattened
+from curvflow.tasks.rules.shared.kfac_blocks import as_eigenpairs
 from curvflow.tasks.rules.shared.kfac_control import (
     Control,
     among_others,
@@ -31,12 +35,13 @@ from curvflow.tasks.rules.shared.kfac_factors import (
     check_likelihood,
     multiplied,
     no_factors,
+    rule_parts,
     with_batch,
     with_damping,
 )
 from curvflow.tasks.rules.shared.kfac_networks import Networks
 from curvflow.tasks.rules.shared.kfac_quadratic import Move, better
-from curvflow.tasks.training.step_context import Hyper, Step
+from curvflow.tasks.training.step_context import Hyper, Preconditioner, Step
 
 
 class State(NamedTuple):
@@ -100,10 +105,7 @@ def _step(
 ) -> tuple[Tensor, State]:
     networks = Networks(context, weights_MD, hyper.rule.psd)
     gradient_MD = gradient_MD.addcmul(hyper["l2"], weights_MD)
-    is_searched = is_due(hyper.rule.preconditioner_adaptation_interval, context)
-    factors = with_batch(
-        state.factors, networks, weights_MD, hyper, context, is_searched=is_searched
-    )
+    factors = with_batch(state.factors, networks, weights_MD, hyper, context)
     state = State(factors, state.control)
     moves = _moves(networks, gradient_MD, state, weights_MD, hyper, context)
     move = reduce(better, moves)
@@ -142,6 +144,37 @@ def _moves(
         )
         moves.append(move._replace(damping=zeta_M1, inverses=factors.inverses))
     return moves
+
+
+def preconditioner(
+    state: State, weights_MD: Tensor, hyper: Hyper, problem: Problem
+) -> Preconditioner:
+    """Return P as the state has it, the rate of the last step, and 2 (1 + momentum).
+
+    Args:
+        state: of the rule.
+        weights_MD: of all models.
+        hyper: with l2, and the choices of factors.
+        problem: network and loss.
+
+    Returns:
+        P by rows of `flattened`, whose eigenvalues are NaN before the first step.
+    """
+    factors, control = state.factors, state.control
+    blocks = as_eigenpairs(
+        factors.inverses,
+        factors.blocks,
+        factors.corrections,
+        rule_parts(hyper.rule, problem),
+        hyper["l2"] + zeta_of(control, hyper),
+    )
+    is_begun_M111 = (control.steps > 0)[:, :, None, None]
+    known = [
+        replace(block, values=block.values.where(is_begun_M111, torch.nan))
+        for block in blocks
+    ]
+    rate_M1, momentum_M1 = rates(state, hyper)
+    return Preconditioner(flattened(known), rate_M1, 2 * (1 + momentum_M1))
 
 
 def rates(state: State, hyper: Hyper) -> tuple[Tensor, Tensor]:

@@ -23,7 +23,13 @@ import torch
 from torch import Tensor
 
 from curvflow.tasks.numerics.kronecker.chains import recursive_factors
-from curvflow.tasks.numerics.kronecker.forms import balance, decomposed
+from curvflow.tasks.numerics.kronecker.forms import (
+    Eigenpairs,
+    balance,
+    damped_values,
+    decomposed,
+    diagonal_block,
+)
 from curvflow.tasks.numerics.kronecker.moments import Moments, squares_along
 from curvflow.tasks.numerics.kronecker.uses import Scaling
 from curvflow.tasks.rules.shared.kfac_networks import Networks, Swept, labels_of
@@ -104,7 +110,7 @@ def batch_blocks(
     scales: list[list[Tensor]] = [[] for _ in parts.scales]
     rest: list[list[Tensor]] = [[] for _ in parts.rest]
     signed = bool(parts.rest)
-    for swept in networks.swept(weights_MD, labels, parts.manner, is_signed=signed):
+    for swept in networks.swept(weights_MD, labels, parts, is_signed=signed):
         for moment in moments:
             moment.add(swept.pass_)
         for scale, into in zip(parts.scales, scales, strict=True):
@@ -156,7 +162,7 @@ def corrected(
     """
     labels = labels_of(hyper.rule, networks.problem)
     scales: list[list[Tensor]] = [[] for _ in parts.pieces]
-    for swept in networks.swept(weights_MD, labels, parts.manner, is_signed=False):
+    for swept in networks.swept(weights_MD, labels, parts, is_signed=False):
         models = swept.pass_.part.models
         for each, (left, right, *_), into in zip(
             parts.pieces, inverses[: len(scales)], scales, strict=True
@@ -260,10 +266,61 @@ def _inverse(matrices: Tensor, added_MG: Tensor) -> Tensor:
     damped = _replaced(damped, is_finite_MG)
     factor, info_MG = torch.linalg.cholesky_ex(damped)
     is_definite_MG = is_finite_MG & (info_MG == 0)
+    if not added_MG.all():
+        pivots_MGN = factor.diagonal(dim1=-2, dim2=-1).square()
+        added_MG1 = added_MG.unsqueeze(2)
+        least_MGN = damped_values(pivots_MGN, added_MG1, matrices.dtype)
+        is_definite_MG &= (least_MGN != 0).all(2)
     inverse = torch.cholesky_inverse(_replaced(factor, is_definite_MG))
     if is_definite_MG.all():
         return inverse
     return inverse.masked_fill(~is_definite_MG[..., None, None], torch.nan)
+
+
+def as_eigenpairs(
+    inverses: Held,
+    blocks: Held,
+    corrections: Sequence[Tensor],
+    parts: Parts,
+    damping_M1: Tensor,
+) -> list[Eigenpairs]:
+    """Return the damped blocks whose inverse `preconditioned` multiplies with.
+
+    Args:
+        inverses: of the blocks.
+        blocks: of each part.
+        corrections: as for `preconditioned`.
+        parts: of the network.
+        damping_M1: added to blocks, where an inverse does not have it.
+    """
+    pieces, scales, _ = _by_kind(inverses, parts)
+    pairs: list[Eigenpairs] = []
+    for number, (each, (left, right, *values)) in enumerate(
+        zip(parts.pieces, pieces, strict=True)
+    ):
+        if values:
+            products = values[0].unsqueeze(3) * values[1].unsqueeze(2)
+            products = corrections[number] if corrections else products
+            products = _damped(products, damping_M1[:, :, None, None]).double()
+        else:
+            (left_values, left), (right_values, right) = (
+                decomposed(factor.double()) for factor in (left, right)
+            )
+            products = 1 / (left_values.unsqueeze(3) * right_values.unsqueeze(2))
+        pairs.append(Eigenpairs("", each.piece.columns, left, right, products))
+    for scale, (vectors, values_MP) in zip(parts.scales, scales, strict=True):
+        damped_M1P = _damped(values_MP.unsqueeze(1), damping_M1.unsqueeze(1))
+        left, right = vectors.unsqueeze(1), torch.ones_like(damped_M1P[..., :1, None])
+        pairs.append(Eigenpairs("", scale.columns, left, right, damped_M1P[..., None]))
+    for rest, (value_M1,) in zip(parts.rest, _by_kind(blocks, parts)[2], strict=True):
+        whole_MP = (value_M1 + damping_M1).expand(-1, len(rest.columns))
+        pairs.append(diagonal_block("", rest.columns, whole_MP))
+    return pairs
+
+
+def _damped(values: Tensor, damping: Tensor) -> Tensor:
+    """Return damped eigenvalues, (M, G, ...); where none is added, zero of rounding."""
+    return values + damping if damping.all() else damped_values(values, damping)
 
 
 def _replaced(matrices: Tensor, is_kept_MG: Tensor) -> Tensor:
@@ -304,13 +361,15 @@ def preconditioned(
         if values:
             products = values[0].unsqueeze(3) * values[1].unsqueeze(2)
             products = corrections[number] if corrections else products
-            X = left @ (left.mT @ X @ right / (products + damping_M111)) @ right.mT
+            X = left.mT @ X @ right / _damped(products, damping_M111)
+            X = left @ X @ right.mT
         else:
             X = left @ X @ right
         piece.put(X, direction_MD)
     for scale, (vectors, values_MP) in zip(parts.scales, scales, strict=True):
         along_MP1 = vectors.mT @ gradient_MD[:, scale.columns].unsqueeze(2)
-        along_MP1 = along_MP1 / (values_MP + damping_M1).unsqueeze(2)
+        damped_M1P = _damped(values_MP.unsqueeze(1), damping_M1.unsqueeze(1))
+        along_MP1 = along_MP1 / damped_M1P.mT
         direction_MD[:, scale.columns] = (vectors @ along_MP1).squeeze(2)
     for rest, (value_M1,) in zip(parts.rest, numbers, strict=True):
         divided = gradient_MD[:, rest.columns] / (value_M1 + damping_M1)

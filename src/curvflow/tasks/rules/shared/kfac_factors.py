@@ -162,8 +162,6 @@ def with_batch(
     weights_MD: Tensor,
     hyper: Hyper,
     context: Step,
-    *,
-    is_searched: bool = False,
 ) -> Factors:
     """Return the factors with the batch averaged in, if it is to be.
 
@@ -173,14 +171,13 @@ def with_batch(
         weights_MD: where the step begins.
         hyper: with the choices of factors.
         context: of the step.
-        is_searched: several dampings are tried.
 
     Returns:
         The factors; exact inverses are of them, factored ones those before.
     """
     blocks, rule = factors.blocks, hyper.rule
     is_taken = context.count % rule.factor_update_steps == 0
-    if is_taken and _are_used(hyper, context, is_searched=is_searched):
+    if is_taken and _are_used(hyper, context):
         parts = rule_parts(hyper.rule, context.problem)
         now = batch_blocks(networks, weights_MD, parts, hyper)
         blocks = averaged(blocks, now, _share(hyper, context))
@@ -220,14 +217,17 @@ def _turned(
     return factors._replace(corrections=now)
 
 
-def _are_used(hyper: Hyper, context: Step, *, is_searched: bool) -> bool:
-    """Return whether blocks of this step are averaged or inverted."""
-    is_inverted = context.count % hyper.rule.inv_update_steps == 0
-    parts = rule_parts(hyper.rule, context.problem)
-    is_averaged = bool(hyper["factor_decay"].any())
-    is_factored = hyper.rule.inverse == "factored"
-    return (
-        is_inverted or (is_searched and is_factored) or is_averaged or bool(parts.rest)
+def _are_used(hyper: Hyper, context: Step) -> bool:
+    """Return whether blocks of this step are averaged, or inverted before others."""
+    rule, parts = hyper.rule, rule_parts(hyper.rule, context.problem)
+    if bool(hyper["factor_decay"].any()) or parts.rest:
+        return True
+    until_next = range(context.count, context.count + rule.factor_update_steps)
+    is_tried = rule.inverse == "factored" and rule.tries_dampings
+    trial = rule.preconditioner_adaptation_interval if is_tried else None
+    return any(
+        step % rule.inv_update_steps == 0 or (trial and (step + 1) % trial == 0)
+        for step in until_next
     )
 
 

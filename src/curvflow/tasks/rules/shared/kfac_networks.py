@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -33,11 +35,12 @@ from curvflow.tasks.numerics.derivatives.precision import (
 from curvflow.tasks.numerics.kronecker.layers import Pass
 from curvflow.tasks.numerics.kronecker.recorded import (
     Recorded,
-    Uniform,
     UnlikeUsesError,
     backward,
+    check_confirmed,
 )
 from curvflow.tasks.numerics.kronecker.uses import AnyUse
+from curvflow.tasks.rules.shared.kfac_parts import Parts
 from curvflow.tasks.training.cache_blocks import GPU_PASS_BYTES
 from curvflow.tasks.training.step_context import Step
 
@@ -103,14 +106,15 @@ class Swept:
     signed: Tensor | None
 
 
-def _kept(record: list[AnyUse], manner: Uniform, samples: int) -> list[AnyUse]:
-    """Return the uses that parts are numbered by.
+@contextmanager
+def _named_uses() -> Iterator[None]:
+    """Refuse within the block a batch that does not use tensors as others do.
 
     Raises:
-        InputError: they are not those of other batches.
+        InputError: it does not.
     """
     try:
-        return manner.kept(record, samples)
+        yield
     except UnlikeUsesError as error:
         raise InputError(
             "model: expected tensors that all batches use alike, got numbers that "
@@ -188,14 +192,14 @@ class Networks:
         )
 
     def swept(
-        self, weights_MD: Tensor, labels: Labels, manner: Uniform, *, is_signed: bool
+        self, weights_MD: Tensor, labels: Labels, parts: Parts, *, is_signed: bool
     ) -> Iterator[Swept]:
         """Yield passes over spans of models with roots of the loss sent back.
 
         Args:
             weights_MD: of all models.
             labels: whose roots are taken.
-            manner: of the uses that parts are numbered by.
+            parts: of the networks, by whose uses they are numbered.
             is_signed: derivatives of a sum with random signs are wanted.
 
         Raises:
@@ -215,7 +219,8 @@ class Networks:
             record: list[AnyUse] = []
             with torch.enable_grad(), differentiable():
                 outputs_MNC = self._outputs(span, weights, record)
-            record = _kept(record, manner, self.count)
+            with _named_uses():
+                record = self._kept(record, parts, outputs_MNC, weights)
             drawn = None if uniform is None else uniform[span]
             roots = self._roots(labels, outputs_MNC.detach(), batch.targets, drawn)
             part = Part(
@@ -235,6 +240,27 @@ class Networks:
             yield Swept(
                 Pass(part, record, backward(outputs_MNC, record, roots)), signed
             )
+
+    def _kept(
+        self, record: list[AnyUse], parts: Parts, outputs: Tensor, weights: Tensor
+    ) -> list[AnyUse]:
+        """Return the uses that parts are numbered by.
+
+        Where something else may be computed of their tensors, or rows are picked, what
+        comes of it in the drawn inputs says nothing of a batch.
+
+        Raises:
+            UnlikeUsesError: they are not those of other batches.
+        """
+        kept = parts.manner.kept(record, self.count)
+        if parts.manner.is_certain(kept):
+            return kept
+        layout = self.problem.network.layout
+        ends = accumulate(map(math.prod, layout.shapes), initial=0)
+        starts = dict(zip(layout.names, ends, strict=False))
+        with differentiable():
+            check_confirmed(parts.reading, kept, outputs, weights, starts)
+        return kept
 
     def _drawn(self, labels: Labels, outputs: int) -> Tensor | None:
         """Return the numbers that labels are drawn by, the same in all sweeps."""

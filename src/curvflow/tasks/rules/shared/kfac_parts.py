@@ -116,12 +116,14 @@ class Parts:
         scales: scales and shifts with a matrix each.
         rest: what has a multiple of the identity.
         manner: of uses in every batch, by whose records parts are numbered.
+        reading: of such a record.
     """
 
     pieces: tuple[Matrix, ...]
     scales: tuple[Scale, ...]
     rest: tuple[Rest, ...]
     manner: Uniform
+    reading: Read
 
 
 @lru_cache(maxsize=64)
@@ -184,6 +186,7 @@ def parts_of(text: str, approximation: Approximation, *, separate: bool) -> Part
             )
         ),
         Uniform() if network.notes_all else manner,
+        reading,
     )
 
 

@@ -80,7 +80,7 @@ def _drawn(params: Any, name: str, taken: Any) -> Iterator[ParamProblem]:
     """Yield why factors are not those that nothing is drawn or left out of."""
     if taken.fisher_type != "type-2":
         message = f"expected fisher_type type-2 of '{name}', got {taken.fisher_type}"
-        yield (), message, "Take factors of all roots."
+        yield ("exact",), message, "Take factors of all roots."
 
 
 def _truth(
@@ -127,7 +127,7 @@ def _cosine(whole: Array, kept: Array) -> Any:
 
 KIND = Kind(
     name="probe.factor_error",
-    version=2,
+    version=3,
     summary="How far Kronecker factors are from the matrix, by block and in total.",
     params=FactorErrorParams,
     returns=Numbers,

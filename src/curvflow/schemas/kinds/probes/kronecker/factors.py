@@ -168,7 +168,7 @@ def _ritz(name: str, description: str, units: str = "1") -> Variable:
 
 KIND = Kind(
     name="probe.factors",
-    version=5,
+    version=6,
     summary="Kronecker factors of curvature, layer by layer, by their eigenpairs.",
     params=FactorsParams,
     returns=Factors,
