@@ -3,7 +3,13 @@ from textwrap import dedent
 
 import pytest
 
-from curvflow.schemas.records.tables import WIDTH, cell, group_by_fields, render
+from curvflow.schemas.records.tables import (
+    WIDTH,
+    Column,
+    cell,
+    group_by_fields,
+    render,
+)
 
 UNITS = {"trace": "loss / parameter^2", "trace_sem": "loss / parameter^2", "n": "1"}
 
@@ -182,3 +188,22 @@ def test_labels_are_written_as_the_study_has_them():
         line.split() for line in render(rows, {"loss": ""}).splitlines()
     ][1:]
     assert [line[0] for line in [heads, *rows_below]][-3:] == ["0.01", "10", "1e-10"]
+
+
+class Counted(str):
+    """A text that counts how often it is looked for its point."""
+
+    looks = 0
+
+    def partition(self, sep):
+        type(self).looks += 1
+        return super().partition(sep)
+
+
+@pytest.mark.parametrize("rows", [10, 1000])
+def test_a_column_is_aligned_once_however_long_it_is(rows, monkeypatch):
+    monkeypatch.setattr(Counted, "looks", 0)
+    column = Column("y", "", [Counted(f"{n}.5") for n in range(rows)], True, False)
+    assert len({len(line) for line in column.lines(with_units=False)}) == 1
+    assert column.width == len(str(rows - 1)) + 2
+    assert Counted.looks == rows

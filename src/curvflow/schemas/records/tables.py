@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from curvflow.schemas.records.records import SECONDS
@@ -39,10 +40,10 @@ class Column:
     is_number: bool
     is_key: bool
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Width in characters."""
-        return max(map(len, (self.field, self.units, *self.pointed())))
+        return max(map(len, (self.field, self.units, *self.pointed)))
 
     def with_units(self) -> str:
         """Return the first cell with its units."""
@@ -50,18 +51,19 @@ class Column:
 
     def lines(self, *, with_units: bool) -> list[str]:
         """Return heading and cells, all of one width."""
-        texts = [self.field, *([self.units] if with_units else []), *self.pointed()]
+        texts = [self.field, *([self.units] if with_units else []), *self.pointed]
         if self.is_number:
             return [text.rjust(self.width) for text in texts]
         return [text.ljust(self.width) for text in texts]
 
+    @cached_property
     def pointed(self) -> list[str]:
-        """Return the cells, numbers aligned at the decimal point."""
+        """The cells, numbers aligned at the decimal point."""
         if not self.is_number:
             return self.cells
         behind = [len(cell) - len(cell.partition(".")[0]) for cell in self.cells]
-        padded = zip(self.cells, behind, strict=True)
-        return [cell + " " * (max(behind) - width) for cell, width in padded]
+        most, padded = max(behind), zip(self.cells, behind, strict=True)
+        return [cell + " " * (most - width) for cell, width in padded]
 
 
 # If one of these is not 0, something was measured or failed. A quantity that is NaN at
