@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from curvflow import ggn, hessian
+from curvflow import Monitor, ggn, hessian, llc
 from curvflow.errors import InputError
 from curvflow.schemas.models import parse_model
 from curvflow.tasks.networks.problems import pose
@@ -190,3 +190,126 @@ def test_ties_that_torch_knows_of_are_taken():
         assert_operator_is(hessian(module, "cross_entropy", (x, y), order=order), H)
     model = {"factory": f"{__name__}:Tied", "kwargs": {}}
     assert pose(parse_model(model), "auto", blobs()).network.num_parameters == 15
+
+
+class Elsewhere(nn.Module):
+    """Layers of which a call takes values from elsewhere, or of an earlier call."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.first, self.frozen, self.last = (nn.Linear(3, 3) for _ in range(3))
+        self.frozen.requires_grad_(False)
+        self.register_buffer("shift", torch.randn(3))
+        self.how, self.cache, self.seen = how, None, []
+        self.hold()
+
+    def hold(self):
+        self.held = {"w": [self.first.weight], "frozen": [self.frozen.weight]}
+        self.held |= {"alias": self.first.weight.detach(), "buffer": [self.shift]}
+        if self.how == "last":
+            self.cache = float(self.first.weight.norm())
+
+    def _factor(self):
+        weight, how, held = self.first.weight, self.how, self.held
+        if how == "no_grad":
+            with torch.no_grad():
+                return held["w"][0].norm()
+        if how == "detached":
+            return held["w"][0].detach().norm()
+        if how in ("frozen", "buffer"):
+            return held[how][0].detach().norm()
+        if how == "alias":
+            return held["alias"].norm()
+        return self._kept(how, weight)
+
+    def _kept(self, how, weight):
+        if how == "evaluated" and self.training:
+            return weight.detach().norm()
+        if how in ("once", "evaluated"):
+            if self.cache is None:
+                self.cache = weight.detach().norm()
+            return self.cache
+        if how == "last":
+            before, self.cache = self.cache, float(weight.norm())
+            return before
+        # None of these is read again, or depends on weights.
+        self.seen.append(weight.norm())
+        self.cache = self.cache or {"scale": 2.0 + 0 * len(self.seen)}
+        return self.cache["scale"]
+
+    def forward(self, x):
+        x = self.frozen(self.first(x).tanh()) * self._factor() + self.shift
+        return self.last(F.dropout(x, 0.5, self.training))
+
+
+ELSEWHERE = {
+    "no_grad": "first.weight",
+    "detached": "first.weight",
+    "alias": "first.weight",
+    "frozen": "frozen.weight",
+    "buffer": "shift",
+}
+KEPT = ["once", "evaluated", "last"]
+
+
+@pytest.mark.parametrize("how", [*ELSEWHERE, *KEPT, "none"])
+def test_a_study_refuses_values_of_other_weights_than_those_of_the_call(how):
+    model = parse_model({"factory": f"{__name__}:Elsewhere", "kwargs": {"how": how}})
+    if how == "none":
+        assert pose(model, "auto", blobs()).network.num_parameters == 24
+        return
+    said = f"got '{ELSEWHERE[how]}'" if how in ELSEWHERE else "calls"
+    with pytest.raises(InputError, match=said):
+        pose(model, "auto", blobs())
+
+
+def elsewhere(how):
+    torch.manual_seed(3)
+    module = Elsewhere(how).double().eval().requires_grad_()
+    module.hold()
+    return (
+        module,
+        nn.CrossEntropyLoss(),
+        (torch.randn(6, 3).double(), torch.arange(6) % 3),
+    )
+
+
+@pytest.mark.parametrize("how", KEPT)
+def test_the_library_refuses_a_module_that_keeps_values_of_weights(how):
+    for operator in (hessian, ggn):
+        module, loss, data = elsewhere(how)
+        with pytest.raises(InputError, match="earlier calls"):
+            operator(module, loss, data)
+    module, loss, data = elsewhere(how)
+    with pytest.raises(InputError, match="earlier calls"):
+        Monitor(module, loss, data)
+    assert (
+        module.cache is None
+        or how == "last"
+        or module.cache == module.first.weight.norm()
+    )
+
+
+@pytest.mark.parametrize("how", ["no_grad", "detached"])
+def test_values_from_elsewhere_are_constants_until_weights_move(how):
+    module, loss, data = elsewhere(how)
+    before = [tensor.clone() for tensor in module.state_dict().values()]
+    H = dense_hessian(module, F.cross_entropy, *data)
+    assert_operator_is(hessian(module, loss, data), H)
+    for moving in (
+        lambda: llc(module, loss, data),
+        lambda: Monitor(module, loss, data),
+    ):
+        with pytest.raises(InputError, match="takes from elsewhere"):
+            moving()
+    Monitor(module, loss, data, probes=["sharpness"])
+    torch.testing.assert_close(
+        list(module.state_dict().values()), before, rtol=0, atol=0
+    )
+
+
+def test_what_a_module_keeps_without_weights_is_taken():
+    module, loss, data = elsewhere("none")
+    H = dense_hessian(module, F.cross_entropy, *data)
+    assert_operator_is(hessian(module, loss, data), H)
+    Monitor(module, loss, data)

@@ -79,7 +79,8 @@ def build(
     branch on values, is computed for one after another, as the network's note says. So
     is what lacks derivatives beyond the first, or forward ones, with its layer named.
     """
-    module = _make(spec, torch.Generator().manual_seed(0))
+    made = partial(_make, spec, torch.Generator().manual_seed(0))
+    module = made()
     _check_layers(module)
     _check_parameters(module)
     _check_gradients(module)
@@ -95,7 +96,7 @@ def build(
     shape = output_shape(num_outputs, tokens)
     check = partial(check_network, name=spec.factory, output_shape=shape)
     _check_scripted(called, x[0])
-    called.check_calls(x[0])
+    called.check_calls(x[0], made)
     try:
         check(network, first_W, x)
     except InputError as error:

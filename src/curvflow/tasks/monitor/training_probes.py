@@ -112,7 +112,13 @@ class TrainingProbes:
             with undisturbed_loader(data):
                 self._batches, whole = held(data, num_batches)
             self._drawn_from(whole)
-            self._subject = subject(self.module, loss, self._batches, settings)
+            self._subject = subject(
+                self.module,
+                loss,
+                self._batches,
+                settings,
+                moves="critical_sharpness" in self._settings,
+            )
             self._check()
         self.state = State(self._subject.weights)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -40,7 +40,7 @@ from curvflow.tasks.numerics.derivatives.precision import (
     stops_respected,
 )
 from curvflow.tasks.numerics.recomputation import computed_once
-from curvflow.tasks.numerics.watched_calls import check_call
+from curvflow.tasks.numerics.watched_calls import Twin, check_call, check_twin
 
 # A batch norm's count of batches, on which it depends where all batches weigh alike.
 COUNT = "num_batches_tracked"
@@ -267,14 +267,15 @@ class StackedModule:
         with torch.random.fork_rng(devices=[]):
             return is_scripted(lambda: self._call(self._held(tensors), x, None))
 
-    def check_calls(self, inputs: Tensor) -> None:
+    def check_calls(self, inputs: Tensor, made: Callable[[], nn.Module]) -> None:
         """Refuse a module whose calls are no functions of its weights.
 
         Args:
             inputs: shape (N, ...).
+            made: returns the module anew, with equal values.
 
         Raises:
-            InputError: see `check_call`.
+            InputError: see `check_call` and `check_twin`.
         """
         modes = {False, any(self._trained.values())}
         for is_trained in sorted(modes):
@@ -283,21 +284,45 @@ class StackedModule:
                 for name, parameter in self.parameters.items()
             }
             frozen = {name: tensor.clone() for name, tensor in self.frozen.items()}
-            tensors = self.statistics | frozen | leaves
-            like = next(iter(leaves.values()))
-            x = inputs.to(like) if inputs.is_floating_point() else inputs
-            self._set_mode(is_trained=is_trained)
+            statistics = self.statistics | frozen
+            call = partial(
+                self._outputs, inputs, statistics=statistics, is_trained=is_trained
+            )
             with torch.random.fork_rng(devices=[]):
                 check_call(
                     self._module,
                     "model",
                     leaves,
-                    lambda tensors=tensors, x=x: self._call(  # type: ignore[misc]
-                        self._held(tensors), x, None
-                    ),
+                    partial(call, leaves),
                     is_whole=True,
                     frozen=frozen,
                 )
+            twin = partial(self._twin, inputs, made, is_trained=is_trained)
+            check_twin("model", partial(call, leaves), twin(), twin, leaves)
+
+    def _twin(
+        self, inputs: Tensor, made: Callable[[], nn.Module], *, is_trained: bool
+    ) -> Twin:
+        """Return another instance, with the values that this one has."""
+        other = StackedModule(made(), self._parts)
+        call = partial(
+            other._outputs, inputs, statistics=self.statistics, is_trained=is_trained
+        )
+        return Twin(call, other.parameters | other.statistics)
+
+    def _outputs(
+        self,
+        inputs: Tensor,
+        leaves: Mapping[str, Tensor],
+        *,
+        statistics: Mapping[str, Tensor],
+        is_trained: bool,
+    ) -> Tensor:
+        """Return the outputs (N, ...) of a call that draws by torch's own numbers."""
+        like = next(iter(leaves.values()))
+        x = inputs.to(like) if inputs.is_floating_point() else inputs
+        self._set_mode(is_trained=is_trained)
+        return self._call(self._held({**statistics, **leaves}), x, None)
 
     def _seen(self, forward_pass: ForwardPass, inputs: Tensor) -> Observed:
         """Return what a call in training draws and moves, from a trial of its shape."""

@@ -7,15 +7,15 @@ back, is no part of that function, and would be left out without a word.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from curvflow.errors import InputError
 from curvflow.tasks.numerics.autograd_nodes import nodes_of
@@ -66,6 +66,129 @@ def check_call(
         _check_leaves(module, field, leaves, outputs, is_whole=is_whole)
         _derive(outputs, leaves)
     _check_hooks(field, watch)
+
+
+def check_twin(
+    field: str,
+    call: Callable[[], object],
+    twin: Twin,
+    another: Callable[[], Twin],
+    leaves: Mapping[str, Tensor],
+) -> None:
+    """Refuse a module that computes by more than the weights of a call.
+
+    Args:
+        field: what the module is called in messages.
+        call: returns its outputs at the leaves.
+        twin: another instance of the module, which has not been called.
+        another: returns one more.
+        leaves: that stand for parameters, by name.
+
+    Raises:
+        InputError: outputs are others once the twin has been called at other weights,
+            or once the parameters have other values for which a call has stand-ins.
+            Whatever else goes wrong is left to others.
+    """
+    outputs = _tried(call)
+    _tried(lambda: twin.call({name: _other(leaf) for name, leaf in leaves.items()}))
+    again = _tried(lambda: twin.call(leaves))
+    if _differ(outputs, again):
+        if _differ(outputs, _tried(lambda: another().call(leaves))):
+            # What instances that are made alike do not agree on is no memory.
+            return
+        raise InputError(
+            f"{field}: expected outputs at weights that do not depend on earlier "
+            "calls, got others after a call at other weights. Keep nothing that "
+            "forward computes from weights for a later call, as a cache does."
+        )
+    for name, tensor in twin.replaced.items():
+        _overwrite(tensor)
+        if _differ(again, _tried(lambda: twin.call(leaves))):
+            raise InputError(
+                f"{field}: expected parameters and buffers that forward takes from "
+                f"their layers, got '{name}' that it takes from elsewhere, as from a "
+                "list, a dictionary or a detached copy of its own. Take it from its "
+                "layer."
+            )
+
+
+class Twin(NamedTuple):
+    """Another instance of a module, of equal values.
+
+    Attributes:
+        call: from leaves that stand for parameters to outputs.
+        replaced: tensors of it that may be overwritten, by name: calls take others in
+            their places.
+    """
+
+    call: Callable[[Mapping[str, Tensor]], object]
+    replaced: Mapping[str, Tensor]
+
+
+def instance_of(module: nn.Module, own: Iterable[Tensor]) -> nn.Module:
+    """Return another instance of a module, as it is now.
+
+    Args:
+        module: any.
+        own: tensors of which it has copies, wherever they are held.
+
+    Returns:
+        Layers, lists and dictionaries are others, and all else is shared.
+    """
+    copies: dict[int, Any] = {id(t): _copied(t) for t in own}
+
+    def copied(leaf: Any) -> Any:
+        if id(leaf) in copies:
+            return copies[id(leaf)]
+        if not isinstance(leaf, nn.Module):
+            return leaf
+        other: nn.Module = object.__new__(type(leaf))
+        copies[id(leaf)] = other
+        other.__dict__ |= {name: tree_map(copied, v) for name, v in vars(leaf).items()}
+        return other
+
+    another: nn.Module = copied(module)
+    return another
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    values = tensor.detach().clone()
+    if isinstance(tensor, nn.Parameter):
+        return nn.Parameter(values, requires_grad=tensor.requires_grad)
+    return values
+
+
+def _tried(call: Callable[[], object]) -> object:
+    """Return outputs of equal draws, or None where a call fails."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        try:
+            outputs = call()
+        # A module raises whatever it likes, and is tried where its outputs are needed.
+        except Exception:
+            return None
+    return outputs.detach().clone() if isinstance(outputs, Tensor) else None
+
+
+def _other(values: Tensor) -> Tensor:
+    """Return values (...) that differ from those given, without a graph."""
+    steps = torch.arange(values.numel(), device=values.device).reshape(values.shape)
+    other: Tensor = 0.8 * values.detach() + 0.1 * (steps + 1.0).cos().to(values.dtype)
+    return other
+
+
+def _overwrite(tensor: Tensor) -> None:
+    """Write other values into a tensor, and all that shares its memory."""
+    with suppress(RuntimeError), torch.no_grad():
+        tensor.copy_(_other(tensor))
+
+
+def _differ(first: object, second: object) -> bool:
+    if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
+        return False
+    if first.shape != second.shape:
+        return True
+    return not torch.allclose(first, second, rtol=1e-5, equal_nan=True)
 
 
 def check_loss(field: str, outputs: Tensor, call: Callable[[Tensor], object]) -> None:

@@ -6,8 +6,9 @@ import math
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, TypedDict, cast
 
 import torch
@@ -52,7 +53,13 @@ from curvflow.tasks.numerics.derivatives.precision import (
     reroute,
     stops_respected,
 )
-from curvflow.tasks.numerics.watched_calls import check_call, check_loss
+from curvflow.tasks.numerics.watched_calls import (
+    Twin,
+    check_call,
+    check_loss,
+    check_twin,
+    instance_of,
+)
 
 
 @contextmanager
@@ -383,7 +390,12 @@ class Subject:
 
 
 def subject(
-    module: nn.Module, loss: Loss | str, data: Any, settings: Settings
+    module: nn.Module,
+    loss: Loss | str,
+    data: Any,
+    settings: Settings,
+    *,
+    moves: bool = False,
 ) -> Subject:
     """Take a module, its loss and data, after all checks.
 
@@ -393,6 +405,7 @@ def subject(
             name of one.
         data: one batch, a list of batches, or a loader.
         settings: see `Settings`.
+        moves: whether it will be called at other weights than those that it has.
 
     Returns:
         The subject.
@@ -425,21 +438,26 @@ def subject(
         batches,
         settings,
     )
-    allow = settings.get("allow", ())
+    allow, spare = settings.get("allow", ()), _spare(called, taken.names)
     check(module, batches, taken.at, allow)
-    _check_function(taken, is_steady="nondeterminism" not in allow)
+    is_steady = "nondeterminism" not in allow
+    _check_function(taken, spare, is_steady=is_steady, moves=moves)
     return taken
 
 
-def _check_function(of: Subject, *, is_steady: bool) -> None:
+def _check_function(
+    of: Subject, spare: _Called, *, is_steady: bool, moves: bool
+) -> None:
     """Refuse a module or a loss that is no function of its arguments.
 
     Args:
         of: the module and its loss.
-        is_steady: whether two calls of the loss have to agree.
+        spare: another instance of the module.
+        is_steady: whether two calls have to agree.
+        moves: whether it will be called at other weights.
 
     Raises:
-        InputError: see `check_call` and `check_loss`; or they do not.
+        InputError: see `check_call`, `check_twin` and `check_loss`; or they do not.
     """
     batch = next(of.batches())
     with torch.no_grad():
@@ -457,6 +475,49 @@ def _check_function(of: Subject, *, is_steady: bool) -> None:
             lambda: of.outputs(leaves, few),
             is_whole=False,
         )
+        if is_steady:
+            _check_twin(of, spare, named, few, moves=moves)
+
+
+def _spare(called: _Called, names: Collection[str]) -> _Called:
+    """Return another instance of a module, with these parameters of its own."""
+    parameters = dict(called.module.named_parameters())
+    return cast("_Called", instance_of(called, [parameters[name] for name in names]))
+
+
+def _check_twin(
+    of: Subject,
+    spare: _Called,
+    leaves: Mapping[str, Tensor],
+    few: Batch,
+    *,
+    moves: bool,
+) -> None:
+    """Refuse a module that keeps what it computes from weights, see `check_twin`.
+
+    Args:
+        of: the module and its loss.
+        spare: another instance, which has not been called.
+        leaves: that stand for parameters, by name.
+        few: some samples.
+        moves: whether it will be called at other weights.
+    """
+
+    def outputs(called: _Called, leaves: Mapping[str, Tensor]) -> Tensor:
+        return replace(of, called=called).outputs(list(leaves.values()), few)
+
+    def twin(other: _Called) -> Twin:
+        own = dict(other.module.named_parameters())
+        replaced = {name: own[name] for name in of.names} if moves else {}
+        return Twin(partial(outputs, other), replaced)
+
+    check_twin(
+        "module",
+        partial(outputs, of.called, leaves),
+        twin(spare),
+        lambda: twin(_spare(of.called, of.names)),
+        leaves,
+    )
 
 
 def _check_loss(of: Subject, outputs: Tensor, batch: Batch, *, is_steady: bool) -> None:
