@@ -15,7 +15,7 @@ from torch.nn.parameter import UninitializedParameter
 from curvflow.errors import InputError, summary
 from curvflow.schemas.kinds.shared.several_inputs import InputPart
 from curvflow.schemas.models.factory import FactoryModel
-from curvflow.schemas.user_errors import not_returned
+from curvflow.schemas.user_errors import not_returned, place_of
 from curvflow.tasks.networks.checks import (
     check_network,
     output_shape,
@@ -166,7 +166,7 @@ def _apart(
             raise
         for derivatives, lacks in LACKING.items():
             layer = called.layer_without_derivatives(inputs, derivatives=derivatives)
-            layer = layer or "a function"
+            layer = layer or place_of(error.__cause__) or "a function"
             fewer = replace(
                 network,
                 derivatives=derivatives,

@@ -7,7 +7,7 @@ back, is no part of that function, and would be left out without a word.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -63,7 +63,8 @@ def check_call(
         _check_written(field, {**leaves, **(frozen or {})}, watch)
         if not isinstance(outputs, Tensor) or not outputs.requires_grad:
             return
-        _check_leaves(module, field, leaves, outputs, is_whole=is_whole)
+        known = {id(leaf) for leaf in leaves.values()} | watch.made
+        _check_leaves(module, field, leaves, outputs, known=known, is_whole=is_whole)
         _derive(outputs, leaves)
     _check_hooks(field, watch)
 
@@ -229,15 +230,17 @@ def _check_hooks(field: str, watch: _Watch) -> None:
 
 
 class _Watch(TorchFunctionMode):
-    """Notes what a call writes into by `.data`, and hooks that change gradients.
+    """Notes what a call makes, writes into by `.data`, and hooks to change gradients.
 
     Attributes:
+        made: tensors that functions have returned.
         written: tensors whose data are set.
         changing: of what a hook has changed gradients, or "".
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.made: set[int] = set()
         self.written: set[int] = set()
         self.changing = ""
 
@@ -256,7 +259,11 @@ class _Watch(TorchFunctionMode):
             self.written.add(id(args[0]))
         if func is Tensor.register_hook and len(args) > 1:
             args = (args[0], self.watched("a tensor", args[1]))
-        return func(*args, **(kwargs or {}))
+        returned = func(*args, **(kwargs or {}))
+        # No tensor that was there before shares a number with one made since.
+        if isinstance(returned, Tensor) and not any(returned is arg for arg in args):
+            self.made.add(id(returned))
+        return returned
 
     def watched(self, of: str, hook: Callable[..., Any]) -> Callable[..., Any]:
         """Return a hook that notes whether it changes gradients.
@@ -314,9 +321,9 @@ def _check_leaves(
     leaves: Mapping[str, Tensor],
     outputs: Tensor,
     *,
+    known: Collection[int],
     is_whole: bool,
 ) -> None:
-    known = {id(leaf) for leaf in leaves.values()}
     own = {id(parameter): name for name, parameter in module.named_parameters()}
     leaves_of = (getattr(node, "variable", None) for node in nodes_of([outputs]))
     for leaf in leaves_of:
