@@ -329,12 +329,11 @@ class TrainingProbes:
             now = named.get(name)
             if now is None or (now.shape, now.dtype) != (shape, dtype):
                 got = "none" if now is None else f"{now.dtype} {tuple(now.shape)}"
-                raise InputError(
+                text = (
                     f"expected '{name}' of {dtype} {shape}, as when the monitor was "
-                    f"made, got {got}. Make a new one where the module changes.".replace(
-                        "torch.", ""
-                    )
+                    f"made, got {got}. Make a new one where the module changes."
                 )
+                raise InputError(text.replace("torch.", ""))
 
     def _steps(self) -> Iterator[tuple[str, Callable[[], Numbers]]]:
         """Yield the measures in order, the weights and the loss first."""
