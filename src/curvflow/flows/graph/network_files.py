@@ -146,8 +146,8 @@ def _no_step(folder: Path, entries: Sequence[Path], pattern: str | None) -> str:
     got = _listed([path.name for path in entries])
     remedy = r"Give `step`, such as net-(\d+)."
     if not got:
-        others = [path.name for path in _entries(folder)]
-        got = f"{_listed(others) or 'nothing'} without one"
+        names = [path.name for path in _entries(folder)]
+        got = f"{_listed(names) or 'nothing'} without one"
         remedy = f"Checkpoints end in {', '.join(ARRAY_FILES)}; rename those that are."
     return (
         f"expected checkpoints with a step in their names, {rule}, in {folder.name}, "

@@ -304,11 +304,11 @@ class StackedModule:
         self, inputs: Tensor, made: Callable[[], nn.Module], *, is_trained: bool
     ) -> Twin:
         """Return another instance, with the values that this one has."""
-        other = StackedModule(made(), self._parts)
+        twin = StackedModule(made(), self._parts)
         call = partial(
-            other._outputs, inputs, statistics=self.statistics, is_trained=is_trained
+            twin._outputs, inputs, statistics=self.statistics, is_trained=is_trained
         )
-        return Twin(call, other.parameters | other.statistics)
+        return Twin(call, twin.parameters | twin.statistics)
 
     def _outputs(
         self,

@@ -126,27 +126,27 @@ class Twin(NamedTuple):
     replaced: Mapping[str, Tensor]
 
 
-def instance_of(module: nn.Module, own: Iterable[Tensor]) -> nn.Module:
+def instance_of(module: nn.Module, tensors: Iterable[Tensor]) -> nn.Module:
     """Return another instance of a module, as it is now.
 
     Args:
         module: any.
-        own: tensors of which it has copies, wherever they are held.
+        tensors: of which it has copies, wherever they are.
 
     Returns:
         Layers, lists and dictionaries are others, and all else is shared.
     """
-    copies: dict[int, Any] = {id(t): _copied(t) for t in own}
+    copies: dict[int, Any] = {id(t): _copied(t) for t in tensors}
 
     def copied(leaf: Any) -> Any:
         if id(leaf) in copies:
             return copies[id(leaf)]
         if not isinstance(leaf, nn.Module):
             return leaf
-        other: nn.Module = object.__new__(type(leaf))
-        copies[id(leaf)] = other
-        other.__dict__ |= {name: tree_map(copied, v) for name, v in vars(leaf).items()}
-        return other
+        clone: nn.Module = object.__new__(type(leaf))
+        copies[id(leaf)] = clone
+        clone.__dict__ |= {name: tree_map(copied, v) for name, v in vars(leaf).items()}
+        return clone
 
     another: nn.Module = copied(module)
     return another
@@ -174,8 +174,8 @@ def _tried(call: Callable[[], object]) -> object:
 def _other(values: Tensor) -> Tensor:
     """Return values (...) that differ from those given, without a graph."""
     steps = torch.arange(values.numel(), device=values.device).reshape(values.shape)
-    other: Tensor = 0.8 * values.detach() + 0.1 * (steps + 1.0).cos().to(values.dtype)
-    return other
+    moved: Tensor = 0.8 * values.detach() + 0.1 * (steps + 1.0).cos().to(values.dtype)
+    return moved
 
 
 def _overwrite(tensor: Tensor) -> None:

@@ -480,7 +480,7 @@ def _check_function(
 
 
 def _spare(called: _Called, names: Collection[str]) -> _Called:
-    """Return another instance of a module, with these parameters of its own."""
+    """Return another instance of a module, with copies of these parameters."""
     parameters = dict(called.module.named_parameters())
     return cast("_Called", instance_of(called, [parameters[name] for name in names]))
 
@@ -506,10 +506,10 @@ def _check_twin(
     def outputs(called: _Called, leaves: Mapping[str, Tensor]) -> Tensor:
         return replace(of, called=called).outputs(list(leaves.values()), few)
 
-    def twin(other: _Called) -> Twin:
-        own = dict(other.module.named_parameters())
-        replaced = {name: own[name] for name in of.names} if moves else {}
-        return Twin(partial(outputs, other), replaced)
+    def twin(called: _Called) -> Twin:
+        parameters = dict(called.module.named_parameters())
+        replaced = {name: parameters[name] for name in of.names} if moves else {}
+        return Twin(partial(outputs, called), replaced)
 
     check_twin(
         "module",
