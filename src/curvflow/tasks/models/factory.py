@@ -95,6 +95,7 @@ def build(
         x = trial_parts(parts, x)
     shape = output_shape(num_outputs, tokens)
     check = partial(check_network, name=spec.factory, output_shape=shape)
+    called.find_writes(x[0])
     _check_scripted(called, x[0])
     called.check_calls(x[0], made)
     try:

@@ -40,7 +40,12 @@ from curvflow.tasks.numerics.derivatives.precision import (
     stops_respected,
 )
 from curvflow.tasks.numerics.recomputation import computed_once
-from curvflow.tasks.numerics.watched_calls import Twin, check_call, check_twin
+from curvflow.tasks.numerics.watched_calls import (
+    Twin,
+    check_call,
+    check_twin,
+    writes_into,
+)
 
 # A batch norm's count of batches, on which it depends where all batches weigh alike.
 COUNT = "num_batches_tracked"
@@ -101,6 +106,7 @@ class StackedModule:
             if isinstance(layer, _BatchNorm) and layer.running_mean is not None
         }
         self._observed: dict[object, Observed] = {}
+        self._copies_inputs = False
 
     @cached_property
     def parameters(self) -> dict[str, Tensor]:
@@ -267,6 +273,20 @@ class StackedModule:
         with torch.random.fork_rng(devices=[]):
             return is_scripted(lambda: self._call(self._held(tensors), x, None))
 
+    def find_writes(self, inputs: Tensor) -> None:
+        """See whether calls write into their inputs, and give them copies if so.
+
+        Args:
+            inputs: shape (N, ...).
+        """
+        call = partial(
+            self._outputs, leaves=self.parameters, statistics=self.statistics
+        )
+        self._copies_inputs = any(
+            writes_into(partial(call, is_trained=is_trained), inputs)
+            for is_trained in {False, any(self._trained.values())}
+        )
+
     def check_calls(self, inputs: Tensor, made: Callable[[], nn.Module]) -> None:
         """Refuse a module whose calls are no functions of its weights.
 
@@ -305,6 +325,7 @@ class StackedModule:
     ) -> Twin:
         """Return another instance, with the values that this one has."""
         twin = StackedModule(made(), self._parts)
+        twin._copies_inputs = self._copies_inputs
         call = partial(
             twin._outputs, inputs, statistics=self.statistics, is_trained=is_trained
         )
@@ -441,6 +462,8 @@ class StackedModule:
         self, tensors: dict[str, Tensor], inputs: Tensor, draw: Uniform | None
     ) -> Tensor:
         """Return the outputs, and leave in `tensors` what buffers have become."""
+        if self._copies_inputs:
+            inputs = inputs.clone()
         args, named = self._arguments(inputs)
         # What is traced takes no lock.
         once = nullcontext() if torch.compiler.is_compiling() else computed_once()

@@ -7,6 +7,7 @@ back, is no part of that function, and would be left out without a word.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -190,6 +191,25 @@ def _differ(first: object, second: object) -> bool:
     if first.shape != second.shape:
         return True
     return not torch.allclose(first, second, rtol=1e-5, equal_nan=True)
+
+
+def writes_into(call: Callable[[Any], object], inputs: Any) -> bool:
+    """Return whether a call writes into its inputs, of which it gets copies here.
+
+    Args:
+        call: of a module; it may fail.
+        inputs: tensors, or lists and dictionaries of such.
+    """
+    copies = tree_map(lambda t: t.clone() if isinstance(t, Tensor) else t, inputs)
+    before = [t for t in tree_leaves(inputs) if isinstance(t, Tensor)]
+    given = [t for t in tree_leaves(copies) if isinstance(t, Tensor)]
+    versions = [tensor._version for tensor in given]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is called again where they are wanted
+        _tried(lambda: call(copies))
+    is_written = versions != [tensor._version for tensor in given]
+    # NumPy counts no writes.
+    return is_written or any(map(_differ, before, given))
 
 
 def check_loss(field: str, outputs: Tensor, call: Callable[[Tensor], object]) -> None:

@@ -59,6 +59,7 @@ from curvflow.tasks.numerics.watched_calls import (
     check_loss,
     check_twin,
     instance_of,
+    writes_into,
 )
 
 
@@ -162,6 +163,7 @@ class Subject:
             products then have the bits of a batch of models.
         data: batches, to be read again and again.
         settings: of the user.
+        copies_inputs: whether calls get copies of a batch, as they write into it.
     """
 
     called: _Called
@@ -175,6 +177,7 @@ class Subject:
     is_summed: bool
     data: Any
     settings: Settings
+    copies_inputs: bool = False
 
     @property
     def sizes(self) -> list[int]:
@@ -268,6 +271,8 @@ class Subject:
         by_name = dict(zip(self.names, parts, strict=True))
         named = {alias: by_name[name] for alias, name in self.aliases.items()}
         buffers = {name: b.clone() for name, b in self.called.named_buffers()}
+        if self.copies_inputs:
+            batch = tree_map(lambda t: t.clone() if isinstance(t, Tensor) else t, batch)
         settings = self.settings
         drawing = {"dropout", "nondeterminism"} & set(settings.get("allow", ()))
         seed = settings.get("seed", 0) if drawing else None
@@ -439,6 +444,7 @@ def subject(
         settings,
     )
     allow, spare = settings.get("allow", ()), _spare(called, taken.names)
+    taken = replace(taken, copies_inputs=_writes(taken))
     check(module, batches, taken.at, allow)
     is_steady = "nondeterminism" not in allow
     _check_function(taken, spare, is_steady=is_steady, moves=moves)
@@ -477,6 +483,18 @@ def _check_function(
         )
         if is_steady:
             _check_twin(of, spare, named, few, moves=moves)
+
+
+def _writes(of: Subject) -> bool:
+    """Return whether calls write into a batch, if that can be seen at one."""
+    if iter(of.data) is of.data:
+        return False
+    try:
+        few = few_of(next(of.batches()))
+        return writes_into(partial(of.outputs, of.weights), few)
+    # What is wrong with data or module is said by the checks behind.
+    except Exception:
+        return False
 
 
 def _spare(called: _Called, names: Collection[str]) -> _Called:
