@@ -313,3 +313,41 @@ def test_what_a_module_keeps_without_weights_is_taken():
     H = dense_hessian(module, F.cross_entropy, *data)
     assert_operator_is(hessian(module, loss, data), H)
     Monitor(module, loss, data)
+
+
+class Overwriting(nn.Module):
+    """Layers of which one writes into what the gradient of another needs."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.first, self.last, self.how = nn.Linear(3, 3), nn.Linear(3, 3), how
+
+    def forward(self, x):
+        hidden = self.first(x).sigmoid()
+        if self.how == "always":
+            hidden.mul_(2)
+        elif self.how == "training" and self.training:
+            hidden = F.dropout(hidden, 0.5, inplace=True)
+        elif self.how == "harmless":
+            hidden = self.first(x).mul_(2)
+        return self.last(hidden)
+
+
+@pytest.mark.parametrize("how", ["always", "training"])
+def test_a_study_refuses_gradients_whose_values_are_overwritten(how):
+    model = {"factory": f"{__name__}:Overwriting", "kwargs": {"how": how}}
+    with pytest.raises(InputError, match=r"whose gradient can be taken.*Sigmoid.*anew"):
+        pose(parse_model(model), "auto", blobs())
+
+
+def test_the_library_refuses_them_where_they_are():
+    for how in ("always", "harmless", "training"):
+        torch.manual_seed(0)
+        module, x = Overwriting(how).double().eval(), torch.randn(6, 3).double()
+        data = x, torch.arange(6) % 3
+        if how == "always":
+            with pytest.raises(InputError, match="whose gradient can be taken"):
+                hessian(module, "cross_entropy", data)
+            continue
+        H = dense_hessian(module, F.cross_entropy, *data)
+        assert_operator_is(hessian(module, "cross_entropy", data), H)

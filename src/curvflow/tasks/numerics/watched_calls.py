@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from curvflow.errors import InputError
+from curvflow.errors import InputError, summary
 from curvflow.tasks.numerics.autograd_nodes import nodes_of
 
 # Made anew at each look, but equal.
@@ -66,7 +66,7 @@ def check_call(
             return
         known = {id(leaf) for leaf in leaves.values()} | watch.made
         _check_leaves(module, field, leaves, outputs, known=known, is_whole=is_whole)
-        _derive(outputs, leaves)
+        _derive(field, outputs, leaves)
     _check_hooks(field, watch)
 
 
@@ -235,7 +235,7 @@ def check_loss(field: str, outputs: Tensor, call: Callable[[Tensor], object]) ->
         except Exception:
             return
         if isinstance(losses, Tensor) and losses.requires_grad:
-            _derive(losses, {"": leaf})
+            _derive(field, losses, {"": leaf})
     _check_hooks(field, watch)
 
 
@@ -365,12 +365,21 @@ def _check_leaves(
             )
 
 
-def _derive(outputs: Tensor, leaves: Mapping[str, Tensor]) -> None:
-    """Take gradients, of nothing but what hooks see of them."""
+def _derive(field: str, outputs: Tensor, leaves: Mapping[str, Tensor]) -> None:
+    """Take gradients, of nothing but what hooks see of them.
+
+    Raises:
+        InputError: what they need has been written into.
+    """
     derive = partial(torch.autograd.grad, allow_unused=True)
     along = torch.ones_like(outputs) + outputs.detach().real.tanh()
     try:
         derive(outputs, list(leaves.values()), along)
     # What cannot be derived is named where derivatives are needed.
-    except Exception:
-        return
+    except Exception as error:
+        if "modified by an inplace operation" in str(error):
+            said = summary(error).partition(". Hint")[0]
+            raise InputError(
+                f"{field}: expected a call whose gradient can be taken, got {said}. "
+                "Compute anew what it writes into, as without inplace=True."
+            ) from error
