@@ -351,3 +351,28 @@ def test_the_library_refuses_them_where_they_are():
             continue
         H = dense_hessian(module, F.cross_entropy, *data)
         assert_operator_is(hessian(module, "cross_entropy", data), H)
+
+
+PRETRAINED = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3))
+
+
+def make_pretrained():
+    """Return the same module at each call."""
+    return PRETRAINED
+
+
+def make_sharing():
+    """Return another module at each call, of the same tensors."""
+    module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3))
+    for own, given in zip(module.parameters(), PRETRAINED.parameters(), strict=True):
+        own.data = given.data
+    return module
+
+
+@pytest.mark.parametrize("name", ["make_pretrained", "make_sharing"])
+def test_weights_that_instances_share_stay_as_they_are(name):
+    before = [parameter.detach().clone() for parameter in PRETRAINED.parameters()]
+    model = parse_model({"factory": f"{__name__}:{name}", "init": None})
+    problem = pose(model, "auto", blobs())
+    assert problem.network.num_parameters == 31
+    torch.testing.assert_close(list(PRETRAINED.parameters()), before, rtol=0, atol=0)

@@ -41,9 +41,9 @@ from curvflow.tasks.numerics.derivatives.precision import (
 )
 from curvflow.tasks.numerics.recomputation import computed_once
 from curvflow.tasks.numerics.watched_calls import (
-    Twin,
     check_call,
-    check_twin,
+    check_memory,
+    check_places,
     writes_into,
 )
 
@@ -279,9 +279,7 @@ class StackedModule:
         Args:
             inputs: shape (N, ...).
         """
-        call = partial(
-            self._outputs, leaves=self.parameters, statistics=self.statistics
-        )
+        call = partial(self._outputs, self.parameters, statistics=self.statistics)
         self._copies_inputs = any(
             writes_into(partial(call, is_trained=is_trained), inputs)
             for is_trained in {False, any(self._trained.values())}
@@ -295,8 +293,10 @@ class StackedModule:
             made: returns the module anew, with equal values.
 
         Raises:
-            InputError: see `check_call` and `check_twin`.
+            InputError: see `check_call`, `check_places` and `check_memory`.
         """
+        twin = StackedModule(made(), self._parts)
+        twin._copies_inputs = self._copies_inputs
         modes = {False, any(self._trained.values())}
         for is_trained in sorted(modes):
             leaves = {
@@ -304,37 +304,39 @@ class StackedModule:
                 for name, parameter in self.parameters.items()
             }
             frozen = {name: tensor.clone() for name, tensor in self.frozen.items()}
-            statistics = self.statistics | frozen
-            call = partial(
-                self._outputs, inputs, statistics=statistics, is_trained=is_trained
+            # Copies, which share no memory with the module's own.
+            kept = {name: tensor.clone() for name, tensor in self.statistics.items()}
+            outputs = partial(
+                StackedModule._outputs,
+                inputs=inputs,
+                statistics=kept | frozen,
+                is_trained=is_trained,
             )
+            call = partial(outputs, self, leaves)
             with torch.random.fork_rng(devices=[]):
                 check_call(
                     self._module,
                     "model",
                     leaves,
-                    partial(call, leaves),
+                    call,
                     is_whole=True,
                     frozen=frozen,
                 )
-            twin = partial(self._twin, inputs, made, is_trained=is_trained)
-            check_twin("model", partial(call, leaves), twin(), twin, leaves)
-
-    def _twin(
-        self, inputs: Tensor, made: Callable[[], nn.Module], *, is_trained: bool
-    ) -> Twin:
-        """Return another instance, with the values that this one has."""
-        twin = StackedModule(made(), self._parts)
-        twin._copies_inputs = self._copies_inputs
-        call = partial(
-            twin._outputs, inputs, statistics=self.statistics, is_trained=is_trained
-        )
-        return Twin(call, twin.parameters | twin.statistics)
+            check_places("model", call, self.parameters | self.statistics)
+            check_memory(
+                "model",
+                partial(outputs, self),
+                partial(outputs, twin),
+                lambda outputs=outputs: partial(  # type: ignore[misc]
+                    outputs, StackedModule(made(), self._parts)
+                ),
+                leaves,
+            )
 
     def _outputs(
         self,
-        inputs: Tensor,
         leaves: Mapping[str, Tensor],
+        inputs: Tensor,
         *,
         statistics: Mapping[str, Tensor],
         is_trained: bool,

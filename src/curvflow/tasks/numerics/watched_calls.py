@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from curvflow.errors import InputError, summary
 from curvflow.tasks.numerics.autograd_nodes import nodes_of
+
+# From leaves that stand for parameters, by name, to outputs.
+Call = Callable[[Mapping[str, Tensor]], object]
 
 # Made anew at each look, but equal.
 _DATA = cast("Any", Tensor.data)
@@ -70,42 +73,60 @@ def check_call(
     _check_hooks(field, watch)
 
 
-def check_twin(
+def check_memory(
     field: str,
-    call: Callable[[], object],
-    twin: Twin,
-    another: Callable[[], Twin],
+    call: Call,
+    twin: Call,
+    another: Callable[[], Call],
     leaves: Mapping[str, Tensor],
 ) -> None:
-    """Refuse a module that computes by more than the weights of a call.
+    """Refuse a module that keeps for a later call what it has computed from weights.
 
     Args:
         field: what the module is called in messages.
-        call: returns its outputs at the leaves.
-        twin: another instance of the module, which has not been called.
+        call: its outputs at leaves.
+        twin: as the call, of another instance that has not been called.
         another: returns one more.
         leaves: that stand for parameters, by name.
 
     Raises:
-        InputError: outputs are others once the twin has been called at other weights,
-            or once the parameters have other values for which a call has stand-ins.
+        InputError: outputs are others once the twin has been called at other weights.
             Whatever else goes wrong is left to others.
     """
+    outputs = _tried(partial(call, leaves))
+    _tried(lambda: twin({name: _other(leaf) for name, leaf in leaves.items()}))
+    if not _differ(outputs, _tried(partial(twin, leaves))):
+        return
+    if _differ(outputs, _tried(lambda: another()(leaves))):
+        # What instances that are made alike do not agree on is no memory.
+        return
+    raise InputError(
+        f"{field}: expected outputs at weights that do not depend on earlier "
+        "calls, got others after a call at other weights. Keep nothing that "
+        "forward computes from weights for a later call, as a cache does."
+    )
+
+
+def check_places(
+    field: str, call: Callable[[], object], own: Mapping[str, Tensor]
+) -> None:
+    """Refuse a module that takes values from tensors for which a call has others.
+
+    Args:
+        field: what the module is called in messages.
+        call: returns its outputs; it has other tensors of the same values in the
+            places of the module's own.
+        own: the module's own, by name.
+
+    Raises:
+        InputError: outputs depend on one of them. Whatever else goes wrong is left to
+            others.
+    """
     outputs = _tried(call)
-    _tried(lambda: twin.call({name: _other(leaf) for name, leaf in leaves.items()}))
-    again = _tried(lambda: twin.call(leaves))
-    if _differ(outputs, again):
-        if _differ(outputs, _tried(lambda: another().call(leaves))):
-            # What instances that are made alike do not agree on is no memory.
-            return
-        raise InputError(
-            f"{field}: expected outputs at weights that do not depend on earlier "
-            "calls, got others after a call at other weights. Keep nothing that "
-            "forward computes from weights for a later call, as a cache does."
-        )
-    for name, tensor in twin.replaced.items():
-        _overwrite(tensor)
-        if _differ(again, _tried(lambda: twin.call(leaves))):
+    if not (read := _changing(call, outputs, own)):
+        return
+    for name in read:
+        if _changing(call, outputs, {name: own[name]}):
             raise InputError(
                 f"{field}: expected parameters and buffers that forward takes from "
                 f"their layers, got '{name}' that it takes from elsewhere, as from a "
@@ -114,17 +135,60 @@ def check_twin(
             )
 
 
-class Twin(NamedTuple):
-    """Another instance of a module, of equal values.
+def _changing(
+    call: Callable[[], object], outputs: object, own: Mapping[str, Tensor]
+) -> list[str]:
+    """Return which tensors a call is given, if the outputs depend on their values."""
+    change = _Changed(own)
+
+    def with_changes() -> object:
+        with change:
+            return call()
+
+    changed = _tried(with_changes)
+    return change.given if _differ(outputs, changed) else []
+
+
+class _Changed(TorchFunctionMode):
+    """Functions see other values of some tensors, and of what shares their memory.
 
     Attributes:
-        call: from leaves that stand for parameters to outputs.
-        replaced: tensors of it that may be overwritten, by name: calls take others in
-            their places.
+        given: names of those that a function has been given, each once.
     """
 
-    call: Callable[[Mapping[str, Tensor]], object]
-    replaced: Mapping[str, Tensor]
+    def __init__(self, own: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        real = {name: t for name, t in own.items() if t.is_floating_point()}
+        self._names = {m: name for name, t in real.items() if (m := _memory(t))}
+        self.given: list[str] = []
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call a function."""
+
+        def changed(leaf: Any) -> Any:
+            if not isinstance(leaf, Tensor) or (memory := _memory(leaf)) is None:
+                return leaf
+            if (name := self._names.get(memory)) is None:
+                return leaf
+            self.given += [] if name in self.given else [name]
+            return _other(leaf)
+
+        return func(*tree_map(changed, args), **tree_map(changed, dict(kwargs or {})))
+
+
+def _memory(tensor: Tensor) -> int | None:
+    """Return where the values of a tensor are; None of one that has no place."""
+    try:
+        return tensor.untyped_storage().data_ptr() or None
+    # Tensors within transforms, and those without values, have none.
+    except (RuntimeError, NotImplementedError):
+        return None
 
 
 def instance_of(module: nn.Module, tensors: Iterable[Tensor]) -> nn.Module:
@@ -177,12 +241,6 @@ def _other(values: Tensor) -> Tensor:
     steps = torch.arange(values.numel(), device=values.device).reshape(values.shape)
     moved: Tensor = 0.8 * values.detach() + 0.1 * (steps + 1.0).cos().to(values.dtype)
     return moved
-
-
-def _overwrite(tensor: Tensor) -> None:
-    """Write other values into a tensor, and all that shares its memory."""
-    with suppress(RuntimeError), torch.no_grad():
-        tensor.copy_(_other(tensor))
 
 
 def _differ(first: object, second: object) -> bool:

@@ -54,10 +54,10 @@ from curvflow.tasks.numerics.derivatives.precision import (
     stops_respected,
 )
 from curvflow.tasks.numerics.watched_calls import (
-    Twin,
     check_call,
     check_loss,
-    check_twin,
+    check_memory,
+    check_places,
     instance_of,
     writes_into,
 )
@@ -463,7 +463,8 @@ def _check_function(
         moves: whether it will be called at other weights.
 
     Raises:
-        InputError: see `check_call`, `check_twin` and `check_loss`; or they do not.
+        InputError: see `check_call`, `check_places`, `check_memory` and
+            `check_loss`; or they do not.
     """
     batch = next(of.batches())
     with torch.no_grad():
@@ -481,8 +482,27 @@ def _check_function(
             lambda: of.outputs(leaves, few),
             is_whole=False,
         )
-        if is_steady:
-            _check_twin(of, spare, named, few, moves=moves)
+        if not is_steady:
+            return
+        own = dict(of.called.module.named_parameters())
+        if moves:
+            call = partial(_outputs_of, of, of.called, few, named)
+            check_places("module", call, {name: own[name] for name in of.names})
+        at = partial(_outputs_of, of)
+        check_memory(
+            "module",
+            partial(at, of.called, few),
+            partial(at, spare, few),
+            lambda: partial(at, _spare(of.called, of.names), few),
+            named,
+        )
+
+
+def _outputs_of(
+    of: Subject, called: _Called, few: Batch, leaves: Mapping[str, Tensor]
+) -> Tensor:
+    """Return the outputs of an instance of the module at other parameters."""
+    return replace(of, called=called).outputs(list(leaves.values()), few)
 
 
 def _writes(of: Subject) -> bool:
@@ -503,41 +523,6 @@ def _spare(called: _Called, names: Collection[str]) -> _Called:
     """Return another instance of a module, with copies of these parameters."""
     parameters = dict(called.module.named_parameters())
     return cast("_Called", instance_of(called, [parameters[name] for name in names]))
-
-
-def _check_twin(
-    of: Subject,
-    spare: _Called,
-    leaves: Mapping[str, Tensor],
-    few: Batch,
-    *,
-    moves: bool,
-) -> None:
-    """Refuse a module that keeps what it computes from weights, see `check_twin`.
-
-    Args:
-        of: the module and its loss.
-        spare: another instance, which has not been called.
-        leaves: that stand for parameters, by name.
-        few: some samples.
-        moves: whether it will be called at other weights.
-    """
-
-    def outputs(called: _Called, leaves: Mapping[str, Tensor]) -> Tensor:
-        return replace(of, called=called).outputs(list(leaves.values()), few)
-
-    def twin(called: _Called) -> Twin:
-        parameters = dict(called.module.named_parameters())
-        replaced = {name: parameters[name] for name in of.names} if moves else {}
-        return Twin(partial(outputs, called), replaced)
-
-    check_twin(
-        "module",
-        partial(outputs, of.called, leaves),
-        twin(spare),
-        lambda: twin(_spare(of.called, of.names)),
-        leaves,
-    )
 
 
 def _check_loss(of: Subject, outputs: Tensor, batch: Batch, *, is_steady: bool) -> None:
