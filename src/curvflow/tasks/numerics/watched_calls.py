@@ -108,7 +108,7 @@ def check_memory(
 
 
 def check_places(
-    field: str, call: Callable[[], object], own: Mapping[str, Tensor]
+    field: str, call: Callable[[], object], tensors: Mapping[str, Tensor]
 ) -> None:
     """Refuse a module that takes values from tensors for which a call has others.
 
@@ -116,17 +116,17 @@ def check_places(
         field: what the module is called in messages.
         call: returns its outputs; it has other tensors of the same values in the
             places of the module's own.
-        own: the module's own, by name.
+        tensors: the module's own, by name.
 
     Raises:
         InputError: outputs depend on one of them. Whatever else goes wrong is left to
             others.
     """
     outputs = _tried(call)
-    if not (read := _changing(call, outputs, own)):
+    if not (read := _changing(call, outputs, tensors)):
         return
     for name in read:
-        if _changing(call, outputs, {name: own[name]}):
+        if _changing(call, outputs, {name: tensors[name]}):
             raise InputError(
                 f"{field}: expected parameters and buffers that forward takes from "
                 f"their layers, got '{name}' that it takes from elsewhere, as from a "
@@ -136,10 +136,10 @@ def check_places(
 
 
 def _changing(
-    call: Callable[[], object], outputs: object, own: Mapping[str, Tensor]
+    call: Callable[[], object], outputs: object, tensors: Mapping[str, Tensor]
 ) -> list[str]:
     """Return which tensors a call is given, if the outputs depend on their values."""
-    change = _Changed(own)
+    change = _Changed(tensors)
 
     def with_changes() -> object:
         with change:
@@ -156,9 +156,9 @@ class _Changed(TorchFunctionMode):
         given: names of those that a function has been given, each once.
     """
 
-    def __init__(self, own: Mapping[str, Tensor]) -> None:
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         super().__init__()
-        real = {name: t for name, t in own.items() if t.is_floating_point()}
+        real = {name: t for name, t in tensors.items() if t.is_floating_point()}
         self._names = {m: name for name, t in real.items() if (m := _memory(t))}
         self.given: list[str] = []
 

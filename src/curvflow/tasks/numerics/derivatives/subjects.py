@@ -484,10 +484,10 @@ def _check_function(
         )
         if not is_steady:
             return
-        own = dict(of.called.module.named_parameters())
         if moves:
+            parameters = dict(of.called.module.named_parameters())
             call = partial(_outputs_of, of, of.called, few, named)
-            check_places("module", call, {name: own[name] for name in of.names})
+            check_places("module", call, {name: parameters[name] for name in of.names})
         at = partial(_outputs_of, of)
         check_memory(
             "module",
