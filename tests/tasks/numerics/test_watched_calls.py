@@ -1,5 +1,6 @@
 """Modules whose calls are no functions of their weights, in the library and a study."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -11,7 +12,7 @@ from curvflow.schemas.models import parse_model
 from curvflow.tasks.networks.problems import pose
 from curvflow.tasks.numerics.derivatives.differentiation_modes import ORDERS
 from curvflow.testing import assert_operator_is, dense_ggn, dense_hessian
-from tests.tasks.toys import blobs
+from tests.tasks.toys import blobs, train_all, train_member
 
 
 class Made(nn.Module):
@@ -205,7 +206,9 @@ class Elsewhere(nn.Module):
 
     def hold(self):
         self.held = {"w": [self.first.weight], "frozen": [self.frozen.weight]}
-        self.held |= {"alias": self.first.weight.detach(), "buffer": [self.shift]}
+        frozen, shift = self.frozen.weight, self.shift
+        self.held |= {"alias": self.first.weight.detach(), "buffer": [shift]}
+        self.made = {"frozen": lambda: frozen, "buffer": lambda: shift}
         if self.how == "last":
             self.cache = float(self.first.weight.norm())
 
@@ -216,8 +219,13 @@ class Elsewhere(nn.Module):
                 return held["w"][0].norm()
         if how == "detached":
             return held["w"][0].detach().norm()
-        if how in ("frozen", "buffer"):
-            return held[how][0].detach().norm()
+        if how in self.made:
+            return self.made[how]().norm()
+        if how.endswith("in a list"):
+            return held[how.split()[0]][0].norm()
+        if how.endswith("in its place"):
+            places = {"frozen": self.frozen.weight, "buffer": self.shift}
+            return places[how.split()[0]].norm()
         if how == "alias":
             return held["alias"].norm()
         return self._kept(how, weight)
@@ -261,6 +269,29 @@ def test_a_study_refuses_values_of_other_weights_than_those_of_the_call(how):
     said = f"got '{ELSEWHERE[how]}'" if how in ELSEWHERE else "calls"
     with pytest.raises(InputError, match=said):
         pose(model, "auto", blobs())
+
+
+@pytest.mark.parametrize("kind", ["frozen", "buffer"])
+def test_constants_of_a_seed_are_those_of_their_places_in_lists_too(kind):
+    several = [
+        train_all(
+            [
+                train_member(
+                    blobs(),
+                    model={
+                        "factory": f"{__name__}:Elsewhere",
+                        "kwargs": {"how": f"{kind} {where}"},
+                    },
+                    seed=seed,
+                )
+                for seed in (0, 1)
+            ]
+        )
+        for where in ("in a list", "in its place")
+    ]
+    for ours, theirs in zip(*several, strict=True):
+        for name in ("weights", "train_loss"):
+            np.testing.assert_array_equal(ours.arrays[name], theirs.arrays[name])
 
 
 def elsewhere(how):

@@ -64,18 +64,22 @@ class Observed:
     moved: tuple[str, ...] = ()
 
 
+# Where a layer has what torch knows of.
+_OF_TORCH = ("_parameters", "_buffers", "_modules")
+
+
 class _Home(NamedTuple):
     """A place of a tensor in a layer.
 
     Attributes:
-        tensors: parameters or buffers of the layer.
+        tensors: parameters or buffers of the layer, or a list or dictionary of it.
         key: of the tensor among them.
         name: first one of the tensor in the module.
         tensor: the module's own.
     """
 
-    tensors: dict[str, Any]
-    key: str
+    tensors: Any
+    key: Any
     name: str
     tensor: Tensor
 
@@ -469,7 +473,8 @@ class StackedModule:
         args, named = self._arguments(inputs)
         # What is traced takes no lock.
         once = nullcontext() if torch.compiler.is_compiling() else computed_once()
-        with once, nullcontext() if draw is None else Drawn(draw):
+        drawn = nullcontext() if draw is None else Drawn(draw)
+        with once, drawn, self._put(tensors) if self._entries else nullcontext():
             if (homes := self._homes) is None:
                 tensors |= {
                     name: tensors[first] for name, first in self.aliases.items()
@@ -535,6 +540,41 @@ class StackedModule:
             for key, given in tensors.items()
             if given is not None
         ]
+
+    @cached_property
+    def _entries(self) -> list[_Home]:
+        """Statistics that layers hold a second time, in a list or dictionary."""
+        named = self._buffers | dict(self._module.named_parameters())
+        kept = self.statistics.keys()
+        names = {id(tensor): name for name, tensor in named.items() if name in kept}
+        homes: list[_Home] = []
+        left: list[Any] = [vars(layer) for layer in self._module.modules()]
+        seen: set[int] = set()
+        while left:
+            store = left.pop()
+            if id(store) in seen:
+                continue
+            seen.add(id(store))
+            pairs = store.items() if isinstance(store, dict) else enumerate(store)
+            for key, value in pairs:
+                if isinstance(key, str) and key in _OF_TORCH:
+                    continue
+                if name := names.get(id(value), ""):
+                    homes.append(_Home(store, key, name, value))
+                elif type(value) in (list, dict):
+                    left.append(value)
+        return homes
+
+    @contextmanager
+    def _put(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+        """Put statistics into the lists and dictionaries of the layers as well."""
+        for store, key, name, _ in self._entries:
+            store[key] = tensors[name]
+        try:
+            yield
+        finally:
+            for store, key, _, tensor in self._entries:
+                store[key] = tensor
 
     def _held(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         copies = dict(tensors)
