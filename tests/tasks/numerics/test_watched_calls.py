@@ -407,3 +407,26 @@ def test_weights_that_instances_share_stay_as_they_are(name):
     problem = pose(model, "auto", blobs())
     assert problem.network.num_parameters == 31
     torch.testing.assert_close(list(PRETRAINED.parameters()), before, rtol=0, atol=0)
+
+
+class Circular(nn.Module):
+    """A layer that its module reaches through lists which hold it, or themselves."""
+
+    def __init__(self):
+        super().__init__()
+        self.last, self.ring, self.back = nn.Linear(3, 3), [], [self]
+        self.ring.append(self.ring)
+
+    def forward(self, x):
+        return self.back[0].last(x.tanh())
+
+
+def test_lists_that_hold_themselves_are_taken():
+    torch.manual_seed(0)
+    module, x = Circular().double(), torch.randn(6, 3).double()
+    data = x, torch.arange(6) % 3
+    H = dense_hessian(module, F.cross_entropy, *data)
+    assert_operator_is(hessian(module, "cross_entropy", data), H)
+    Monitor(module, nn.CrossEntropyLoss(), data)
+    model = {"factory": f"{__name__}:Circular", "kwargs": {}}
+    assert pose(parse_model(model), "auto", blobs()).network.num_parameters == 12

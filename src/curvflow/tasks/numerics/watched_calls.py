@@ -210,8 +210,15 @@ def instance_of(module: nn.Module, tensors: Iterable[Tensor]) -> nn.Module:
             return leaf
         clone: nn.Module = object.__new__(type(leaf))
         copies[id(leaf)] = clone
-        clone.__dict__ |= {name: tree_map(copied, v) for name, v in vars(leaf).items()}
+        clone.__dict__ |= {name: within(v) for name, v in vars(leaf).items()}
         return clone
+
+    def within(value: Any) -> Any:
+        try:
+            return tree_map(copied, value)
+        # A list may hold itself.
+        except RecursionError:
+            return value
 
     another: nn.Module = copied(module)
     return another
