@@ -430,3 +430,26 @@ def test_lists_that_hold_themselves_are_taken():
     Monitor(module, nn.CrossEntropyLoss(), data)
     model = {"factory": f"{__name__}:Circular", "kwargs": {}}
     assert pose(parse_model(model), "auto", blobs()).network.num_parameters == 12
+
+
+class Drawing(nn.Module):
+    """A layer that draws in every call, by numbers that no seed sets back."""
+
+    def __init__(self):
+        super().__init__()
+        self.last, self.draw = nn.Linear(3, 3), np.random.default_rng(0)
+
+    def forward(self, x):
+        return self.last(x) + self.draw.normal()
+
+
+def test_draws_that_are_allowed_are_taken_for_no_memory():
+    module, x = Drawing().double(), torch.randn(6, 3).double()
+    data, allow = (x, torch.arange(6) % 3), ["nondeterminism"]
+    before = torch.random.get_rng_state()
+    # A shift of all outputs does not change the cross-entropy.
+    H = hessian(module, "cross_entropy", data, allow=allow)
+    llc(module, "cross_entropy", data, allow=allow, num_draws=8, num_chains=2)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    plain = dense_hessian(module.last, F.cross_entropy, *data)
+    torch.testing.assert_close(H @ torch.eye(12).double(), plain)

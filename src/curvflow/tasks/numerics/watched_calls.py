@@ -123,7 +123,8 @@ def check_places(
             others.
     """
     outputs = _tried(call)
-    if not (read := _changing(call, outputs, tensors)):
+    read = _changing(call, outputs, tensors)
+    if not read or _differ(outputs, _tried(call)):
         return
     for name in read:
         if _changing(call, outputs, {name: tensors[name]}):
@@ -234,7 +235,8 @@ def _copied(tensor: Tensor) -> Tensor:
 def _tried(call: Callable[[], object]) -> object:
     """Return outputs of equal draws, or None where a call fails."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(0)
+        # That of no other device, which would not be put back.
+        torch.default_generator.manual_seed(0)
         try:
             outputs = call()
         # A module raises whatever it likes, and is tried where its outputs are needed.
