@@ -156,7 +156,10 @@ def test_the_chosen_steps_are_those_that_are_asked_for(tmp_path, seed):
 @pytest.mark.parametrize(
     ("names", "settings", "says"),
     [
-        ((), {}, "with a step in their names, as in step_100.pt, .* got none"),
+        ((), {}, "with a step in their names, as in step_100.pt, .* got nothing"),
+        (("net_1.tar",), {}, r"got net_1.tar without one. Checkpoints end in .pt"),
+        ((f"step_{1 << 63}.pt",), {}, r"steps below 2\^63, got that of step_9"),
+        (("step_9.pt", "epoch_1.pt"), {}, "all epochs, got step_9.pt and epoch_1.pt"),
         (("last.pt",), {}, "got last.pt. Give `step`"),
         (("step_1.pt",), {"step": r"b(\d+)"}, r"that matches 'b\(\\d\+\)', .*step_1"),
         (("step_1.pt", "step_01.pt"), {}, "one checkpoint of step 1, got step_01.pt"),
@@ -169,6 +172,25 @@ def test_folders_that_hold_no_checkpoints_are_refused(tmp_path, names, settings,
         write(tmp_path / name)
     with pytest.raises(InputError, match=says):
         checkpoint_files(tmp_path, params(**settings))
+
+
+WAYS = {"step_{}": "step", "{:06d}": "step", "checkpoint-{}": "step", "epoch={}": ""}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_epochs_and_steps_are_not_mixed_unless_a_pattern_says_where(tmp_path, seed):
+    draw = np.random.default_rng(seed)
+    ways = draw.choice(list(WAYS), 5)
+    names = [way.format(10 + n) for n, way in enumerate(ways)]
+    for name in names:
+        write(tmp_path / f"{name}.pt")
+    pattern = r"(\d+)\."
+    assert steps(tmp_path, step=pattern) == list(range(10, 15))
+    if len({WAYS[way] for way in ways}) == 1:
+        assert steps(tmp_path) == list(range(10, 15))
+        return
+    with pytest.raises(InputError, match="all count steps, or all epochs"):
+        steps(tmp_path)
 
 
 def test_files_and_nothing_are_no_folders(tmp_path):

@@ -1,6 +1,7 @@
 """A monitor measures what the probes measure, and training does not notice it."""
 
 import random
+import re
 
 import numpy as np
 import pytest
@@ -493,3 +494,35 @@ def test_a_library_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)
     with pytest.raises(RequestError, match="pip install wandb"):
         monitored(small(), log_to="wandb")
+
+
+def _narrower(net):
+    net[0], net[2] = nn.Linear(4, 5).double(), nn.Linear(5, 3).double()
+
+
+def _emptied(net):
+    net[2] = nn.Flatten()
+
+
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        (nn.Module.float, "got float32"),
+        (nn.Module.bfloat16, "got bfloat16"),
+        (_narrower, r"got float64 \(5, 4\)"),
+        (_emptied, "got none"),
+    ],
+)
+def test_a_module_that_becomes_another_is_said_in_one_line(change, got):
+    x, y = problem()
+    net = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)).double()
+    monitor = curvflow.Monitor(net, LOSS, (x, y))
+    monitor.measure()
+    change(net)
+    monitor.step(step=9)
+    monitor.measure()
+    dataset = monitor.to_xarray()
+    assert list(dataset.outcome.values) == ["ok", "failed"]
+    assert np.isfinite(dataset.sharpness.values[0])
+    assert np.isnan(dataset.sharpness.values[1])
+    assert re.search(got, str(dataset.reason.values[1]))

@@ -662,3 +662,24 @@ def test_numbers_of_rows_and_decimals_in_parquet():
     arrays = made(content, target="y", scaling="none", test_fraction=0)
     assert arrays["feature"].tolist() == ["x"]
     assert sorted(arrays["inputs"].ravel()) == [float(cell) for cell in cells]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_spaces_around_quoted_cells_do_not_count(seed, delimiter):
+    draw = random.Random(seed)
+    towns = ["Aix", "Bad Ems, Lahn", 'the "Hague"']
+    rows = [[n + 0.5, draw.choice(towns), f"c{n % 2}"] for n in range(20)]
+
+    def spaced(cell):
+        quoted = '"' + str(cell).replace('"', '""') + '"'
+        is_plain = not set(str(cell)) & set('",')
+        text = str(cell) if is_plain and draw.random() < 0.5 else quoted
+        return " " * draw.randint(0, 2) + text
+
+    lines = [["size", "town", "class"], *rows]
+    content = "\n".join(delimiter.join(map(spaced, line)) for line in lines)
+    plain = made(written(*lines[:1], rows), target="class")
+    arrays = made(content, target="class", delimiter=delimiter)
+    for name, array in plain.items():
+        np.testing.assert_array_equal(arrays[name], array)

@@ -153,7 +153,7 @@ def test_arrays_that_are_not_the_networks_are_refused(change, says):
     [
         ({"w": np.zeros(3)}, {"a": "v.w"}, "names.a: expected an array"),
         ({"array": np.zeros(3)}, {}, "expected a file of named arrays, got a single"),
-        ({"w": np.array([1.0, np.nan])}, {}, "got others in the array 'w'"),
+        ({"w": np.array([1.0, np.nan])}, {}, "got NaN in the array 'w'"),
         (
             {"w": np.zeros(3)},
             {"layer1.bias": "v"},
@@ -166,14 +166,31 @@ def test_files_without_weights_are_refused_while_planning(arrays, names, says):
         check(given(names=names), {"path": arrays})
 
 
-@pytest.mark.parametrize("wrong", [np.inf, "a"])
-def test_infinity_and_text_are_refused_where_they_would_be_weights(wrong):
+@pytest.mark.parametrize(("wrong", "said"), [(np.inf, "finite"), ("a", "real")])
+def test_infinity_and_text_are_refused_where_they_would_be_weights(wrong, said):
     arrays = named_as_ours()
     name = next(iter(arrays))
     beside = {"callbacks.best": np.array(np.inf)}
     check(given(), {"path": arrays | beside})
     arrays[name] = np.full(arrays[name].shape, wrong)
-    with pytest.raises(InputError, match=f"finite numbers.*'{name}'"):
+    with pytest.raises(InputError, match=f"{said} numbers.*'{name}'"):
+        imported(arrays)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "says"),
+    [
+        (np.complex64, "complex numbers"),
+        (np.complex128, "complex numbers"),
+        (np.str_, "texts"),
+        (np.bytes_, "bytes"),
+    ],
+)
+def test_arrays_of_no_real_numbers_are_said_to_be_such(dtype, says):
+    arrays = named_as_ours()
+    arrays["layer2.weight"] = arrays["layer2.weight"].astype(dtype)
+    expected = f"real numbers, got {says} in the array 'layer2.weight'"
+    with pytest.raises(InputError, match=expected):
         imported(arrays)
 
 
@@ -441,9 +458,7 @@ def test_what_lies_beside_a_network_below_its_prefix_is_refused():
 def test_numbers_that_are_not_finite_count_only_below_the_prefix():
     arrays = flat({"model": named_as_ours(), "old": {"x": np.array([np.nan])}})
     check(given(prefix="model."), {"path": arrays})
-    with pytest.raises(
-        InputError, match="finite numbers, got others in the array 'old"
-    ):
+    with pytest.raises(InputError, match="finite numbers, got NaN in the array 'old"):
         check(given(), {"path": arrays})
 
 

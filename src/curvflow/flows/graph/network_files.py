@@ -33,6 +33,7 @@ STEP_PATTERNS = tuple(
     for word in WORDS
 )
 NUMBER = re.compile(r"(\d+)")
+MOST = (1 << 63) - 1
 FEW = 12  # names or steps that a message lists
 
 
@@ -113,10 +114,16 @@ def checkpoint_files(
         )
     entries = [path for path in _entries(folder) if path.is_dir() or _is_network(path)]
     by_step: dict[int, Path] = {}
+    _check_counts(entries, params.step)
     for path in entries:
         step = step_of(path, params.step)
         if step is None:
             continue
+        if step > MOST:
+            raise InputError(
+                f"expected steps below 2^63, got that of {path.name}. Remove it, or "
+                "say by `step` where the step stands."
+            )
         if step in by_step:
             raise InputError(
                 f"expected one checkpoint of step {step}, got {by_step[step].name} and "
@@ -124,18 +131,45 @@ def checkpoint_files(
             )
         by_step[step] = path
     if not by_step:
-        rule = f"that matches '{params.step}'" if params.step else "as in step_100.pt"
-        raise InputError(
-            f"expected checkpoints with a step in their names, {rule}, in "
-            f"{folder.name}, got {_listed([path.name for path in entries]) or 'none'}. "
-            r"Give `step`, such as net-(\d+)."
-        )
+        raise InputError(_no_step(folder, entries, params.step))
     return {
         step: network_files(by_step[step])
         if by_step[step].is_dir()
         else (by_step[step],)
         for step in _chosen(sorted(by_step), params)
     }
+
+
+def _no_step(folder: Path, entries: Sequence[Path], pattern: str | None) -> str:
+    """Return the message that refuses a folder in which no checkpoint has a step."""
+    rule = f"that matches '{pattern}'" if pattern else "as in step_100.pt"
+    got = _listed([path.name for path in entries])
+    remedy = r"Give `step`, such as net-(\d+)."
+    if not got:
+        names = [path.name for path in _entries(folder)]
+        got = f"{_listed(names) or 'nothing'} without one"
+        remedy = f"Checkpoints end in {', '.join(ARRAY_FILES)}; rename those that are."
+    return (
+        f"expected checkpoints with a step in their names, {rule}, in {folder.name}, "
+        f"got {got}. {remedy}"
+    )
+
+
+def _check_counts(entries: Sequence[Path], pattern: str | None) -> None:
+    """Refuse names of which some count epochs, and others steps.
+
+    Raises:
+        InputError: they do; one of each is named.
+    """
+    first: dict[bool, str] = {}
+    for path in entries if pattern is None else ():
+        if (match := _match_of(path)) is not None:
+            first.setdefault(match.re is STEP_PATTERNS[-1], path.name)
+    if len(first) == 2:
+        raise InputError(
+            f"expected names that all count steps, or all epochs, got {first[False]} "
+            f"and {first[True]}. Remove some, or say by `step` where the step stands."
+        )
 
 
 def step_of(path: Path, pattern: str | None) -> int | None:
@@ -150,10 +184,14 @@ def step_of(path: Path, pattern: str | None) -> int | None:
         match = re.search(pattern, path.name)
         is_number = match is not None and match[1] is not None and match[1].isdecimal()
         return int(match[1]) if match and is_number else None
+    first = _match_of(path)
+    return int(first[1]) if first else None
+
+
+def _match_of(path: Path) -> re.Match[str] | None:
     name = path.name if path.is_dir() else path.stem
     matches = [match for word in STEP_PATTERNS if (match := word.search(name))]
-    first = matches[0] if matches else NUMBER.fullmatch(name)
-    return int(first[1]) if first else None
+    return matches[0] if matches else NUMBER.fullmatch(name)
 
 
 def _chosen(there: Sequence[int], params: CheckpointsParams) -> list[int]:

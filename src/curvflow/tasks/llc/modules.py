@@ -94,7 +94,7 @@ def module_targets(
     Raises:
         InputError: parameters, loss or data cannot be taken; the cause is named.
     """
-    of = subject(net, loss, data, settings)
+    of = subject(net, loss, data, settings, moves=True)
     if (dtype or of.weights.dtype) not in (torch.float32, torch.float64):
         raise InputError(
             f"module: expected parameters in float32 or float64, got "
@@ -104,7 +104,7 @@ def module_targets(
     if dtype is not None and dtype != of.weights.dtype:
         first = _cast(next(of.batches()), dtype)
         net, batch = copy.deepcopy(net).to(dtype), _cast(batch, dtype)
-        of = subject(net, loss, [first], settings)
+        of = subject(net, loss, [first], settings, moves=True)
     batch = _counting(net, of, batch)
     # Checked on the first batch alone: all samples at once may not fit into memory.
     of = replace(of, data=[batch])

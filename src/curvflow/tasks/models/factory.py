@@ -15,7 +15,7 @@ from torch.nn.parameter import UninitializedParameter
 from curvflow.errors import InputError, summary
 from curvflow.schemas.kinds.shared.several_inputs import InputPart
 from curvflow.schemas.models.factory import FactoryModel
-from curvflow.schemas.user_errors import not_returned
+from curvflow.schemas.user_errors import not_returned, place_of
 from curvflow.tasks.networks.checks import (
     check_network,
     output_shape,
@@ -79,7 +79,8 @@ def build(
     branch on values, is computed for one after another, as the network's note says. So
     is what lacks derivatives beyond the first, or forward ones, with its layer named.
     """
-    module = _make(spec, torch.Generator().manual_seed(0))
+    made = partial(_make, spec, torch.Generator().manual_seed(0))
+    module = made()
     _check_layers(module)
     _check_parameters(module)
     _check_gradients(module)
@@ -94,8 +95,9 @@ def build(
         x = trial_parts(parts, x)
     shape = output_shape(num_outputs, tokens)
     check = partial(check_network, name=spec.factory, output_shape=shape)
+    called.find_writes(x[0])
     _check_scripted(called, x[0])
-    called.check_calls(x[0])
+    called.check_calls(x[0], made)
     try:
         check(network, first_W, x)
     except InputError as error:
@@ -165,7 +167,7 @@ def _apart(
             raise
         for derivatives, lacks in LACKING.items():
             layer = called.layer_without_derivatives(inputs, derivatives=derivatives)
-            layer = layer or "a function"
+            layer = layer or place_of(error.__cause__) or "a function"
             fewer = replace(
                 network,
                 derivatives=derivatives,

@@ -112,7 +112,13 @@ class TrainingProbes:
             with undisturbed_loader(data):
                 self._batches, whole = held(data, num_batches)
             self._drawn_from(whole)
-            self._subject = subject(self.module, loss, self._batches, settings)
+            self._subject = subject(
+                self.module,
+                loss,
+                self._batches,
+                settings,
+                moves="critical_sharpness" in self._settings,
+            )
             self._check()
         self.state = State(self._subject.weights)
 
@@ -293,8 +299,13 @@ class TrainingProbes:
             self._settings["noise_scale"] = noise_settings.model_copy(update=update)
 
     def _at_now(self) -> Subject:
-        """Return the subject at the present weights, with data on their device."""
+        """Return the subject at the present weights, with data on their device.
+
+        Raises:
+            InputError: they are not finite, or not those of the module as it was.
+        """
         named = dict(self.module.named_parameters())
+        self._check_same(named)
         weights = [named[name].detach().flatten() for name in self.layers]
         weights_D = torch.cat(weights)
         if not torch.isfinite(weights_D).all():
@@ -310,6 +321,19 @@ class TrainingProbes:
             self._batches = tree_map(of.moved, self._batches)
         self._subject = replace(of, data=self._batches)
         return self._subject
+
+    def _check_same(self, named: Mapping[str, Tensor]) -> None:
+        """Refuse parameters that the monitor has not begun with, by their names."""
+        of, dtype = self._subject, self._subject.weights.dtype
+        for name, shape in zip(of.names, of.shapes, strict=True):
+            now = named.get(name)
+            if now is None or (now.shape, now.dtype) != (shape, dtype):
+                got = "none" if now is None else f"{now.dtype} {tuple(now.shape)}"
+                text = (
+                    f"expected '{name}' of {dtype} {shape}, as when the monitor was "
+                    f"made, got {got}. Make a new one where the module changes."
+                )
+                raise InputError(text.replace("torch.", ""))
 
     def _steps(self) -> Iterator[tuple[str, Callable[[], Numbers]]]:
         """Yield the measures in order, the weights and the loss first."""

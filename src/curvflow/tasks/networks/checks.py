@@ -15,8 +15,15 @@ from curvflow.schemas.kinds.shared.several_inputs import InputPart
 from curvflow.schemas.user_errors import before
 from curvflow.tasks.networks.network import Network
 from curvflow.tasks.numerics.derivatives.differentiation_modes import has_reverse_mode
+from curvflow.tasks.numerics.derivatives.guards import (
+    OWN_GRADIENT,
+    is_of_own_gradient,
+)
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
-from curvflow.tasks.numerics.derivatives.precision import differentiable
+from curvflow.tasks.numerics.derivatives.precision import (
+    derivative_along,
+    differentiable,
+)
 from curvflow.tasks.numerics.derivatives.slices import mean_gradient
 
 MODELS, SAMPLES = 2, 4
@@ -130,7 +137,15 @@ def _derived(network: Network, weights_MW: Tensor, x: Tensor) -> None:
         return
     if network.derivatives == "all":
         operator = BatchedHessian(losses, weights_MD, x, targets, fixed_MS=fixed_MS)
-        operator @ torch.ones_like(weights_MD)
+        along = torch.ones_like(weights_MD)
+        operator @ along
+
+        def outputs(weights_MD: Tensor) -> Tensor:
+            return network.outputs(torch.cat([weights_MD, fixed_MS], dim=1), x)
+
+        # Within a gradient a module may see that one is wanted, and not in this alone.
+        with differentiable():
+            derivative_along(outputs, weights_MD, along)
         return
     whole_MD, behind_MS, x, targets = (
         given.double() if given.is_floating_point() else given
@@ -164,6 +179,8 @@ def _refused(name: str, does: str, layer: Callable[[], str] = str) -> Iterator[N
         remedy = "Correct the module."
         if named := layer():
             remedy = f"It is in {named}: replace that layer."
+        if is_of_own_gradient(error):
+            remedy = f"Let it {OWN_GRADIENT}."
         raise InputError(
             f"model: {before(error)}expected a module that {does}, got {name} with "
             f"{summary(error)}. {remedy}"

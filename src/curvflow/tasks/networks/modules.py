@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -40,7 +40,12 @@ from curvflow.tasks.numerics.derivatives.precision import (
     stops_respected,
 )
 from curvflow.tasks.numerics.recomputation import computed_once
-from curvflow.tasks.numerics.watched_calls import check_call
+from curvflow.tasks.numerics.watched_calls import (
+    check_call,
+    check_memory,
+    check_places,
+    writes_into,
+)
 
 # A batch norm's count of batches, on which it depends where all batches weigh alike.
 COUNT = "num_batches_tracked"
@@ -59,18 +64,22 @@ class Observed:
     moved: tuple[str, ...] = ()
 
 
+# Where a layer has what torch knows of.
+_OF_TORCH = ("_parameters", "_buffers", "_modules")
+
+
 class _Home(NamedTuple):
     """A place of a tensor in a layer.
 
     Attributes:
-        tensors: parameters or buffers of the layer.
+        tensors: parameters or buffers of the layer, or a list or dictionary of it.
         key: of the tensor among them.
         name: first one of the tensor in the module.
         tensor: the module's own.
     """
 
-    tensors: dict[str, Any]
-    key: str
+    tensors: Any
+    key: Any
     name: str
     tensor: Tensor
 
@@ -101,6 +110,7 @@ class StackedModule:
             if isinstance(layer, _BatchNorm) and layer.running_mean is not None
         }
         self._observed: dict[object, Observed] = {}
+        self._copies_inputs = False
 
     @cached_property
     def parameters(self) -> dict[str, Tensor]:
@@ -267,15 +277,30 @@ class StackedModule:
         with torch.random.fork_rng(devices=[]):
             return is_scripted(lambda: self._call(self._held(tensors), x, None))
 
-    def check_calls(self, inputs: Tensor) -> None:
+    def find_writes(self, inputs: Tensor) -> None:
+        """See whether calls write into their inputs, and give them copies if so.
+
+        Args:
+            inputs: shape (N, ...).
+        """
+        call = partial(self._outputs, self.parameters, statistics=self.statistics)
+        self._copies_inputs = any(
+            writes_into(partial(call, is_trained=is_trained), inputs)
+            for is_trained in {False, any(self._trained.values())}
+        )
+
+    def check_calls(self, inputs: Tensor, made: Callable[[], nn.Module]) -> None:
         """Refuse a module whose calls are no functions of its weights.
 
         Args:
             inputs: shape (N, ...).
+            made: returns the module anew, with equal values.
 
         Raises:
-            InputError: see `check_call`.
+            InputError: see `check_call`, `check_places` and `check_memory`.
         """
+        twin = StackedModule(made(), self._parts)
+        twin._copies_inputs = self._copies_inputs
         modes = {False, any(self._trained.values())}
         for is_trained in sorted(modes):
             leaves = {
@@ -283,21 +308,48 @@ class StackedModule:
                 for name, parameter in self.parameters.items()
             }
             frozen = {name: tensor.clone() for name, tensor in self.frozen.items()}
-            tensors = self.statistics | frozen | leaves
-            like = next(iter(leaves.values()))
-            x = inputs.to(like) if inputs.is_floating_point() else inputs
-            self._set_mode(is_trained=is_trained)
+            # Copies, which share no memory with the module's own.
+            kept = {name: tensor.clone() for name, tensor in self.statistics.items()}
+            outputs = partial(
+                StackedModule._outputs,
+                inputs=inputs,
+                statistics=kept | frozen,
+                is_trained=is_trained,
+            )
+            call = partial(outputs, self, leaves)
             with torch.random.fork_rng(devices=[]):
                 check_call(
                     self._module,
                     "model",
                     leaves,
-                    lambda tensors=tensors, x=x: self._call(  # type: ignore[misc]
-                        self._held(tensors), x, None
-                    ),
+                    call,
                     is_whole=True,
                     frozen=frozen,
                 )
+            check_places("model", call, self.parameters | self.statistics)
+            check_memory(
+                "model",
+                partial(outputs, self),
+                partial(outputs, twin),
+                lambda outputs=outputs: partial(  # type: ignore[misc]
+                    outputs, StackedModule(made(), self._parts)
+                ),
+                leaves,
+            )
+
+    def _outputs(
+        self,
+        leaves: Mapping[str, Tensor],
+        inputs: Tensor,
+        *,
+        statistics: Mapping[str, Tensor],
+        is_trained: bool,
+    ) -> Tensor:
+        """Return the outputs (N, ...) of a call that draws by torch's own numbers."""
+        like = next(iter(leaves.values()))
+        x = inputs.to(like) if inputs.is_floating_point() else inputs
+        self._set_mode(is_trained=is_trained)
+        return self._call(self._held({**statistics, **leaves}), x, None)
 
     def _seen(self, forward_pass: ForwardPass, inputs: Tensor) -> Observed:
         """Return what a call in training draws and moves, from a trial of its shape."""
@@ -416,10 +468,13 @@ class StackedModule:
         self, tensors: dict[str, Tensor], inputs: Tensor, draw: Uniform | None
     ) -> Tensor:
         """Return the outputs, and leave in `tensors` what buffers have become."""
+        if self._copies_inputs:
+            inputs = inputs.clone()
         args, named = self._arguments(inputs)
         # What is traced takes no lock.
         once = nullcontext() if torch.compiler.is_compiling() else computed_once()
-        with once, nullcontext() if draw is None else Drawn(draw):
+        drawn = nullcontext() if draw is None else Drawn(draw)
+        with once, drawn, self._put(tensors) if self._entries else nullcontext():
             if (homes := self._homes) is None:
                 tensors |= {
                     name: tensors[first] for name, first in self.aliases.items()
@@ -486,6 +541,41 @@ class StackedModule:
             for key, given in tensors.items()
             if given is not None
         ]
+
+    @cached_property
+    def _entries(self) -> list[_Home]:
+        """Statistics that layers hold a second time, in a list or dictionary."""
+        named = self._buffers | dict(self._module.named_parameters())
+        kept = self.statistics.keys()
+        names = {id(tensor): name for name, tensor in named.items() if name in kept}
+        homes: list[_Home] = []
+        left: list[Any] = [vars(layer) for layer in self._module.modules()]
+        seen: set[int] = set()
+        while left:
+            store = left.pop()
+            if id(store) in seen:
+                continue
+            seen.add(id(store))
+            pairs = store.items() if isinstance(store, dict) else enumerate(store)
+            for key, value in pairs:
+                if isinstance(key, str) and key in _OF_TORCH:
+                    continue
+                if name := names.get(id(value), ""):
+                    homes.append(_Home(store, key, name, value))
+                elif type(value) in (list, dict):
+                    left.append(value)
+        return homes
+
+    @contextmanager
+    def _put(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+        """Put statistics into the lists and dictionaries of the layers as well."""
+        for store, key, name, _ in self._entries:
+            store[key] = tensors[name]
+        try:
+            yield
+        finally:
+            for store, key, _, tensor in self._entries:
+                store[key] = tensor
 
     def _held(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         copies = dict(tensors)

@@ -7,7 +7,8 @@ back, is no part of that function, and would be left out without a word.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
@@ -15,10 +16,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
-from curvflow.errors import InputError
+from curvflow.errors import InputError, summary
 from curvflow.tasks.numerics.autograd_nodes import nodes_of
+
+# From leaves that stand for parameters, by name, to outputs.
+Call = Callable[[Mapping[str, Tensor]], object]
 
 # Made anew at each look, but equal.
 _DATA = cast("Any", Tensor.data)
@@ -63,9 +67,216 @@ def check_call(
         _check_written(field, {**leaves, **(frozen or {})}, watch)
         if not isinstance(outputs, Tensor) or not outputs.requires_grad:
             return
-        _check_leaves(module, field, leaves, outputs, is_whole=is_whole)
-        _derive(outputs, leaves)
+        known = {id(leaf) for leaf in leaves.values()} | watch.made
+        _check_leaves(module, field, leaves, outputs, known=known, is_whole=is_whole)
+        _derive(field, outputs, leaves)
     _check_hooks(field, watch)
+
+
+def check_memory(
+    field: str,
+    call: Call,
+    twin: Call,
+    another: Callable[[], Call],
+    leaves: Mapping[str, Tensor],
+) -> None:
+    """Refuse a module that keeps for a later call what it has computed from weights.
+
+    Args:
+        field: what the module is called in messages.
+        call: its outputs at leaves.
+        twin: as the call, of another instance that has not been called.
+        another: returns one more.
+        leaves: that stand for parameters, by name.
+
+    Raises:
+        InputError: outputs are others once the twin has been called at other weights.
+            Whatever else goes wrong is left to others.
+    """
+    outputs = _tried(partial(call, leaves))
+    _tried(lambda: twin({name: _other(leaf) for name, leaf in leaves.items()}))
+    if not _differ(outputs, _tried(partial(twin, leaves))):
+        return
+    if _differ(outputs, _tried(lambda: another()(leaves))):
+        # What instances that are made alike do not agree on is no memory.
+        return
+    raise InputError(
+        f"{field}: expected outputs at weights that do not depend on earlier "
+        "calls, got others after a call at other weights. Keep nothing that "
+        "forward computes from weights for a later call, as a cache does."
+    )
+
+
+def check_places(
+    field: str, call: Callable[[], object], tensors: Mapping[str, Tensor]
+) -> None:
+    """Refuse a module that takes values from tensors for which a call has others.
+
+    Args:
+        field: what the module is called in messages.
+        call: returns its outputs; it has other tensors of the same values in the
+            places of the module's own.
+        tensors: the module's own, by name.
+
+    Raises:
+        InputError: outputs depend on one of them. Whatever else goes wrong is left to
+            others.
+    """
+    outputs = _tried(call)
+    read = _changing(call, outputs, tensors)
+    if not read or _differ(outputs, _tried(call)):
+        return
+    for name in read:
+        if _changing(call, outputs, {name: tensors[name]}):
+            raise InputError(
+                f"{field}: expected parameters and buffers that forward takes from "
+                f"their layers, got '{name}' that it takes from elsewhere, as from a "
+                "list, a dictionary or a detached copy of its own. Take it from its "
+                "layer."
+            )
+
+
+def _changing(
+    call: Callable[[], object], outputs: object, tensors: Mapping[str, Tensor]
+) -> list[str]:
+    """Return which tensors a call is given, if the outputs depend on their values."""
+    change = _Changed(tensors)
+
+    def with_changes() -> object:
+        with change:
+            return call()
+
+    changed = _tried(with_changes)
+    return change.given if _differ(outputs, changed) else []
+
+
+class _Changed(TorchFunctionMode):
+    """Functions see other values of some tensors, and of what shares their memory.
+
+    Attributes:
+        given: names of those that a function has been given, each once.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        real = {name: t for name, t in tensors.items() if t.is_floating_point()}
+        self._names = {m: name for name, t in real.items() if (m := _memory(t))}
+        self.given: list[str] = []
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call a function."""
+
+        def changed(leaf: Any) -> Any:
+            if not isinstance(leaf, Tensor) or (memory := _memory(leaf)) is None:
+                return leaf
+            if (name := self._names.get(memory)) is None:
+                return leaf
+            self.given += [] if name in self.given else [name]
+            return _other(leaf)
+
+        return func(*tree_map(changed, args), **tree_map(changed, dict(kwargs or {})))
+
+
+def _memory(tensor: Tensor) -> int | None:
+    """Return where the values of a tensor are; None of one that has no place."""
+    try:
+        return tensor.untyped_storage().data_ptr() or None
+    # Tensors within transforms, and those without values, have none.
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def instance_of(module: nn.Module, tensors: Iterable[Tensor]) -> nn.Module:
+    """Return another instance of a module, as it is now.
+
+    Args:
+        module: any.
+        tensors: of which it has copies, wherever they are.
+
+    Returns:
+        Layers, lists and dictionaries are others, and all else is shared.
+    """
+    copies: dict[int, Any] = {id(t): _copied(t) for t in tensors}
+
+    def copied(leaf: Any) -> Any:
+        if id(leaf) in copies:
+            return copies[id(leaf)]
+        if not isinstance(leaf, nn.Module):
+            return leaf
+        clone: nn.Module = object.__new__(type(leaf))
+        copies[id(leaf)] = clone
+        clone.__dict__ |= {name: within(v) for name, v in vars(leaf).items()}
+        return clone
+
+    def within(value: Any) -> Any:
+        try:
+            return tree_map(copied, value)
+        # A list may hold itself.
+        except RecursionError:
+            return value
+
+    another: nn.Module = copied(module)
+    return another
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    values = tensor.detach().clone()
+    if isinstance(tensor, nn.Parameter):
+        return nn.Parameter(values, requires_grad=tensor.requires_grad)
+    return values
+
+
+def _tried(call: Callable[[], object]) -> object:
+    """Return outputs of equal draws, or None where a call fails."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        # That of no other device, which would not be put back.
+        torch.default_generator.manual_seed(0)
+        try:
+            outputs = call()
+        # A module raises whatever it likes, and is tried where its outputs are needed.
+        except Exception:
+            return None
+    return outputs.detach().clone() if isinstance(outputs, Tensor) else None
+
+
+def _other(values: Tensor) -> Tensor:
+    """Return values (...) that differ from those given, without a graph."""
+    steps = torch.arange(values.numel(), device=values.device).reshape(values.shape)
+    moved: Tensor = 0.8 * values.detach() + 0.1 * (steps + 1.0).cos().to(values.dtype)
+    return moved
+
+
+def _differ(first: object, second: object) -> bool:
+    if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
+        return False
+    if first.shape != second.shape:
+        return True
+    return not torch.allclose(first, second, rtol=1e-5, equal_nan=True)
+
+
+def writes_into(call: Callable[[Any], object], inputs: Any) -> bool:
+    """Return whether a call writes into its inputs, of which it gets copies here.
+
+    Args:
+        call: of a module; it may fail.
+        inputs: tensors, or lists and dictionaries of such.
+    """
+    copies = tree_map(lambda t: t.clone() if isinstance(t, Tensor) else t, inputs)
+    before = [t for t in tree_leaves(inputs) if isinstance(t, Tensor)]
+    given = [t for t in tree_leaves(copies) if isinstance(t, Tensor)]
+    versions = [tensor._version for tensor in given]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is called again where they are wanted
+        _tried(lambda: call(copies))
+    is_written = versions != [tensor._version for tensor in given]
+    # NumPy counts no writes.
+    return is_written or any(map(_differ, before, given))
 
 
 def check_loss(field: str, outputs: Tensor, call: Callable[[Tensor], object]) -> None:
@@ -91,7 +302,7 @@ def check_loss(field: str, outputs: Tensor, call: Callable[[Tensor], object]) ->
         except Exception:
             return
         if isinstance(losses, Tensor) and losses.requires_grad:
-            _derive(losses, {"": leaf})
+            _derive(field, losses, {"": leaf})
     _check_hooks(field, watch)
 
 
@@ -106,15 +317,17 @@ def _check_hooks(field: str, watch: _Watch) -> None:
 
 
 class _Watch(TorchFunctionMode):
-    """Notes what a call writes into by `.data`, and hooks that change gradients.
+    """Notes what a call makes, writes into by `.data`, and hooks to change gradients.
 
     Attributes:
+        made: tensors that functions have returned.
         written: tensors whose data are set.
         changing: of what a hook has changed gradients, or "".
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.made: set[int] = set()
         self.written: set[int] = set()
         self.changing = ""
 
@@ -133,7 +346,11 @@ class _Watch(TorchFunctionMode):
             self.written.add(id(args[0]))
         if func is Tensor.register_hook and len(args) > 1:
             args = (args[0], self.watched("a tensor", args[1]))
-        return func(*args, **(kwargs or {}))
+        returned = func(*args, **(kwargs or {}))
+        # No tensor that was there before shares a number with one made since.
+        if isinstance(returned, Tensor) and not any(returned is arg for arg in args):
+            self.made.add(id(returned))
+        return returned
 
     def watched(self, of: str, hook: Callable[..., Any]) -> Callable[..., Any]:
         """Return a hook that notes whether it changes gradients.
@@ -191,9 +408,9 @@ def _check_leaves(
     leaves: Mapping[str, Tensor],
     outputs: Tensor,
     *,
+    known: Collection[int],
     is_whole: bool,
 ) -> None:
-    known = {id(leaf) for leaf in leaves.values()}
     own = {id(parameter): name for name, parameter in module.named_parameters()}
     leaves_of = (getattr(node, "variable", None) for node in nodes_of([outputs]))
     for leaf in leaves_of:
@@ -215,12 +432,21 @@ def _check_leaves(
             )
 
 
-def _derive(outputs: Tensor, leaves: Mapping[str, Tensor]) -> None:
-    """Take gradients, of nothing but what hooks see of them."""
+def _derive(field: str, outputs: Tensor, leaves: Mapping[str, Tensor]) -> None:
+    """Take gradients, of nothing but what hooks see of them.
+
+    Raises:
+        InputError: what they need has been written into.
+    """
     derive = partial(torch.autograd.grad, allow_unused=True)
     along = torch.ones_like(outputs) + outputs.detach().real.tanh()
     try:
         derive(outputs, list(leaves.values()), along)
     # What cannot be derived is named where derivatives are needed.
-    except Exception:
-        return
+    except Exception as error:
+        if "modified by an inplace operation" in str(error):
+            said = summary(error).partition(". Hint")[0]
+            raise InputError(
+                f"{field}: expected a call whose gradient can be taken, got {said}. "
+                "Compute anew what it writes into, as without inplace=True."
+            ) from error

@@ -81,19 +81,37 @@ def _tensors(
     renamed = _without_others(network, _renamed(params, below), names, source)
     _check_names(network, renamed, source)
     for name in names:
-        array = renamed[name]
-        if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
-            raise InputError(
-                f"{source}: expected finite numbers, got others in the array '{name}'. "
-                "Take a checkpoint that has not diverged."
-            )
-        if name in network.layout.names and array.dtype.kind != "f":
-            raise InputError(
-                f"{source}: expected real numbers of the parameter '{name}', got "
-                f"{array.dtype}, which are the codes of quantised weights, or a mask. "
-                "Save it as floats."
-            )
+        _check_numbers(name, renamed[name], network, source)
     return [renamed[name] for name in names]
+
+
+def _check_numbers(name: str, array: Array, network: Network, source: str) -> None:
+    """Refuse an array that holds other than finite real numbers.
+
+    Raises:
+        InputError: it does; it is named.
+    """
+    if array.dtype.kind not in "fiub":
+        kinds = {"c": "complex numbers", "U": "texts", "S": "bytes", "M": "dates"}
+        kind = kinds.get(array.dtype.kind, str(array.dtype))
+        raise InputError(
+            f"{source}: expected real numbers, got {kind} in the array '{name}'. Save "
+            "them as floats; the real and the imaginary part of complex ones as two "
+            "tensors, which the model must have."
+        )
+    if not np.isfinite(array).all():
+        bad = int((~np.isfinite(array)).sum())
+        raise InputError(
+            f"{source}: expected finite numbers, got {bad} NaN or infinite of "
+            f"{array.size} in the array '{name}'. Take a checkpoint that has not "
+            "diverged."
+        )
+    if name in network.layout.names and array.dtype.kind != "f":
+        raise InputError(
+            f"{source}: expected real numbers of the parameter '{name}', got "
+            f"{array.dtype}, which are the codes of quantised weights, or a mask. "
+            "Save it as floats."
+        )
 
 
 def _below_prefix(

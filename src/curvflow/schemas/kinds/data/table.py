@@ -462,7 +462,7 @@ def _widths(data: Read) -> Iterable[int]:
 
 KIND = Kind(
     name="data.table",
-    version=2,
+    version=3,
     summary="Columns of a CSV or Parquet file, scaled by their training part.",
     params=TableParams,
     returns=Data,

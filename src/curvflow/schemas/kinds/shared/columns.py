@@ -172,7 +172,13 @@ def table_of(
 def _csv(
     text: str, delimiter: str, column: Callable[[Sequence[str]], Column], field: str
 ) -> Table:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    reader = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=delimiter,
+        # A quote behind a space quotes, too, as spaces around cells do not count.
+        skipinitialspace=delimiter != " ",
+        strict=True,
+    )
     rows, places = [], []
     try:
         for row in reader:

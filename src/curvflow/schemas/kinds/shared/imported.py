@@ -73,7 +73,7 @@ def check_arrays(
             continue
         if np.isnan(array).any():
             raise InputError(
-                f"{source}: expected finite numbers, got others in the array '{name}'. "
+                f"{source}: expected finite numbers, got NaN in the array '{name}'. "
                 "Take weights that have not diverged."
             )
     for tensor, name in params.names.items():

@@ -510,6 +510,8 @@ def _is_real(leaf: object) -> bool:
 _LACKS = (
     *("derivative", "forward ad", "differentiat", "functorch", "vmap"),
     *("batching rule", "is a view", "storage", "inplace", "in-place"),
+    # A graph that a module has freed by a gradient of its own.
+    "a second time",
 )
 
 
@@ -519,6 +521,17 @@ def is_of_derivatives(error: BaseException) -> bool:
     is_full = isinstance(error, torch.OutOfMemoryError)
     said = str(error).lower()
     return is_torch and not is_full and any(words in said for words in _LACKS)
+
+
+# What torch says of a gradient taken within a module.
+_OF_OWN_GRADIENT = ("a second time", "requires_grad_()", "does not require grad")
+OWN_GRADIENT = "take a gradient of its own by create_graph=True in torch.enable_grad()"
+
+
+def is_of_own_gradient(error: BaseException) -> bool:
+    """Return whether torch has said that a module's own gradient stands in the way."""
+    is_torch = isinstance(error, RuntimeError)
+    return is_torch and any(words in str(error) for words in _OF_OWN_GRADIENT)
 
 
 def without_derivatives(
@@ -539,11 +552,14 @@ def without_derivatives(
         error: what torch has said.
     """
     said = summary(error).rstrip(".")
+    replaced = "Replace that layer"
+    if is_of_own_gradient(error):
+        replaced = f"Let it {OWN_GRADIENT}, or replace it"
     for order, has in _ORDERS.items():
         if layer := first_layer_without(module, call, has, whole=True):
             return InputError(
                 f"module: expected {order} derivatives, got {layer} without them "
-                f"({said}). Replace that layer{_INSTEAD[order]}."
+                f"({said}). {replaced}{_INSTEAD[order]}."
             )
         if not _has(has, loss, call):
             return InputError(

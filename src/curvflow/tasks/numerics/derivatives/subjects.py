@@ -6,8 +6,9 @@ import math
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, TypedDict, cast
 
 import torch
@@ -52,7 +53,14 @@ from curvflow.tasks.numerics.derivatives.precision import (
     reroute,
     stops_respected,
 )
-from curvflow.tasks.numerics.watched_calls import check_call, check_loss
+from curvflow.tasks.numerics.watched_calls import (
+    check_call,
+    check_loss,
+    check_memory,
+    check_places,
+    instance_of,
+    writes_into,
+)
 
 
 @contextmanager
@@ -155,6 +163,7 @@ class Subject:
             products then have the bits of a batch of models.
         data: batches, to be read again and again.
         settings: of the user.
+        copies_inputs: whether calls get copies of a batch, as they write into it.
     """
 
     called: _Called
@@ -168,6 +177,7 @@ class Subject:
     is_summed: bool
     data: Any
     settings: Settings
+    copies_inputs: bool = False
 
     @property
     def sizes(self) -> list[int]:
@@ -261,6 +271,8 @@ class Subject:
         by_name = dict(zip(self.names, parts, strict=True))
         named = {alias: by_name[name] for alias, name in self.aliases.items()}
         buffers = {name: b.clone() for name, b in self.called.named_buffers()}
+        if self.copies_inputs:
+            batch = tree_map(lambda t: t.clone() if isinstance(t, Tensor) else t, batch)
         settings = self.settings
         drawing = {"dropout", "nondeterminism"} & set(settings.get("allow", ()))
         seed = settings.get("seed", 0) if drawing else None
@@ -383,7 +395,12 @@ class Subject:
 
 
 def subject(
-    module: nn.Module, loss: Loss | str, data: Any, settings: Settings
+    module: nn.Module,
+    loss: Loss | str,
+    data: Any,
+    settings: Settings,
+    *,
+    moves: bool = False,
 ) -> Subject:
     """Take a module, its loss and data, after all checks.
 
@@ -393,6 +410,7 @@ def subject(
             name of one.
         data: one batch, a list of batches, or a loader.
         settings: see `Settings`.
+        moves: whether it will be called at other weights than those that it has.
 
     Returns:
         The subject.
@@ -428,21 +446,28 @@ def subject(
         batches,
         settings,
     )
-    allow = settings.get("allow", ())
+    allow, spare = settings.get("allow", ()), _spare(called, taken.names)
+    taken = replace(taken, copies_inputs=_writes(taken))
     check(module, batches, taken.at, allow)
-    _check_function(taken, is_steady="nondeterminism" not in allow)
+    is_steady = "nondeterminism" not in allow
+    _check_function(taken, spare, is_steady=is_steady, moves=moves)
     return taken
 
 
-def _check_function(of: Subject, *, is_steady: bool) -> None:
+def _check_function(
+    of: Subject, spare: _Called, *, is_steady: bool, moves: bool
+) -> None:
     """Refuse a module or a loss that is no function of its arguments.
 
     Args:
         of: the module and its loss.
-        is_steady: whether two calls of the loss have to agree.
+        spare: another instance of the module.
+        is_steady: whether two calls have to agree.
+        moves: whether it will be called at other weights.
 
     Raises:
-        InputError: see `check_call` and `check_loss`; or they do not.
+        InputError: see `check_call`, `check_places`, `check_memory` and
+            `check_loss`; or they do not.
     """
     batch = next(of.batches())
     with torch.no_grad():
@@ -460,6 +485,47 @@ def _check_function(of: Subject, *, is_steady: bool) -> None:
             lambda: of.outputs(leaves, few),
             is_whole=False,
         )
+        if not is_steady:
+            return
+        if moves:
+            parameters = dict(of.called.module.named_parameters())
+            call = partial(_outputs_of, of, of.called, few, named)
+            check_places("module", call, {name: parameters[name] for name in of.names})
+        at = partial(_outputs_of, of)
+        check_memory(
+            "module",
+            partial(at, of.called, few),
+            partial(at, spare, few),
+            lambda: partial(at, _spare(of.called, of.names), few),
+            named,
+        )
+
+
+def _outputs_of(
+    of: Subject, called: _Called, few: Batch, leaves: Mapping[str, Tensor]
+) -> Tensor:
+    """Return the outputs of an instance of the module at other parameters."""
+    return replace(of, called=called).outputs(list(leaves.values()), few)
+
+
+def _writes(of: Subject) -> bool:
+    """Return whether calls write into a batch, if that can be seen at one."""
+    if iter(of.data) is of.data:
+        return False
+    # The module itself is not called before its checks.
+    called = cast("_Called", instance_of(of.called, ()))
+    try:
+        few = few_of(next(of.batches()))
+        return writes_into(partial(replace(of, called=called).outputs, of.weights), few)
+    # What is wrong with data or module is said by the checks behind.
+    except Exception:
+        return False
+
+
+def _spare(called: _Called, names: Collection[str]) -> _Called:
+    """Return another instance of a module, with copies of these parameters."""
+    parameters = dict(called.module.named_parameters())
+    return cast("_Called", instance_of(called, [parameters[name] for name in names]))
 
 
 def _check_loss(of: Subject, outputs: Tensor, batch: Batch, *, is_steady: bool) -> None:
