@@ -103,6 +103,17 @@ def test_steps_by_factors_are_compared_in_time_with_the_gradient(monkeypatch, ca
     assert all(float(row.split()[-1]) > 0 for row in rows)
 
 
+def test_steps_of_an_autoencoder_are_compared_alike(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["kfac_step", "--turns", "1", "--autoencoder"])
+    monkeypatch.setattr(kfac_step, "PIXELS", 20)
+    monkeypatch.setattr(kfac_step, "ENCODER", (6,))
+    monkeypatch.setattr(kfac_step, "LONG", 2)
+    kfac_step.main()
+    _, first, *rows = capsys.readouterr().out.splitlines()
+    assert float(first.split()[-1]) == 1
+    assert [row[:26].strip() for row in rows] == list(kfac_step.OF_AUTOENCODERS)
+
+
 def test_factors_and_their_trainings_are_timed_as_tiles(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["kronecker_tiles", "--turns", "1"])
     monkeypatch.setattr(probes_batched, "SEEDS", 2)
