@@ -424,10 +424,8 @@ def subject(
             "the function as the forward of one."
         )
     _check_settings(settings)
-    named, batches = (
-        chosen_parameters(module, settings.get("params")),
-        _batches_of(data),
-    )
+    named = chosen_parameters(module, settings.get("params"))
+    batches = _batches_of(data)
     check_unchanged(module, named.values())
     check_unscaled(module, named.values())
     called = _Called(module, settings.get("forward") or _forward)
