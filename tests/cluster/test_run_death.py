@@ -9,9 +9,9 @@ from tests.flows.run.runners.clusters import until
 
 pytestmark = pytest.mark.cluster
 
-MIDDLE = 80
+MIDDLE = 120
 # Passes after which the training is at work for certain, and far from its end.
-EARLY = 60
+EARLY = 110
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from tests.flows.run.runners.clusters import until
 
 pytestmark = pytest.mark.cluster
 
-MIDDLE = 80
+MIDDLE = 120
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).parents[2]
 # Passes after which a training is at work for certain, and far from its end.
-EARLY = 30
+EARLY = 100
 
 
 def test_a_run_with_workers_and_one_without_compute_each_node_once(project, site):

@@ -11,7 +11,9 @@ from tests.flows.run.runners.clusters import until
 
 pytestmark = pytest.mark.cluster
 
-MIDDLE = 120
+MIDDLE = 160
+# Passes of an undisturbed training; all others are those of trying the network.
+TRAINED = 3 * 60
 DIED = "died: it was killed, or took more memory than it has; trying again"
 CLUSTER = """
 cluster:
@@ -38,7 +40,8 @@ def test_training_goes_on_from_its_kept_state_on_another_worker(project, tmp_pat
     assert died == f"curvflow: fit: 3 nodes: the worker that had begun it {DIED}"
     assert goes_on == "curvflow: fit: 3 nodes go on from a kept state"
     assert results(long.store()) == results(long.store("calm"))
-    assert long.calls - calm < calm + MIDDLE // 2
+    # The other worker tries the network anew, and trains no epoch again.
+    assert long.calls - calm <= calm + (calm - TRAINED) + 3
     assert long.kept() == []
     assert set(committed(long.store()).values()) == {1}
 

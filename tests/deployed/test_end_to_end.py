@@ -8,7 +8,7 @@ import pytest
 from tests.deployed.server import RefusedError, until
 from tests.deployed.studies import BROKEN, BROKEN_LINE, STAGES, WILD, Page, write
 from tests.deployed.warm import command
-from tests.faults.long import Long
+from tests.faults.long import MIDDLE, Long
 
 pytestmark = pytest.mark.prefect
 
@@ -168,7 +168,7 @@ def test_a_cancelled_run_keeps_its_state_and_a_later_one_goes_on(
     deployment, server, tmp_path
 ):
     long = Long(tmp_path / "long")
-    long.hold_at(20)
+    long.hold_at(MIDDLE)
     begun = deployment.begin(cold=True, study=str(long.path))
     until(long.held.exists)
     server.post(f"/flow_runs/{begun}/set_state", state={"type": "CANCELLING"})

@@ -18,7 +18,7 @@ from tests.deployed.studies import (
     write_slow,
 )
 from tests.deployed.warm import command
-from tests.faults.long import Long
+from tests.faults.long import MIDDLE, Long
 
 pytestmark = pytest.mark.prefect
 
@@ -138,7 +138,7 @@ def test_a_wrong_request_is_refused_as_ever_and_in_the_final_state(tmp_path, ser
 
 
 def test_a_stop_ends_the_flow_run_as_cancelled_with_the_state_kept(long, start, server):
-    long.hold_at(20)
+    long.hold_at(MIDDLE)
     process = start(long.path)
     until(long.held.exists)
     process.send_signal(signal.SIGTERM)
@@ -185,7 +185,7 @@ def test_of_two_runs_at_once_the_second_follows_the_first(tmp_path, start, serve
 
 
 def test_the_science_finishes_though_the_server_dies_in_its_midst(long, start, server):
-    long.hold_at(20)
+    long.hold_at(MIDDLE)
     with proxied(server.api) as proxy:
         process = start(long.path, PREFECT_API_URL=proxy.api)
         until(long.held.exists)

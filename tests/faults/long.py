@@ -43,6 +43,10 @@ def net(*shapes):
 """
 
 
+# A pass in the middle of the training, behind those that try the network.
+MIDDLE = 120
+
+
 class Long:
     """The study in a folder of its own."""
 

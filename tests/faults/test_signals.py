@@ -26,7 +26,7 @@ from tests.faults.children import (
     toy,
     until,
 )
-from tests.faults.long import Long
+from tests.faults.long import MIDDLE, Long
 from tests.flows.toys import opened
 
 pytestmark = pytest.mark.processes
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.processes
 ASKED = "curvflow: stopping as soon as work is safe; once more to stop now"
 KEPT = "curvflow: fit: the state of 3 nodes in work is kept"
 SAID = "curvflow: interrupted; finished tiles are kept, run again to go on"
-EPOCHS, MIDDLE = 60, 80
+EPOCHS = 60
 
 
 @pytest.fixture(scope="module")

@@ -354,7 +354,7 @@ def test_points_of_an_axis_that_both_name_are_taken_together():
     [
         (
             "keep_preconditioner: true",
-            "6:40: stages.fit.keep_preconditioner: expected a rule with a diagonal "
+            "6:40: stages.fit.keep_preconditioner: expected a rule with a known "
             "preconditioner, got lookahead. Remove it, or take another rule.",
         ),
         (

@@ -247,9 +247,8 @@ OUTPUTS = (
     ),
     Variable(
         "preconditioner",
-        "diagonal of P, where the rule's steps are P^-1 times a mean of gradients; "
-        "NaN before the first step; of kfac its blocks in a row: their number, sizes "
-        "and places, eigenvectors and eigenvalues; with keep_preconditioner",
+        "P, where steps are P^-1 times a mean of gradients: its diagonal, of kfac all "
+        "blocks in a row; NaN before the first step; with keep_preconditioner",
         ("checkpoint", "entry"),
         units="mixed",
         bulk=True,
