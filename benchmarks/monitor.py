@@ -120,11 +120,12 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Run:
-    """Processor seconds of a loop, its weights, and its monitor."""
+    """Processor seconds of a loop, its weights, its monitor and what that counted."""
 
     seconds: float
     weights: Tensor
     monitor: curvflow.Monitor | None
+    counted: float
 
 
 def run(task: Task, steps: int, *, watched: bool) -> Run:
@@ -145,7 +146,9 @@ def run(task: Task, steps: int, *, watched: bool) -> Run:
         if monitor is not None:
             monitor.step(value)
     seconds = time.process_time() - began
-    return Run(seconds, nn.utils.parameters_to_vector(net.parameters()), monitor)
+    counted = 0.0 if monitor is None else monitor.overhead
+    weights = nn.utils.parameters_to_vector(net.parameters())
+    return Run(seconds, weights, monitor, counted)
 
 
 def rows(seconds: float, names: Iterable[str]) -> Iterator[str]:
@@ -166,7 +169,7 @@ def rows(seconds: float, names: Iterable[str]) -> Iterator[str]:
             f"| {name} | {len(first.weights):,} | {steps:,} | {bare:.0f} s | "
             f"{100 * (watched.seconds / bare - 1):.1f} % | "
             f"{100 * abs(first.seconds - last.seconds) / bare:.1f} % | "
-            f"{100 * monitor.overhead:.1f} % | {count} |"
+            f"{100 * watched.counted:.1f} % | {count} |"
         )
 
 
