@@ -252,17 +252,16 @@ def training_loop(
     steps = torch.optim.SGD(module.parameters(), lr=0.05)
     draws = torch.Generator().manual_seed(0)
 
-    def measured(what: Sequence[str] = ("loss", "accuracy")) -> list[float]:
+    def measure() -> list[float]:
         with torch.no_grad():
             outputs = module(x).flatten(0, 1)
-            found = {"loss": functional.cross_entropy(outputs, y.flatten())}
-            if "accuracy" in what:
-                right = outputs.argmax(1) == y.flatten()
-                found["accuracy"] = right.double().mean()
-        return [float(found[name]) for name in what]
+            found = [functional.cross_entropy(outputs, y.flatten())]
+            if records:
+                found.append((outputs.argmax(1) == y.flatten()).double().mean())
+        return [float(number) for number in found]
 
     if records:
-        measured()
+        measure()
     yield
     for _ in range(epochs):
         order = torch.randperm(SAMPLES, generator=draws)
@@ -274,7 +273,7 @@ def training_loop(
             ).backward()
             steps.step()
             yield
-    measured() if records else measured(["loss"])
+    measure()
 
 
 def both_trainings(

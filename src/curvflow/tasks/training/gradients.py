@@ -567,7 +567,8 @@ def _one_model(
     )
     losses_1, slopes = _slopes(problem, outputs_1NC, samples.targets, leaves.tensors)
     leaves.give_back(weights_1D)
-    # To flatten each by itself takes as long as a small layer.
+    # A private name: what is public calls a function for each tensor, which takes as
+    # long as a small layer.
     flat_D: Tensor = _flatten_dense_tensors(slopes)  # type: ignore[no-untyped-call]
     gradient_1D = flat_D.unsqueeze(0)
     return losses_1.detach(), gradient_1D, after_1S
