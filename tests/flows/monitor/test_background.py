@@ -267,6 +267,37 @@ def test_steps_taken_again_are_estimated_again(monkeypatch, tmp_path):
     assert not [*tmp_path.glob("llc-*")]
 
 
+@pytest.mark.parametrize(
+    ("taken", "expected"),
+    [
+        ([1, 2, 3, 4, 5, 6], [2, 3, 6]),
+        ([2, 4, 6, 8], [2, 4, 6]),
+        ([5, 10], [10]),  # what a loop begins behind is none of it
+        ([1, 7, 7, 2, 9], [2, 9]),
+        ([4, 5], []),
+    ],
+)
+@pytest.mark.parametrize("stored", [True, False])
+def test_steps_that_a_loop_passes_over_are_estimated_at_the_next(
+    taken, expected, stored, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(background.subprocess, "Popen", AtWork)
+    settings = SETTINGS | {"llc_at": [2, 3, 6], "every": 50}
+    kept = {"store": tmp_path} if stored else {}
+    monitor = monitored(small(), **kept, **settings)
+    for step in taken:
+        monitor.step(step=step)
+    assert [*monitor._requests.weights] == expected
+    torch.save(monitor.state_dict(), tmp_path / "kept.pt")
+    monkeypatch.setattr(background.subprocess, "Popen", Answered)
+    for _ in range(2):  # what a store has is written anew
+        again = monitored(small(), **kept, **settings)
+    if not stored:
+        again.load_state_dict(torch.load(tmp_path / "kept.pt", weights_only=True))
+    again.wait()
+    assert [row["llc_step"] for row in again._coefficients.rows] == expected
+
+
 def test_a_checkpoint_keeps_what_is_answered_behind_it(monkeypatch):
     monkeypatch.setattr(background.subprocess, "Popen", Answered)
     monitor = monitored(small(), **SETTINGS)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
+from torch import nn
 
 import curvflow
 from curvflow.errors import InputError, RequestError, StoreError
@@ -75,16 +76,23 @@ def test_a_store_alone_goes_on_from_its_last_measurement(whole, tmp_path):
     xr.testing.assert_identical(numbers(again.to_xarray()), whole)
 
 
-def test_a_loop_that_begins_again_earlier_gives_later_measurements_up(tmp_path):
+@pytest.mark.parametrize(("first", "steps"), [(6, 4), (8, 2), (10, 0)])
+def test_a_loop_that_begins_again_earlier_gives_later_measurements_up(
+    first, steps, tmp_path
+):
     net = small()
     loop = Loop(net).run(15, monitored(net, store=tmp_path))
     again = monitored(net, store=tmp_path)
-    for step in range(8, 13):
+    weights = {}
+    for step in range(first, 13):
         loop.run(1)
+        weights[step] = nn.utils.parameters_to_vector(net.parameters()).detach()
         again.step(step=step)
     dataset = curvflow.read_monitor(tmp_path)
     assert dataset.step.values.tolist() == [5, 10]
-    assert dataset.update_steps.values.tolist() == [5, 3]
+    assert dataset.update_steps.values.tolist() == [5, steps]
+    moved = (weights[10] - weights[10 - steps]).norm() / weights[10 - steps].norm()
+    assert float(dataset.update_ratio[1]) == pytest.approx(float(moved))
 
 
 def first_step(net, store, caplog, state=None, **where):

@@ -24,6 +24,47 @@ def test_a_library_that_is_missing_is_named(monkeypatch):
         monitor.hf()
 
 
+class Fake:
+    """What is called of Lightning, and a trainer of it."""
+
+    class Callback:
+        pass
+
+    is_global_zero = True
+
+    def __init__(self, step, accumulated):
+        self.global_step, self.accumulate_grad_batches = step, accumulated
+
+
+@pytest.mark.parametrize("accumulated", [1, 2, 3])
+@pytest.mark.parametrize("resumed", [0, 4])
+def test_the_loss_of_a_step_of_lightning_is_the_mean_of_its_batches(
+    accumulated, resumed, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", Fake)
+    monitor = monitored(small(), every=1, probes=["update_ratio"])
+    callback, trainer = monitor.lightning(), Fake(resumed, accumulated)
+    callback.on_train_start(trainer, None)
+    losses = torch.rand(4, accumulated, generator=torch.Generator().manual_seed(0))
+    for of_step in losses:
+        for number, loss in enumerate(of_step):
+            # It divides them, and counts before it calls.
+            trainer.global_step += number == accumulated - 1
+            outputs = {"loss": loss / accumulated}
+            callback.on_train_batch_end(trainer, None, outputs, None, number)
+    dataset = monitor.to_xarray()
+    assert dataset.step.values.tolist() == [resumed + n for n in (1, 2, 3, 4)]
+    np.testing.assert_allclose(dataset.step_loss, losses.mean(1), rtol=1e-6)
+
+
+def test_monitors_of_one_trainer_have_places_of_their_own(monkeypatch):
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", Fake)
+    monitor = monitored(small())
+    keys = [monitor.lightning(name).state_key for name in ("", "first", "second")]
+    assert keys[0] == "MonitorCallback"
+    assert len(set(keys)) == 3
+
+
 def assert_same_weights(bare, watched):
     """A monitor changes nothing of the training."""
     for weights, others in zip(bare.parameters(), watched.parameters(), strict=True):
@@ -37,17 +78,20 @@ def test_lightning_measures_keeps_and_goes_on(tmp_path):
     class Task(pl.LightningModule):
         def __init__(self):
             super().__init__()
-            self.net = small()
+            self.net, self.losses = small(), []
 
         def training_step(self, batch, _number):
-            return nn.functional.cross_entropy(self.net(batch[0]), batch[1])
+            loss = nn.functional.cross_entropy(self.net(batch[0]), batch[1])
+            self.losses.append(loss.item())
+            return loss
 
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
-    def fit(task, monitor, steps, **more):
+    def fit(task, monitor, steps, accumulated=1, **more):
         trainer = pl.Trainer(
             max_steps=steps,
+            accumulate_grad_batches=accumulated,
             accelerator="cpu",
             logger=False,
             enable_progress_bar=False,
@@ -83,6 +127,12 @@ def test_lightning_measures_keeps_and_goes_on(tmp_path):
     before = [d.isel(step=slice(3)).drop_vars(times) for d in (kept, dataset)]
     assert before[0].identical(before[1])
     assert float(kept.trace[3]) == watched(second).measure()["trace"]
+
+    task = Task()
+    monitor = watched(task)
+    fit(task, monitor, 8, accumulated=2)
+    losses = torch.tensor(task.losses).reshape(-1, 2).mean(1)
+    assert monitor.to_xarray().step_loss.values == pytest.approx(losses[[3, 7]])
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -145,4 +195,4 @@ def test_the_trainer_of_hugging_face_measures_and_goes_on(tmp_path):
     fit(again, monitor, 13, resume_from_checkpoint=str(tmp_path / "run/checkpoint-5"))
     dataset = curvflow.read_monitor(tmp_path / "store")
     assert dataset.step.values.tolist() == [4, 8, 12]
-    assert dataset.update_steps.values.tolist() == [4, 3, 4]
+    assert dataset.update_steps.values.tolist() == [4, 2, 4]

@@ -401,12 +401,40 @@ class Writer:
 
 
 class Run:
-    """The method of a run of Weights & Biases that is called."""
+    """The methods of a run of Weights & Biases that are called, and its rule of steps.
+
+    Its own steps count calls; rows of a step before that count are lost.
+    """
+
+    def __init__(self):
+        self.count, self.axes, self.rows = 0, {}, []
+
+    def define_metric(self, name, step_metric=None):
+        self.axes[name] = step_metric
+
+    def log(self, data, step=None, commit=None):
+        if step is None or step >= self.count:
+            self.count = (self.count if step is None else step) + 1
+            self.rows.append(data)
+
+    @property
+    def sent(self):
+        assert self.axes == {"monitor/*": "monitor/step"}
+        return {
+            (name, row["monitor/step"]): value
+            for row in self.rows
+            for name, value in row.items()
+            if name.startswith("monitor/") and name != "monitor/step"
+        }
+
+
+class Logger:
+    """The method of others that is called."""
 
     def __init__(self):
         self.sent = {}
 
-    def log(self, data, step=None, commit=None):
+    def log(self, data, step=None):
         self.sent |= {(name, step): value for name, value in data.items()}
 
 
@@ -430,16 +458,25 @@ class MLflow:
 
 
 def test_finite_numbers_are_sent_wherever_they_are_wanted():
-    net, places = small(), [Writer(), Run(), MLflow()]
+    run = Run()
+    net, places = small(), [Writer(), run, MLflow(), Logger()]
     monitor = monitored(net, log_to=places, probes=["sharpness", "update_ratio"])
-    Loop(net).run(5, monitor)
-    (sharpness,) = monitor.to_xarray().sharpness.values
+    loop = Loop(net)
+    for _ in range(10):
+        loop.run(1, monitor)
+        for name in ("loss", "rate", "accuracy"):  # of the user's own
+            run.log({name: 0.0})
     first = places[0].sent
-    assert first["monitor/sharpness", 5] == sharpness
-    assert ("monitor/update_ratio/2.bias", 5) in first
+    for step, sharpness in zip((5, 10), monitor.to_xarray().sharpness, strict=True):
+        assert first["monitor/sharpness", step] == sharpness
+        assert ("monitor/layer_update_ratio/2.bias", step) in first
     assert not any("trace" in name or "reason" in name for name, _ in first)
-    assert places[1].sent == first
-    assert places[2].sent == first
+    for place in places[1:]:
+        assert place.sent == first
+    assert run.count == 32  # one more for each measurement
+    # A name is a file of MLflow's, and none is a folder of others.
+    names = {name for name, _ in first}
+    assert not any(a.startswith(f"{b}/") for a in names for b in names)
 
 
 @pytest.mark.parametrize(

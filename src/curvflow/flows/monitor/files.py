@@ -31,6 +31,8 @@ from curvflow.stores.files import NO_ARRAYS, Disk, disk_errors
 NUMBERS, STATE = "monitor.npz", "state.npz"
 # In a file of weights, none of whose names begins with a dot.
 _IDENTITY = f".{IDENTITY}"
+# The step of `llc_at` that they are for, which the loop may have passed over.
+NAMED = ".llc_at"
 
 
 def write(path: Path, arrays: Mapping[str, Array]) -> None:
@@ -311,7 +313,8 @@ def kept_in(
         check_identity(here, identity)
     # None is removed before all are known to be this monitor's.
     for step in [*kept]:
-        if step not in steps or (last is not None and step > last):
+        named = int(kept[step].get(NAMED, step))
+        if named not in steps or (last is not None and step > last):
             paths[step].unlink()
             del kept[step]
     return kept

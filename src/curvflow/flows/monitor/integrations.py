@@ -27,11 +27,34 @@ class Monitored(Protocol):
         """Go on from a checkpoint."""
 
 
-def lightning_callback(monitor: Monitored) -> Any:
-    """Return a callback that measures after batches, and is kept in checkpoints.
+class _StepLosses:
+    """Losses of the batches that a trainer has put together into its next step."""
+
+    def __init__(self) -> None:
+        self.begin(0)
+
+    def begin(self, step: int) -> None:
+        """Take the number of the last step."""
+        self._step = step
+        self._losses: list[Any] = []
+
+    def add(self, loss: Any, step: int) -> bool:
+        """Note the loss of a batch, and return whether it was the last of a step."""
+        if loss is not None:
+            self._losses.append(loss)
+        return step != self._step
+
+    def mean(self) -> Any:
+        """Return the mean loss of the step; None if no batch had one."""
+        return sum(self._losses) / len(self._losses) if self._losses else None
+
+
+def lightning_callback(monitor: Monitored, name: str = "") -> Any:
+    """Return a callback that measures after steps, and is kept in checkpoints.
 
     Args:
         monitor: whose steps are the trainer's.
+        name: in checkpoints, beside that of the class.
 
     Returns:
         An instance of a subclass of Lightning's `Callback`.
@@ -40,19 +63,30 @@ def lightning_callback(monitor: Monitored) -> Any:
         RequestError: Lightning is not installed.
     """
     base = _framework("lightning.pytorch", "pytorch_lightning").Callback
+    losses = _StepLosses()
 
     def on_train_batch_end(
         self: Any, trainer: Any, pl_module: Any, outputs: Any, *batch: Any
     ) -> None:
-        if trainer.is_global_zero and trainer.global_step:
-            loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
-            monitor.step(loss, step=trainer.global_step)
+        loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+        if loss is not None:  # Lightning divides those that it accumulates
+            loss = loss * trainer.accumulate_grad_batches
+        if losses.add(loss, step := trainer.global_step):
+            if trainer.is_global_zero:
+                monitor.step(losses.mean(), step=step)
+            losses.begin(step)
 
+    key = f"MonitorCallback.{name}" if name else "MonitorCallback"
     return type(
         "MonitorCallback",
         (base,),
         {
-            "__doc__": "Measures curvature after batches of training.",
+            "__doc__": "Measures curvature after steps of training. A trainer with "
+            "several needs a name for each: monitor.lightning(name).",
+            "state_key": property(lambda self: key),
+            "on_train_start": lambda self, trainer, _: losses.begin(
+                trainer.global_step
+            ),
             "on_train_batch_end": on_train_batch_end,
             "state_dict": lambda self: monitor.state_dict(),
             "load_state_dict": lambda self, state: monitor.load_state_dict(state),
@@ -116,8 +150,8 @@ def senders(log_to: Any) -> list[Send]:
     Args:
         log_to: None; `wandb` or `mlflow`, of which the active run is taken; an object
             with the method `add_scalar` of TensorBoard's SummaryWriter, `log_metrics`
-            of MLflow and of Lightning's loggers, or `log` of a run of Weights &
-            Biases; or several of these.
+            of MLflow and of Lightning's loggers, or `define_metric` or `log` of a run
+            of Weights & Biases; or several of these.
 
     Returns:
         Functions of numbers by name and the step.
@@ -139,6 +173,8 @@ def _sender(place: Any) -> Send:
         return lambda numbers, step: _scalars(place, numbers, step)
     if hasattr(place, "log_metrics"):
         return lambda numbers, step: place.log_metrics(dict(numbers), step=step)
+    if hasattr(place, "define_metric"):
+        return lambda numbers, step: _along_axis(place, numbers, step)
     if hasattr(place, "log"):
         return lambda numbers, step: place.log(dict(numbers), step=step)
     raise InputError(
@@ -150,6 +186,17 @@ def _sender(place: Any) -> Send:
 def _scalars(writer: Any, numbers: Mapping[str, float], step: int) -> None:
     for name, number in numbers.items():
         writer.add_scalar(name, number, global_step=step)
+
+
+def _along_axis(run: Any, numbers: Mapping[str, float], step: int) -> None:
+    """Log to Weights & Biases over an axis of their own.
+
+    Its steps count calls of `log`. Numbers of a step before the present count are
+    dropped, and those of a step behind it move the user's own on.
+    """
+    axis = f"{PREFIX}step"
+    run.define_metric(f"{PREFIX}*", step_metric=axis)
+    run.log({**numbers, axis: step})
 
 
 def _tracker(name: str) -> Any:
@@ -178,7 +225,8 @@ def scalars(row: Mapping[str, Any], layers: Sequence[str]) -> dict[str, float]:
     for name, value in row.items():
         if name == "layer_update_ratio":
             pairs = zip(layers, value, strict=True)
-            numbers |= {f"update_ratio/{layer}": float(v) for layer, v in pairs}
+            # Beside no number of that name: for MLflow it is a folder.
+            numbers |= {f"{name}/{layer}": float(v) for layer, v in pairs}
         elif isinstance(value, bool | int | float) and not name.endswith("step"):
             numbers[name] = float(value)
     return {PREFIX + n: v for n, v in numbers.items() if math.isfinite(v)}

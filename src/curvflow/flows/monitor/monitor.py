@@ -15,7 +15,7 @@ import numpy as np
 from curvflow.errors import InputError, RequestError
 from curvflow.flows.monitor import files
 from curvflow.flows.monitor.background import Background, packed
-from curvflow.flows.monitor.files import InLoop, Records, Requests, kept_in
+from curvflow.flows.monitor.files import NAMED, InLoop, Records, Requests, kept_in
 from curvflow.flows.monitor.integrations import (
     hf_callback,
     lightning_callback,
@@ -111,7 +111,7 @@ class Monitor:
             seed: of start vectors, random vectors and parts of the data.
             num_batches: the most that are read of a list or a loader.
             llc_at: steps at which to estimate the learning coefficient, whatever it
-                takes.
+                takes; of one that `step(step=...)` passes over, at the next.
             llc: options of `curvflow.llc` for these; net, loss, data and store are
                 the monitor's.
             llc_in: `loop` waits for them; `process` estimates them one by one in a
@@ -207,6 +207,7 @@ class Monitor:
             >>> monitor.step(step=1), monitor.step(step=2)  # the second is due
             (False, True)
         """
+        before = self.num_steps if self._began is not None else None
         if self._began is None:
             self._began = perf_counter()
         if self._is_resumed:
@@ -217,8 +218,8 @@ class Monitor:
         if any(last is not None and self.num_steps < last for last in lasts):
             self._begin_again()
         self._take_answers()
-        if self.num_steps in self._llc_at:
-            self._estimate()
+        if named := self._llc_since(before):
+            self._estimate(max(named))
         is_due = self.num_steps // self.every > self._seen
         self._seen = max(self._seen, self.num_steps // self.every)
         self._is_pending |= is_due
@@ -379,8 +380,11 @@ class Monitor:
         self._last_seconds = float(state["last_seconds"])
         self._probes.load(state["state"])
 
-    def lightning(self) -> Any:
+    def lightning(self, name: str = "") -> Any:
         """Return a callback for Lightning's Trainer, kept in its checkpoints.
+
+        Args:
+            name: tells it from others in the checkpoints of a trainer with several.
 
         Returns:
             An instance of `lightning.pytorch.Callback`.
@@ -391,7 +395,7 @@ class Monitor:
         Examples:
             >>> trainer = Trainer(callbacks=[monitor.lightning()])  # doctest: +SKIP
         """
-        return lightning_callback(self)
+        return lightning_callback(self, name)
 
     def hf(self) -> Any:
         """Return a callback for Hugging Face's Trainer.
@@ -443,15 +447,30 @@ class Monitor:
         self._outside += sum(times)
         return self._probes.expected_gradients * min(times)
 
-    def _estimate(self) -> None:
-        """Estimate the learning coefficient, unless that was done at this step."""
+    def _llc_since(self, before: int | None) -> list[int]:
+        """Return the steps of `llc_at` that are reached now, or were passed over.
+
+        Args:
+            before: the step before, of this loop; None for the first one.
+        """
+        now = self.num_steps
+        last = now - 1 if before is None else min(before, now - 1)
+        return [step for step in self._llc_at if last < step <= now]
+
+    def _estimate(self, named: int) -> None:
+        """Estimate the learning coefficient, unless that was done at this step.
+
+        Args:
+            named: the step of `llc_at` that it is for.
+        """
         if self._coefficients.last == self.num_steps:
             return
         began = perf_counter()
         if self._is_in_loop:
             self._have(self.num_steps, self._probes.coefficient(self._llc))
         elif self.num_steps not in self._requests.weights:
-            self._requests.add(self.num_steps, self._probes.snapshot())
+            weights = {**self._probes.snapshot(), NAMED: np.array(named)}
+            self._requests.add(self.num_steps, as_tensors(weights))
         if self._began is not None:
             self._outside += perf_counter() - began
 
@@ -580,8 +599,9 @@ class Monitor:
         self._requests.cut(self.num_steps)
         for records in (self._records, self._coefficients):
             records.cut(self.num_steps)
-        self._since = self.num_steps - 1
-        self._seen = self._since // self.every
+        # Of the weights that are known, those after this step.
+        self._since = self.num_steps
+        self._seen = (self.num_steps - 1) // self.every
         self._is_pending, self._postponed = False, 0
         self._probes.restart()
 

@@ -34,7 +34,7 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
         stack.enter_context(_other_streams())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
-        for kind in {d.type for d in devices}:
+        for kind in {d.type for d in devices if d.type != "meta"}:
             stack.enter_context(torch.autocast(kind, enabled=False))
         try:
             for layer, _ in modes:

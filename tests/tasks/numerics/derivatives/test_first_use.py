@@ -68,6 +68,19 @@ def test_vectors_of_another_precision_are_taken_in_that_of_the_operator():
             assert torch.equal(operator @ given, expected)
 
 
+def test_weights_without_numbers_are_named_until_they_have_some():
+    with torch.device("meta"):
+        net = nn.Sequential(nn.Linear(4, 3))
+    data = (drawn(5, 4), Y)
+    for take in (curvflow.hessian, curvflow.llc, curvflow.Monitor):
+        with pytest.raises(InputError, match=r"got '0\.weight' on .* meta\. Move it"):
+            take(net, "cross_entropy", data)
+    net.to_empty(device="cpu").to(torch.float64)
+    for weights in net.parameters():
+        nn.init.ones_(weights)
+    assert curvflow.hessian(net, "cross_entropy", data).shape == (15, 15)
+
+
 def test_a_lazy_layer_is_named_until_it_is_called():
     net, data = nn.Sequential(nn.LazyLinear(3)), (drawn(5, 4), Y)
     for door in (curvflow.hessian, curvflow.llc, curvflow.Monitor):

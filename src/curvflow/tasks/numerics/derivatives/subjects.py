@@ -710,12 +710,7 @@ def chosen_parameters(
         InputError: a pattern fits none, or they cannot be taken together.
     """
     every = {n: p for n, p in module.named_parameters() if p.requires_grad}
-    for name, parameter in every.items():
-        if isinstance(parameter, UninitializedParameter):
-            raise InputError(
-                f"module: expected parameters whose shapes are known, got '{name}', "
-                "which a first call is to tell. Call the module on a batch once."
-            )
+    _check_known(every)
     for pattern in () if patterns is None else patterns:
         if not any(fnmatchcase(name, pattern) for name in every):
             raise InputError(
@@ -745,6 +740,21 @@ def chosen_parameters(
             "from before training diverged."
         )
     return named
+
+
+def _check_known(named: Mapping[str, nn.Parameter]) -> None:
+    """Refuse parameters without a shape or without numbers."""
+    for name, parameter in named.items():
+        if isinstance(parameter, UninitializedParameter):
+            raise InputError(
+                f"module: expected parameters whose shapes are known, got '{name}', "
+                "which a first call is to tell. Call the module on a batch once."
+            )
+        if parameter.is_meta:
+            raise InputError(
+                f"module: expected parameters that hold numbers, got '{name}' on the "
+                "device meta. Move it with to_empty() and load its weights before."
+            )
 
 
 def _places(called: _Called, named: Mapping[str, nn.Parameter]) -> dict[str, str]:
