@@ -57,7 +57,7 @@ def test_the_loss_of_a_step_of_lightning_is_the_mean_of_its_batches(
     np.testing.assert_allclose(dataset.step_loss, losses.mean(1), rtol=1e-6)
 
 
-def test_monitors_of_one_trainer_have_places_of_their_own(monkeypatch):
+def test_monitors_of_one_trainer_have_places_apart(monkeypatch):
     monkeypatch.setitem(sys.modules, "lightning.pytorch", Fake)
     monitor = monitored(small())
     keys = [monitor.lightning(name).state_key for name in ("", "first", "second")]

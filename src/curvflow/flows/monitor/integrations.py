@@ -54,7 +54,7 @@ def lightning_callback(monitor: Monitored, name: str = "") -> Any:
 
     Args:
         monitor: whose steps are the trainer's.
-        name: in checkpoints, beside that of the class.
+        name: in checkpoints, behind that of the class.
 
     Returns:
         An instance of a subclass of Lightning's `Callback`.
@@ -189,7 +189,7 @@ def _scalars(writer: Any, numbers: Mapping[str, float], step: int) -> None:
 
 
 def _along_axis(run: Any, numbers: Mapping[str, float], step: int) -> None:
-    """Log to Weights & Biases over an axis of their own.
+    """Log to Weights & Biases over the steps of the loop.
 
     Its steps count calls of `log`. Numbers of a step before the present count are
     dropped, and those of a step behind it move the user's own on.
