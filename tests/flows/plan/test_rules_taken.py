@@ -71,13 +71,25 @@ def test_a_loss_without_a_likelihood_has_no_factors(store, change):
     assert f"axes.rule.factors: {name} cannot be combined with a loss" in said
 
 
-def test_muon_is_refused_where_it_finds_no_matrix(store):
-    muon = ("rule: kfac", "rule: muon, adamw_also: [{}]")
+@pytest.mark.parametrize(
+    "around",
+    [
+        "MUON",
+        "rule: sam, inner: {MUON}",
+        "rule: ema, inner: {MUON}",
+        "rule: lookahead, inner: {rule: sam, inner: {MUON}}",
+    ],
+)
+def test_muon_is_refused_where_it_finds_no_matrix(around, store):
+    def muon(pattern):
+        rule = f"rule: muon, adamw_also: [{pattern}]"
+        return "rule: kfac", around.replace("MUON", rule)
+
     known = "toys.yaml:5:14: axes.rule.factors: adamw_also: expected names of"
-    assert known in refused(store, (muon[0], muon[1].format("nothing")))
-    said = refused(store, (muon[0], muon[1].format("'*'")))
+    assert known in refused(store, muon("nothing"))
+    said = refused(store, muon("'*'"))
     assert "expected a model with matrices of weights, got conv1d_xord" in said
-    planned(store, (muon[0], muon[1].format("filter1.*")))
+    planned(store, muon("filter1.*"))
 
 
 def test_a_large_tensor_in_no_layer_is_named(store, monkeypatch):

@@ -287,16 +287,18 @@ def _check_rule(node: Node, stages: Mapping[str, Stage], samples_of: SamplesOf) 
         StudyError: the rule says why.
     """
     params, stage = node.params, stages[node.stage]
-    if not isinstance(params, TrainParams) or not params.rule.checks_problem:
+    if not isinstance(params, TrainParams):
+        return
+    if not (rule := params.rule.innermost).checks_problem:
         return
     samples = samples_taken(stage, stages, node.coords, samples_of)
     # Loaded here, for PyTorch takes a second, and few rules refuse any model.
     from curvflow.tasks.rules import check_loss, check_rule
 
     try:
-        check_loss(params.rule, params.loss)
+        check_loss(rule, params.loss)
         if _can_be_posed(params.model, samples):
-            check_rule(params.rule, params.model, params.loss, samples)
+            check_rule(rule, params.model, params.loss, samples)
     except InputError as error:
         reason = str(error).removeprefix("rule: ")
         raise stage.error(("rule",), reason, labels=node.coords) from error

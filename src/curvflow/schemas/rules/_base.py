@@ -321,6 +321,11 @@ class Rule(Params):
         return type(self).__module__.removeprefix("curvflow.schemas.rules.")
 
     @property
+    def innermost(self) -> Rule:
+        """The rule that steps, which may be one within this."""
+        return self
+
+    @property
     def is_extendable(self) -> bool:
         """True if longer training begins as shorter training does.
 

@@ -26,6 +26,11 @@ class Around(Rule):
     inner: Inner = Field(description="the rule that steps")
 
     @property
+    def innermost(self) -> Rule:
+        """The rule that steps, within whatever is around it."""
+        return self.inner.innermost
+
+    @property
     def base_lr(self) -> float:
         """The learning rate of the inner rule before any schedule."""
         return self.inner.base_lr
