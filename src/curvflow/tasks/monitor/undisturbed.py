@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, Sampler
 
 
 @contextmanager
@@ -59,15 +61,87 @@ def _other_streams() -> Iterator[None]:
 
 @contextmanager
 def undisturbed_loader(data: Any) -> Iterator[None]:
-    """Put back the generators that a loader and its sampler draw from."""
-    owners = [data, getattr(data, "sampler", None)]
-    generators = [getattr(owner, "generator", None) for owner in owners]
-    states = [(g, g.get_state()) for g in generators if g is not None]
+    """Put a loader back as it was, as if it had not been read.
+
+    That is its generators, samplers and workers, and the generators that its data set
+    draws from in this process.
+
+    Args:
+        data: what is read in the block.
+
+    Yields:
+        Nothing.
+    """
+    owners = [] if isinstance(data, tuple | Mapping) else _owners(data)
+    puts = [put for owner in owners for put in _puts(vars(owner).values())]
+    puts += list(_puts(_of_data_set(data)))
+    before = [dict(vars(owner)) for owner in owners]
+    for owner in owners:
+        if isinstance(owner, DataLoader):  # else its workers would be those kept
+            vars(owner)["_iterator"] = None
     try:
         yield
     finally:
-        for generator, state in states:
-            generator.set_state(state)
+        for put in puts:
+            put()
+        for owner, attributes in zip(owners, before, strict=True):
+            # Not by setattr, which a loader refuses for some.
+            vars(owner).clear()
+            vars(owner).update(attributes)
+
+
+def _owners(data: Any) -> list[Any]:
+    """Return a loader, and the samplers and loaders within it."""
+    owners: list[Any] = []
+    waiting = [data]
+    while waiting:
+        owner = waiting.pop()
+        if hasattr(owner, "__dict__") and not any(owner is each for each in owners):
+            owners.append(owner)
+            named = vars(owner)
+            waiting += [named.get("sampler"), named.get("batch_sampler")]
+            waiting += [
+                v for v in named.values() if isinstance(v, Sampler | DataLoader)
+            ]
+    return owners
+
+
+def _of_data_set(data: Any) -> Iterator[Any]:
+    """Yield the generators of a loader's data set, and of one within it."""
+    while (data := getattr(data, "dataset", None)) is not None:
+        yield from (v for v in vars(data).values() if isinstance(v, _GENERATORS))
+
+
+_GENERATORS = (
+    torch.Generator,
+    random.Random,
+    np.random.Generator,
+    np.random.RandomState,
+)
+
+
+def _puts(values: Iterable[Any]) -> Iterator[Callable[[], object]]:
+    """Yield what puts the contents of values back."""
+    for value in values:
+        match value:
+            case torch.Generator():
+                yield partial(value.set_state, value.get_state())
+            case random.Random():
+                yield partial(value.setstate, value.getstate())
+            case np.random.RandomState():
+                yield partial(value.set_state, value.get_state())
+            case np.random.Generator():
+                bits = value.bit_generator
+                yield partial(setattr, bits, "state", bits.state)
+            case list():
+                yield partial(value.__setitem__, slice(None), list(value))
+            case dict() | set():
+                yield partial(_refill, value, value.copy())
+
+
+def _refill(kept: dict[Any, Any] | set[Any], content: Any) -> None:
+    kept.clear()
+    kept.update(content)
 
 
 def synchronize(module: nn.Module) -> None:
