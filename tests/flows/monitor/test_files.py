@@ -329,3 +329,34 @@ def test_a_study_draws_and_tabulates_what_was_measured(tmp_path):
     with xr.open_zarr(tmp_path / "numbers.zarr") as stored:
         np.testing.assert_array_equal(stored.sharpness, measured.sharpness)
         assert json.loads(stored.attrs["probes"])["trace"]["num_probes"] == 8
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        (["converged"] * 3, "converged"),
+        (["drifting", "converged", "converged"], "unconverged"),
+        (["converged", "converged", "failed"], "unconverged"),
+    ],
+)
+def test_coefficients_that_are_not_converged_are_marked(words, verdict, tmp_path):
+    path = tmp_path / "watched.npz"
+    monitor = monitored(small(), probes=["sharpness"])
+    Loop(monitor._probes.module).run(5, monitor)
+    monitor.save(path)
+    estimates = {
+        "llc_step": np.array([2, 3, 5]),
+        "llc_mean": np.array([1.0, 2.0, 3.0]),
+        "llc_sem": np.full(3, 0.5),
+        "llc_verdict": np.array(words),
+    }
+    files.write(path, {**files.read(path), **estimates})
+    figure = {"use": "figure.lines", "of": "watched", "x": "llc_step", "band": "none"}
+    stages = {
+        "watched": {"use": "monitor.read", "path": str(path)},
+        "curve": {**figure, "y": "llc_mean"},
+    }
+    results = curvflow.run(curvflow.Study(stages=stages), store=tmp_path / "store")
+    assert results.verdicts("watched") == {verdict: 1}
+    is_marked = "hollow: 1 of 1" in str(results["curve"]["caption"].values)
+    assert is_marked == (verdict == "unconverged")

@@ -61,13 +61,22 @@ def _along(name: str, description: str, units: str = "1", **more: str) -> Variab
     )
 
 
-def _at(name: str, description: str, dtype: str = "float64") -> Variable:
-    return Variable(name, description, ("llc_step",), dtype, series=True, optional=True)
+def _at(name: str, description: str, dtype: str = "float64", **more: str) -> Variable:
+    return Variable(
+        name,
+        description,
+        ("llc_step",),
+        dtype,
+        series=True,
+        optional=True,
+        judged_by=more.get("judged_by"),
+        error_of=more.get("error_of"),
+    )
 
 
 KIND = Kind(
     name="monitor.read",
-    version=1,
+    version=2,
     summary="Curvature that a curvflow.Monitor has measured in another training loop.",
     params=ReadParams,
     returns=Numbers,
@@ -171,8 +180,8 @@ KIND = Kind(
             "int64",
             optional=True,
         ),
-        _at("llc_mean", "local learning coefficient"),
-        _at("llc_sem", "its standard error"),
+        _at("llc_mean", "local learning coefficient", judged_by="llc_verdict"),
+        _at("llc_sem", "its standard error", error_of="llc_mean"),
         _at("llc_verdict", "converged, or what is wrong", "str"),
         _at("llc_reason", "the verdict in words", "str"),
         _at("llc_seconds", "time that it took"),
