@@ -287,6 +287,54 @@ def test_coefficients_behind_the_last_measurement_are_estimated_again(tmp_path):
     assert dataset.llc_step.values.tolist() == [3, 6]
 
 
+def test_a_store_is_of_one_monitor(tmp_path, caplog):
+    """Two that find it empty replace each other's numbers."""
+    first, other = (monitored(small(seed), store=tmp_path) for seed in (0, 1))
+    wider = monitored(small(), probes=["trace"], store=tmp_path)
+    first.measure()
+    with pytest.raises(InputError, match="store: expected measurements of the same"):
+        wider.measure()
+    assert not caplog.messages
+    for _ in range(2):
+        other.measure()
+        first.measure()
+    (message,) = caplog.messages
+    assert "another of the same settings, which each replaces" in message
+
+
+def test_a_store_stays_where_it_was_when_the_loop_changes_its_folder(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monitor = monitored(small(), store="watched")
+    monitor.measure()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monitor.measure()
+    assert not [*(tmp_path / "elsewhere").iterdir()]
+    assert curvflow.read_monitor(tmp_path / "watched").equals(monitor.to_xarray())
+
+
+@pytest.mark.parametrize(
+    "whole", [int, float, np.int64, np.uint8, lambda n: torch.tensor(n), np.float32]
+)
+def test_whole_numbers_of_all_types_are_taken_and_kept(whole, tmp_path):
+    settings = {"every": whole(2), "llc_at": [whole(3)], "llc": FEW, "budget": 1e-9}
+    monitor = monitored(small(), **settings)
+    for step in range(1, 6):
+        monitor.step(step=whole(step))
+    monitor.measure()
+    monitor.step(step=whole(7))
+    torch.save(monitor.state_dict(), tmp_path / "kept.pt")
+    again = monitored(small(), **settings)
+    again.load_state_dict(torch.load(tmp_path / "kept.pt", weights_only=True))
+    assert again.num_steps == 7
+    xr.testing.assert_equal(again.to_xarray(), monitor.to_xarray())
+    assert again.to_xarray().llc_step.values.tolist() == [3]
+    with pytest.raises(InputError, match=r"step: expected whole numbers, got 7\.5"):
+        again.step(step=7.5)
+
+
 def test_other_files_and_none_are_refused(tmp_path):
     with pytest.raises(StoreError, match=r"monitor\.npz: expected"):
         curvflow.read_monitor(tmp_path)

@@ -130,9 +130,10 @@ class Monitor:
                 other settings.
             StoreError: the store cannot be read.
         """
-        _check(every, budget, num_batches, llc_at, llc, llc_in)
-        self.every, self._budget, self._send = every, budget, senders(log_to)
-        self._llc_at, self._llc = frozenset(llc_at), dict(llc or {})
+        self.every = _whole("every", every)
+        self._llc_at = frozenset(_whole("llc_at", step) for step in llc_at)
+        _check(self.every, budget, num_batches, self._llc_at, llc, llc_in)
+        self._budget, self._send, self._llc = budget, senders(log_to), dict(llc or {})
         self._probes = TrainingProbes(
             model,
             loss,
@@ -152,8 +153,10 @@ class Monitor:
         self._identity = self._probes.identity()
         if self._llc_at:
             self._identity["llc"] = self._llc
-        self._folder = None if store is None else Path(store).expanduser()
+        # As it is now, for a loop may change its folder.
+        self._folder = None if store is None else Path(store).expanduser().absolute()
         self._requests = self._no_requests()
+        self._has_numbers = False
         if self._folder is not None:
             self._go_on(self._folder)
 
@@ -207,6 +210,7 @@ class Monitor:
             >>> monitor.step(step=1), monitor.step(step=2)  # the second is due
             (False, True)
         """
+        step = None if step is None else _whole("step", step)
         before = self.num_steps if self._began is not None else None
         if self._began is None:
             self._began = perf_counter()
@@ -239,6 +243,7 @@ class Monitor:
             The numbers by name.
 
         Raises:
+            InputError: another monitor has begun to write to the store.
             StoreError: the store cannot be written.
 
         Examples:
@@ -502,14 +507,28 @@ class Monitor:
     def _keep(self) -> None:
         if self._folder is None:
             return
-        files.write(self._folder / files.NUMBERS, self._arrays())
+        path = self._folder / files.NUMBERS
+        if not self._has_numbers and path.exists():
+            self._check_alone(path)
+        files.write(path, self._arrays())
+        self._has_numbers = True
         if self._records.rows:
             state = {"step": np.array(self._records.last), **self._probes.arrays()}
             files.write(self._folder / files.STATE, state)
 
+    def _check_alone(self, path: Path) -> None:
+        """Refuse or log numbers that were not there when this monitor was made."""
+        files.check_identity(files.read(path), self._identity)
+        _logger.warning(
+            f"store: expected numbers of one monitor in {self._folder}, got those of "
+            "another of the same settings, which each replaces. Name a folder for "
+            "each, or none but in one process."
+        )
+
     def _go_on(self, folder: Path) -> None:
         """Take over what a store has, if there is anything."""
-        if (folder / files.NUMBERS).exists():
+        self._has_numbers = (folder / files.NUMBERS).exists()
+        if self._has_numbers:
             arrays = files.read(folder / files.NUMBERS)
             files.check_identity(arrays, self._identity)
             self._records = Records.of("step", arrays)
@@ -653,6 +672,17 @@ def _number(loss: Any) -> float:
     return float(loss.item() if hasattr(loss, "item") else loss)
 
 
+def _whole(name: str, value: Any) -> int:
+    """Return a whole number as one of Python's, for a checkpoint keeps no others."""
+    try:
+        whole = int(value)
+    except (TypeError, ValueError, OverflowError):
+        whole = None
+    if whole is None or whole != value:
+        raise InputError(f"{name}: expected whole numbers, got {value!r}. Round it.")
+    return whole
+
+
 def _check(
     every: int,
     budget: float | None,
@@ -670,10 +700,9 @@ def _check(
             f"budget: expected a part of the loop's time above 0, got {budget}. Pass "
             "None to measure whatever it takes."
         )
-    if any(not isinstance(step, int) or step < 1 for step in llc_at):
+    if any(step < 1 for step in llc_at):
         raise InputError(
-            f"llc_at: expected steps, 1 or more, got {list(llc_at)}. Pass whole "
-            "numbers."
+            f"llc_at: expected steps, 1 or more, got {min(llc_at)}. Remove it."
         )
     if llc_in not in ("loop", "process"):
         raise InputError(
