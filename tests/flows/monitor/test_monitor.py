@@ -474,6 +474,10 @@ def test_finite_numbers_are_sent_wherever_they_are_wanted():
     for place in places[1:]:
         assert place.sent == first
     assert run.count == 32  # one more for each measurement
+    other = Writer()
+    monitored(net, log_to=other, log_as="second", probes=["sharpness"]).measure()
+    assert other.sent
+    assert all(name.startswith("second/") for name, _ in other.sent)
     # A name is a file of MLflow's, and none is a folder of others.
     names = {name for name, _ in first}
     assert not any(a.startswith(f"{b}/") for a in names for b in names)

@@ -70,7 +70,7 @@ class Turns(Sampler):
 
 
 class Bare:
-    """What is a sampler by its methods alone."""
+    """A sampler by its methods alone."""
 
     def __init__(self):
         self.draw = seeded()
@@ -109,7 +109,7 @@ LOADERS = {
 
 
 def trained(name, watched=None, num_batches=None):
-    """Return what two epochs read, with a monitor made before them or within."""
+    """Return all that two epochs read, with a monitor made before them or within."""
     torch.manual_seed(5)
     random.seed(5)
     np.random.seed(5)  # noqa: NPY002

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -141,13 +142,13 @@ def _framework(*names: str) -> Any:
 Send = Callable[[Mapping[str, float], int], None]
 
 BY_NAME = ("wandb", "mlflow")
-PREFIX = "monitor/"
 
 
-def senders(log_to: Any) -> list[Send]:
+def senders(log_to: Any, folder: str) -> list[Send]:
     """Return what sends numbers to each place that the user names.
 
     Args:
+        folder: first part of the names, before a slash.
         log_to: None; `wandb` or `mlflow`, of which the active run is taken; an object
             with the method `add_scalar` of TensorBoard's SummaryWriter, `log_metrics`
             of MLflow and of Lightning's loggers, or `define_metric` or `log` of a run
@@ -163,10 +164,10 @@ def senders(log_to: Any) -> list[Send]:
     if log_to is None:
         return []
     several = log_to if isinstance(log_to, list | tuple) else [log_to]
-    return [_sender(each) for each in several]
+    return [_sender(each, folder) for each in several]
 
 
-def _sender(place: Any) -> Send:
+def _sender(place: Any, folder: str) -> Send:
     if isinstance(place, str):
         place = _tracker(place)
     if hasattr(place, "add_scalar"):
@@ -174,7 +175,7 @@ def _sender(place: Any) -> Send:
     if hasattr(place, "log_metrics"):
         return lambda numbers, step: place.log_metrics(dict(numbers), step=step)
     if hasattr(place, "define_metric"):
-        return lambda numbers, step: _along_axis(place, numbers, step)
+        return partial(_along_axis, place, folder)
     if hasattr(place, "log"):
         return lambda numbers, step: place.log(dict(numbers), step=step)
     raise InputError(
@@ -188,14 +189,14 @@ def _scalars(writer: Any, numbers: Mapping[str, float], step: int) -> None:
         writer.add_scalar(name, number, global_step=step)
 
 
-def _along_axis(run: Any, numbers: Mapping[str, float], step: int) -> None:
+def _along_axis(run: Any, folder: str, numbers: Mapping[str, float], step: int) -> None:
     """Log to Weights & Biases over the steps of the loop.
 
     Its steps count calls of `log`. Numbers of a step before the present count are
     dropped, and those of a step behind it move the user's own on.
     """
-    axis = f"{PREFIX}step"
-    run.define_metric(f"{PREFIX}*", step_metric=axis)
+    axis = f"{folder}/step"
+    run.define_metric(f"{folder}/*", step_metric=axis)
     run.log({**numbers, axis: step})
 
 
@@ -214,12 +215,15 @@ def _tracker(name: str) -> Any:
         ) from error
 
 
-def scalars(row: Mapping[str, Any], layers: Sequence[str]) -> dict[str, float]:
+def scalars(
+    row: Mapping[str, Any], layers: Sequence[str], folder: str
+) -> dict[str, float]:
     """Return the finite numbers of a measurement, under names to be sent.
 
     Args:
         row: the measurement.
         layers: names of the parameter tensors.
+        folder: first part of the names, before a slash.
     """
     numbers: dict[str, float] = {}
     for name, value in row.items():
@@ -229,4 +233,4 @@ def scalars(row: Mapping[str, Any], layers: Sequence[str]) -> dict[str, float]:
             numbers |= {f"{name}/{layer}": float(v) for layer, v in pairs}
         elif isinstance(value, bool | int | float) and not name.endswith("step"):
             numbers[name] = float(value)
-    return {PREFIX + n: v for n, v in numbers.items() if math.isfinite(v)}
+    return {f"{folder}/{n}": v for n, v in numbers.items() if math.isfinite(v)}

@@ -87,6 +87,7 @@ class Monitor:
         llc: Mapping[str, Any] | None = None,
         llc_in: Literal["loop", "process"] = "loop",
         log_to: Any = None,
+        log_as: str = "monitor",
         order: Order = "reverse_over_reverse",
         params: Sequence[str] | None = None,
         forward: Callable[[Module, Any], Any] | None = None,
@@ -118,6 +119,7 @@ class Monitor:
                 separate process, at the weights of their step.
             log_to: where numbers are also sent: a SummaryWriter, a run of Weights &
                 Biases, `mlflow`, or several.
+            log_as: first part of the names there, of each monitor its own.
             order: of differentiation, as of `curvflow.hessian`.
             params: patterns of the names of parameters; None takes all that require a
                 gradient.
@@ -133,7 +135,8 @@ class Monitor:
         self.every = _whole("every", every)
         self._llc_at = frozenset(_whole("llc_at", step) for step in llc_at)
         _check(self.every, budget, num_batches, self._llc_at, llc, llc_in)
-        self._budget, self._send, self._llc = budget, senders(log_to), dict(llc or {})
+        self._budget, self._llc = budget, dict(llc or {})
+        self._log_as, self._send = log_as, senders(log_to, log_as)
         self._probes = TrainingProbes(
             model,
             loss,
@@ -389,7 +392,7 @@ class Monitor:
         """Return a callback for Lightning's Trainer, kept in its checkpoints.
 
         Args:
-            name: tells it from others in the checkpoints of a trainer with several.
+            name: of its place in checkpoints, where a trainer has several.
 
         Returns:
             An instance of `lightning.pytorch.Callback`.
@@ -500,7 +503,7 @@ class Monitor:
             self._requests.add(step, as_tensors(each))
 
     def _tell(self, row: Mapping[str, Any], step: int) -> None:
-        numbers = scalars(row, self._probes.layers)
+        numbers = scalars(row, self._probes.layers, self._log_as)
         for send in self._send:
             send(numbers, step)
 

@@ -67,7 +67,7 @@ def undisturbed_loader(data: Any) -> Iterator[None]:
     draws from in this process.
 
     Args:
-        data: what is read in the block.
+        data: read within the block.
 
     Yields:
         Nothing.
