@@ -454,6 +454,33 @@ def test_gradients_divided_by_counts_are_refused_where_they_are_taken(layer, mat
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
+def outcome(call):
+    try:
+        return call()
+    except InputError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("matrix", OPERATORS)
+@pytest.mark.parametrize("layer", [nn.Embedding, nn.EmbeddingBag])
+def test_gradients_of_some_rows_alone_are_those_of_all(layer, matrix):
+    pair = []
+    for is_sparse in (False, True):
+        torch.manual_seed(3)
+        net = with_head(layer(TOKENS, 3, sparse=is_sparse))
+        net.insert(1, nn.Flatten())
+        net[-1] = nn.Linear(12 if layer is nn.Embedding else 3, CLASSES).double()
+        data = tokens(), torch.arange(N) % CLASSES
+        of = net, nn.CrossEntropyLoss(), data
+        pair.append(outcome(lambda of=of: dense(OPERATORS[matrix](*of))))
+        assert net[0].sparse == is_sparse
+    if isinstance(pair[0], str):
+        assert "EmbeddingBag at '0' without" in pair[0]
+        assert pair[1] == pair[0]
+    else:
+        torch.testing.assert_close(pair[1], pair[0], rtol=1e-12, atol=1e-14)
+
+
 X, Y = torch.linspace(-1, 1, 24).double().reshape(8, 3), torch.arange(8) % 2
 
 

@@ -29,7 +29,7 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import (
     is_coarse,
     parted,
 )
-from curvflow.tasks.numerics.derivatives.precision import differentiable
+from curvflow.tasks.numerics.derivatives.precision import differentiable, reroute
 
 Cause = Literal[
     "generator", "shuffle", "changing_data", "dropout", "batch_norm", "nondeterminism"
@@ -597,6 +597,7 @@ def _derives(
     """Return whether a layer can be derived back once or twice, right or wrong."""
     size, parameters, given = _size_of(layer, args, kwargs)
     leaves = [leaf.clone().requires_grad_() for leaf in (*parameters.values(), *given)]
+    handles = reroute(layer)  # as it is called in products
     try:
         with differentiable(), torch.enable_grad():
             # Parameters are views of a vector in products; inputs may be overwritten.
@@ -618,6 +619,9 @@ def _derives(
     # Layers lack derivatives in many ways.
     except Exception:
         return False
+    finally:
+        for handle in handles:
+            handle.remove()
     return True
 
 

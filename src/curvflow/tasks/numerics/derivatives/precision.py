@@ -268,7 +268,8 @@ def reroute(module: nn.Module) -> list[RemovableHandle]:
       subclass calls in its own `forward`, or `F.batch_norm`, stays as it is.
     - A weight norm: it has no forward derivatives, and second ones by reverse mode lack
       a term. It is written out.
-    - An embedding whose gradient is that of some rows alone: products take all of it.
+    - An embedding, or bags of it, whose gradient is that of some rows alone: products
+      take all of it.
 
     Args:
         module: whose layers these are.
@@ -306,6 +307,19 @@ def _rerouted_weights(layer: nn.Module) -> Iterator[RemovableHandle]:
     is_sparse = isinstance(layer, nn.Embedding) and layer.sparse
     if is_sparse and _of_all_rows not in layer._forward_hooks.values():
         yield layer.register_forward_hook(_of_all_rows, with_kwargs=True)
+    if isinstance(layer, nn.EmbeddingBag) and layer.sparse:
+        yield cast("RemovableHandle", _OfAllRows(layer))
+
+
+class _OfAllRows:
+    """Handle of bags whose gradients are of all rows."""
+
+    def __init__(self, bags: nn.EmbeddingBag) -> None:
+        self._bags = bags
+        bags.sparse = False
+
+    def remove(self) -> None:
+        self._bags.sparse = True
 
 
 class _WeightWrittenOut:
