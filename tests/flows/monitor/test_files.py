@@ -2,6 +2,7 @@
 
 import json
 import signal
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -93,6 +94,21 @@ def test_a_loop_that_begins_again_earlier_gives_later_measurements_up(
     assert dataset.update_steps.values.tolist() == [5, steps]
     moved = (weights[10] - weights[10 - steps]).norm() / weights[10 - steps].norm()
     assert float(dataset.update_ratio[1]) == pytest.approx(float(moved))
+
+
+def test_a_loop_that_begins_again_with_lost_weights_goes_on():
+    net = small()
+    monitor = monitored(net)
+    loop = Loop(net).run(5, monitor)
+    kept = deepcopy(loop.state())
+    with torch.no_grad():
+        net[0].bias.fill_(torch.nan)
+    assert not monitor.step(step=3)
+    loop.load(kept).run(2, monitor)
+    row = monitor._records.rows[-1]
+    assert (row["step"], row["outcome"], row["update_steps"]) == (5, "ok", 2)
+    assert np.isnan(row["update_ratio"])
+    assert np.isnan(row["layer_update_ratio"]).all()
 
 
 def first_step(net, store, caplog, state=None, **where):
@@ -274,7 +290,7 @@ def test_coefficients_behind_the_last_measurement_are_estimated_again(tmp_path):
     settings = {"llc_at": [3, 6, 8], "llc": FEW, "store": tmp_path}
     settings |= {"probes": ["update_ratio"]}
     loop = Loop(small()).run(5, monitored(small(), **settings))
-    kept = loop.state()
+    kept = deepcopy(loop.state())
     loop.run(4, monitored(small(), **settings))  # and is killed behind step 9
     before = curvflow.read_monitor(tmp_path)
     assert before.llc_step.values.tolist() == [3, 6, 8]

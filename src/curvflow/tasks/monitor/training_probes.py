@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping, Sized
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -262,7 +263,11 @@ class TrainingProbes:
 
     def restart(self) -> None:
         """Forget what was before, as if the module were new."""
-        self.state = State(self._at_now().weights)
+        try:
+            weights_D = self._at_now().weights
+        except InputError:  # which the next measurement says; a loop goes on
+            weights_D = torch.full_like(self.state.weights, math.nan)
+        self.state = State(weights_D)
 
     def _check(self) -> None:
         dtype = self._subject.weights.dtype
