@@ -88,6 +88,41 @@ def test_a_loader_is_read_once_and_its_generator_put_back():
     assert first["noise_scale"] == second["noise_scale"]
 
 
+def test_a_loader_that_overwrites_its_batches_is_refused():
+    x, y = problem()
+    row, label = x[:8].clone(), y[:8].clone()
+
+    def batches(*, as_copies):
+        for start in range(0, len(x), 8):
+            row.copy_(x[start : start + 8])
+            label.copy_(y[start : start + 8])
+            yield (row.clone(), label.clone()) if as_copies else (row, label)
+
+    with pytest.raises(InputError, match="overwritten by the next"):
+        curvflow.Monitor(small(), "cross_entropy", batches(as_copies=False))
+    given = curvflow.Monitor(small(), "cross_entropy", batches(as_copies=True))
+    assert given.measure()["loss"] == pytest.approx(
+        monitored(small()).measure()["loss"]
+    )
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_data_that_the_loop_changes_are_not_measured_as_if_they_were_the_same(which):
+    data, net = [part.clone() for part in problem()], small()
+    monitor = curvflow.Monitor(net, "cross_entropy", tuple(data), llc_at=[1], llc=FEW)
+    kept, expected = data[which].clone(), monitor.measure()
+    data[which].copy_(kept.flip(0))
+    row = monitor.measure()
+    assert row["outcome"] == "failed"
+    assert "data: expected tensors as they were" in row["reason"]
+    assert "sharpness" not in row
+    monitor.step()
+    assert "changed in place" in str(monitor.to_xarray().llc_reason.values[0])
+    data[which].copy_(kept)
+    row = monitor.measure()
+    assert (row["outcome"], row["trace"]) == ("ok", expected["trace"])
+
+
 def test_the_first_numbers_have_the_bits_of_the_library():
     net = small()
     row = monitored(net, seed=4).measure()

@@ -20,7 +20,12 @@ from curvflow.errors import InputError
 from curvflow.schemas.keys import array_digest, sha256
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.words import counted
-from curvflow.tasks.monitor.coefficients import CoefficientRequest, coefficient, place
+from curvflow.tasks.monitor.coefficients import (
+    CoefficientRequest,
+    coefficient,
+    nothing,
+    place,
+)
 from curvflow.tasks.monitor.measures import (
     Numbers,
     critical,
@@ -111,7 +116,8 @@ class TrainingProbes:
         self._loss = loss
         with undisturbed(self.module):
             with undisturbed_loader(data):
-                self._batches, whole = held(data, num_batches)
+                self._batches, self._digests, whole = held(data, num_batches)
+            self._versions = _versions(self._batches)
             self._drawn_from(whole)
             self._subject = subject(
                 self.module,
@@ -131,7 +137,6 @@ class TrainingProbes:
     def identity(self) -> dict[str, Any]:
         """Return what two monitors must share to go on with each other's numbers."""
         sizes = zip(self.layers, self._subject.sizes, strict=True)
-        tensors = [t for t in tree_leaves(self._batches) if isinstance(t, Tensor)]
         return {
             "probes": {n: s.model_dump() for n, s in self._settings.items()},
             "loss": loss_name(self._loss),
@@ -142,7 +147,7 @@ class TrainingProbes:
             "order": self._order,
             "parameters": dict(sizes),
             "dtype": str(self._subject.weights.dtype).removeprefix("torch."),
-            "data": sha256([array_digest(t.detach().cpu().numpy()) for t in tensors]),
+            "data": sha256(self._digests),
         }
 
     def measure(self) -> Numbers:
@@ -188,6 +193,10 @@ class TrainingProbes:
             Numbers by name, with the time taken.
         """
         began, module = perf_counter(), self.module
+        try:
+            self._check_data()
+        except InputError as error:
+            return {**nothing(str(error)), "llc_seconds": perf_counter() - began}
         if weights is not None:
             module = copy.deepcopy(module)
             place(module, weights)
@@ -307,8 +316,10 @@ class TrainingProbes:
         """Return the subject at the present weights, with data on their device.
 
         Raises:
-            InputError: they are not finite, or not those of the module as it was.
+            InputError: they are not finite, or not those of the module as it was, or
+                data are not as they were.
         """
+        self._check_data()
         named = dict(self.module.named_parameters())
         self._check_same(named)
         weights = [named[name].detach().flatten() for name in self.layers]
@@ -324,8 +335,24 @@ class TrainingProbes:
             for leaf in tree_leaves(self._batches)
         ):
             self._batches = tree_map(of.moved, self._batches)
+            self._versions = _versions(self._batches)
         self._subject = replace(of, data=self._batches)
         return self._subject
+
+    def _check_data(self) -> None:
+        """Refuse data that the loop has changed in place, by the counts that torch has.
+
+        Raises:
+            InputError: they are others now.
+        """
+        if (versions := _versions(self._batches)) == self._versions:
+            return
+        if _digests_of(self._batches) != self._digests:
+            raise InputError(
+                "data: expected tensors as they were when the monitor was made, got "
+                "some that were changed in place. Pass clones of them."
+            )
+        self._versions = versions
 
     def _check_same(self, named: Mapping[str, Tensor]) -> None:
         """Refuse parameters that the monitor has not begun with, by their names."""
@@ -421,7 +448,9 @@ def unwrapped(module: nn.Module) -> nn.Module:
             return module
 
 
-def held(data: Any, num_batches: int | None) -> tuple[list[Batch], int | None]:
+def held(
+    data: Any, num_batches: int | None
+) -> tuple[list[Batch], list[str], int | None]:
     """Read data once, so that every measurement sees the same samples.
 
     Args:
@@ -429,25 +458,54 @@ def held(data: Any, num_batches: int | None) -> tuple[list[Batch], int | None]:
         num_batches: the most that are read; None reads all.
 
     Returns:
-        The batches, and the samples of a loader's data set if not all batches were
-        read and it has a length.
+        The batches, the digests of their tensors, and the samples of a loader's data
+        set if not all batches were read and it has a length.
 
     Raises:
-        InputError: there is none, or data cannot be read.
+        InputError: there is none, or data cannot be read, or do not stay.
     """
     if isinstance(data, tuple | Mapping):
-        return [data], None
+        return [data], _digests_of(data), None
     if isinstance(data, Tensor) or not hasattr(data, "__iter__"):
         raise InputError(
             "data: expected a batch (inputs, targets), a list of batches or a loader, "
             f"got {type(data).__name__}. Pass a tuple for one batch."
         )
-    batches = list(islice(data, num_batches))
+    batches, digests = [], []
+    for batch in islice(data, num_batches):
+        batches.append(batch)
+        digests += _digests_of(batch)
     if not batches:
         raise InputError("data: expected batches, got none. Pass some.")
+    first = _digests_of(batches[0])
+    if first != digests[: len(first)]:
+        raise InputError(
+            "data: expected batches that stay as they are, got a first one that was "
+            "overwritten by the next. Let the loader yield clones."
+        )
     whole = getattr(data, "dataset", None)
     is_part = num_batches is not None and len(batches) == num_batches
-    return batches, len(whole) if is_part and isinstance(whole, Sized) else None
+    return (
+        batches,
+        digests,
+        len(whole) if is_part and isinstance(whole, Sized) else None,
+    )
+
+
+def _tensors(batches: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(batches) if isinstance(leaf, Tensor)]
+
+
+def _digests_of(batches: Any) -> list[str]:
+    # NumPy lacks bfloat16, all of whose numbers float32 has.
+    each = (t.detach().cpu() for t in _tensors(batches))
+    wide = (t.float() if t.dtype == torch.bfloat16 else t for t in each)
+    return [array_digest(tensor.numpy()) for tensor in wide]
+
+
+def _versions(batches: Any) -> list[int]:
+    """Return how often each tensor was written to, as far as that is counted."""
+    return [0 if t.is_inference() else t._version for t in _tensors(batches)]
 
 
 def loss_name(loss: Any) -> str:
