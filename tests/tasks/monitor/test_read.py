@@ -38,6 +38,14 @@ def test_variables_are_taken_as_they_are_and_counted():
     assert "identity" not in actual
 
 
+def test_coefficients_are_flagged_by_their_verdicts():
+    words = np.array(["converged", "drifting", "failed"])
+    estimates = {"llc_step": STEPS, "llc_mean": np.ones(3), "llc_verdict": words}
+    actual = checked({**FILE, **estimates})
+    assert actual["llc_converged"].tolist() == [True, False, False]
+    assert "llc_converged" not in checked(FILE)
+
+
 @pytest.mark.parametrize("name", ["step", "identity"])
 def test_files_of_others_are_refused_while_planning(name):
     arrays = {other: array for other, array in FILE.items() if other != name}

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
 from curvflow.errors import StoreError, UnknownNameError
 from curvflow.flows.results.node_results import View
 from curvflow.schemas.kind import Kind
@@ -103,15 +101,10 @@ def _read(store: Store, unread: Mapping[Digests, Receipt]) -> dict[Digests, str]
     return words
 
 
-def _good(judge: Array) -> Array:
-    """Return which elements of flags, or of words of several estimates, are good."""
-    return judge if judge.dtype == bool else np.asarray(judge == CONVERGED)
-
-
 def _word(judges: Sequence[Array]) -> str:
-    words = [j.item() for j in judges if j.dtype.kind == "U" and not j.ndim]
+    words = [judge.item() for judge in judges if judge.dtype.kind == "U"]
     if not words:
-        sure = all(bool(_good(judge).all()) for judge in judges)
+        sure = all(bool(judge.all()) for judge in judges)
         words = [CONVERGED if sure else UNCONVERGED]
     doubts = [str(word) for word in words if word != CONVERGED]
     return doubts[0] if doubts else CONVERGED

@@ -10,7 +10,15 @@ import numpy as np
 import xarray as xr
 
 from curvflow.schemas.kinds.monitor.read import IDENTITY, KIND
+from curvflow.schemas.kinds.shared.tables import CONVERGED
 from curvflow.schemas.nodes import Array
+
+
+def with_flags(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Return arrays of a monitor with a flag for each verdict of a coefficient."""
+    if (verdicts := arrays.get("llc_verdict")) is None:
+        return dict(arrays)
+    return {**arrays, "llc_converged": np.asarray(verdicts == CONVERGED)}
 
 
 def dataset_of(arrays: Mapping[str, Array]) -> xr.Dataset:
@@ -22,6 +30,7 @@ def dataset_of(arrays: Mapping[str, Array]) -> xr.Dataset:
     Returns:
         A dataset over `step`, `layer` and `llc_step`.
     """
+    arrays = with_flags(arrays)
     variables: dict[str, Any] = {}
     coordinates: dict[str, Any] = {}
     for each in KIND.outputs:

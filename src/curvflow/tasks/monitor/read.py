@@ -6,6 +6,7 @@ import numpy as np
 
 from curvflow.schemas.kinds.monitor.read import KIND
 from curvflow.schemas.nodes import Member, Outcome
+from curvflow.tasks.monitor.datasets import with_flags
 from curvflow.tasks.registry import Machine, computes_each
 
 
@@ -20,7 +21,7 @@ def read(member: Member, machine: Machine) -> Outcome:
     Returns:
         All that is declared and in the file, with the counts.
     """
-    arrays = member.files["path"]
+    arrays = with_flags(member.files["path"])
     postponed = arrays["postponed"].sum() if "postponed" in arrays else 0
     counts = {
         "num_measurements": np.array(len(arrays["step"]), dtype=np.int64),
