@@ -82,6 +82,29 @@ class Bare:
         return COUNT
 
 
+class Shared:
+    """What all loaders share, as accelerate has it."""
+
+    def __init__(self):
+        self.readers = []
+
+
+class Counted(DataLoader):
+    """Inputs that depend on how often it was read, and on who still reads it."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.gradient_state, self.iteration = Shared(), 0
+
+    def __iter__(self):
+        shared = self.gradient_state
+        shared.readers = [*shared.readers, self]
+        for x, y in super().__iter__():
+            yield x + len(shared.readers) + self.iteration, y
+        shared.readers = [each for each in shared.readers if each is not self]
+        self.iteration += 1
+
+
 def batches(sampler):
     return DataLoader(Noisy(), batch_sampler=BatchSampler(sampler, 6, drop_last=False))
 
@@ -100,6 +123,7 @@ LOADERS = {
     "stream": lambda: DataLoader(Stream(), 6),
     "turns": lambda: DataLoader(Noisy(), 6, sampler=Turns()),
     "turns of batches": lambda: batches(Turns()),
+    "counted": lambda: Counted(Noisy(), 6, shuffle=True),
     "bare": lambda: DataLoader(Noisy(), 6, sampler=Bare()),
     "workers that stay": lambda: DataLoader(Noisy(), 6, shuffle=True, **WORKERS),
     "seeded workers that stay": lambda: DataLoader(

@@ -99,7 +99,9 @@ def _owners(data: Any) -> list[Any]:
         if hasattr(owner, "__dict__") and not any(owner is each for each in owners):
             owners.append(owner)
             named = vars(owner)
-            waiting += [named.get("sampler"), named.get("batch_sampler")]
+            # The last is accelerate's, which counts the loaders that are read.
+            names = ("sampler", "batch_sampler", "gradient_state")
+            waiting += [named.get(name) for name in names]
             waiting += [
                 v for v in named.values() if isinstance(v, Sampler | DataLoader)
             ]
