@@ -19,6 +19,7 @@ from tests.flows.monitor.loops import (
     LOSS,
     Loop,
     monitored,
+    problem,
     run_and_die,
     small,
 )
@@ -349,6 +350,45 @@ def test_whole_numbers_of_all_types_are_taken_and_kept(whole, tmp_path):
     assert again.to_xarray().llc_step.values.tolist() == [3]
     with pytest.raises(InputError, match=r"step: expected whole numbers, got 7\.5"):
         again.step(step=7.5)
+
+
+def first_inputs(net, batch):
+    return net(batch[0])
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"num_draws": np.int64(10), "lr": np.float32(1e-4)},
+        {"forward": first_inputs},
+        {"forward": lambda net, batch: net(batch[0])},
+        {"allow": {"dropout", "batch_norm"}},
+        {"layers": ("0.*", "2.bias")},
+        {"preconditioner": None},
+    ],
+)
+def test_options_of_all_types_are_taken_and_known_again(option, tmp_path):
+    net, llc = small(), FEW | option
+    settings = {"llc_at": [2], "llc": llc, "probes": ["update_ratio"]}
+    monitor = monitored(net, store=tmp_path, **settings)
+    Loop(net).run(5, monitor)
+    dataset = monitor.to_xarray()
+    assert np.isfinite(dataset.llc_mean).all()
+    again = monitored(net, store=tmp_path, **settings)
+    again.load_state_dict(monitor.state_dict())
+    xr.testing.assert_identical(again.to_xarray(), dataset)
+    with pytest.raises(InputError, match="store: expected measurements of the same"):
+        monitored(net, store=tmp_path, **settings | {"llc": llc | {"num_chains": 3}})
+
+
+def test_factors_are_taken_as_an_option(tmp_path):
+    net = small()
+    factors = curvflow.kronecker(net, "cross_entropy", problem())
+    llc = FEW | {"preconditioner": factors}
+    monitor = monitored(net, store=tmp_path, llc_at=[1], llc=llc)
+    monitor.step()
+    expected = curvflow.llc(net, "cross_entropy", problem(), **llc)
+    assert float(monitor.to_xarray().llc_mean[0]) == expected.llc_mean
 
 
 def test_other_files_and_none_are_refused(tmp_path):

@@ -26,7 +26,11 @@ from curvflow.schemas.kinds.monitor.read import IDENTITY
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.words import counted
 from curvflow.tasks.llc.library import LlcOptions
-from curvflow.tasks.monitor.coefficients import as_tensors
+from curvflow.tasks.monitor.coefficients import (
+    as_tensors,
+    checked_options,
+    described,
+)
 from curvflow.tasks.monitor.datasets import dataset_of
 from curvflow.tasks.monitor.settings import SETTINGS
 from curvflow.tasks.monitor.training_probes import Module, TrainingProbes
@@ -135,7 +139,7 @@ class Monitor:
         self.every = _whole("every", every)
         self._llc_at = frozenset(_whole("llc_at", step) for step in llc_at)
         _check(self.every, budget, num_batches, self._llc_at, llc, llc_in)
-        self._budget, self._llc = budget, dict(llc or {})
+        self._budget, self._llc = budget, checked_options(llc or {})
         self._log_as, self._send = log_as, senders(log_to, log_as)
         self._probes = TrainingProbes(
             model,
@@ -155,7 +159,7 @@ class Monitor:
         """Keep numbers in a folder, if one is named, and go on with what it has."""
         self._identity = self._probes.identity()
         if self._llc_at:
-            self._identity["llc"] = self._llc
+            self._identity["llc"] = described(self._llc)
         # As it is now, for a loop may change its folder.
         self._folder = None if store is None else Path(store).expanduser().absolute()
         self._requests = self._no_requests()

@@ -252,7 +252,7 @@ def coefficient(
     Raises:
         InputError: a parameter, the module, the loss or the data cannot be taken.
     """
-    params = _params(options)
+    params = parameters(options)
     beside = factors_beside(llc_kind.KIND, params, options.get("preconditioner"))
 
     def compute() -> Mapping[str, Array]:
@@ -282,8 +282,15 @@ def coefficient(
 _OF_THE_MODULE = ("preconditioner", "forward", "allow")
 
 
-def _params(options: LlcOptions) -> LlcParams:
-    """Return the parameters of the probe; an omitted precision is the default."""
+def parameters(options: LlcOptions) -> LlcParams:
+    """Return the parameters of the probe; an omitted precision is the default.
+
+    Args:
+        options: of `curvflow.llc`.
+
+    Raises:
+        InputError: a value cannot be taken.
+    """
     given = {k: v for k, v in options.items() if k not in _OF_THE_MODULE}
     if given.get("dtype") is None:
         given.pop("dtype", None)

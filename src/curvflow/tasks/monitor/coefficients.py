@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -52,6 +53,41 @@ class CoefficientRequest:
         finally:
             torch.set_num_threads(before)
         return {**numbers, "llc_seconds": perf_counter() - began}
+
+
+def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of `curvflow.llc`, with numbers of Python's in place of NumPy's.
+
+    Args:
+        options: by name.
+
+    Raises:
+        InputError: a value cannot be taken.
+    """
+    plain = {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in options.items()
+    }
+    try:
+        library.parameters(cast("library.LlcOptions", plain))
+    except InputError as error:
+        raise InputError(f"llc: {error}") from None
+    return plain
+
+
+def described(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as a file keeps them, the same in every program."""
+    return {name: _described(value) for name, value in options.items()}
+
+
+def _described(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple | set | frozenset):
+        entries = [_described(entry) for entry in value]
+        return entries if isinstance(value, list | tuple) else sorted(entries, key=str)
+    of = value if hasattr(value, "__qualname__") else type(value)
+    return f"{of.__module__}.{of.__qualname__}"
 
 
 def as_tensors(weights: Mapping[str, Any]) -> dict[str, Tensor]:
