@@ -337,6 +337,7 @@ def test_a_store_stays_where_it_was_when_the_loop_changes_its_folder(
 )
 def test_whole_numbers_of_all_types_are_taken_and_kept(whole, tmp_path):
     settings = {"every": whole(2), "llc_at": [whole(3)], "llc": FEW, "budget": 1e-9}
+    settings |= {"seed": whole(1), "probes": "update_ratio"}
     monitor = monitored(small(), **settings)
     for step in range(1, 6):
         monitor.step(step=whole(step))

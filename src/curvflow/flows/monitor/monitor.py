@@ -148,7 +148,7 @@ class Monitor:
             probes=probes,
             num_batches=num_batches,
             order=order,
-            seed=seed,
+            seed=_whole("seed", seed),
             settings=_settings(params, forward, size_of, allow),
         )
         self._is_in_loop = llc_in == "loop"

@@ -84,7 +84,7 @@ def settings_of(probes: Iterable[str] | Mapping[str, Any]) -> dict[str, Measure]
     """Return the settings of each measure, in the order of the measures.
 
     Args:
-        probes: names of measures, or their settings by name.
+        probes: names of measures or one, or their settings by name.
 
     Returns:
         Checked settings by name; those left out have their defaults.
@@ -92,7 +92,8 @@ def settings_of(probes: Iterable[str] | Mapping[str, Any]) -> dict[str, Measure]
     Raises:
         InputError: a measure or a setting is unknown or out of its range.
     """
-    given = probes if isinstance(probes, Mapping) else dict.fromkeys(probes)
+    names = [probes] if isinstance(probes, str) else probes
+    given = names if isinstance(names, Mapping) else dict.fromkeys(names)
     for name in given:
         if name not in SETTINGS:
             raise InputError(
