@@ -113,6 +113,7 @@ WORKERS: dict[str, Any] = {"num_workers": 1, "persistent_workers": True}
 LOADERS = {
     "shuffled": lambda: DataLoader(Noisy(), 6, shuffle=True),
     "seeded": lambda: DataLoader(Noisy(), 6, shuffle=True, generator=seeded()),
+    "list": lambda: DataLoader([*zip(*problem(), strict=True)], 6, shuffle=True),
     "part": lambda: DataLoader(Subset(Noisy(), range(9)), 6, shuffle=True),
     "weighted": lambda: DataLoader(
         Noisy(),

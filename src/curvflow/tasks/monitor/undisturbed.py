@@ -85,9 +85,11 @@ def undisturbed_loader(data: Any) -> Iterator[None]:
         for put in puts:
             put()
         for owner, attributes in zip(owners, before, strict=True):
-            # Not by setattr, which a loader refuses for some.
-            vars(owner).clear()
+            # Not by setattr, which a loader refuses for some, nor emptied before, for
+            # its threads may read them.
             vars(owner).update(attributes)
+            for name in vars(owner).keys() - attributes.keys():
+                del vars(owner)[name]
 
 
 def _owners(data: Any) -> list[Any]:
@@ -110,8 +112,18 @@ def _owners(data: Any) -> list[Any]:
 
 def _of_data_set(data: Any) -> Iterator[Any]:
     """Yield the generators of a loader's data set, and of one within it."""
-    while (data := getattr(data, "dataset", None)) is not None:
-        yield from (v for v in vars(data).values() if isinstance(v, _GENERATORS))
+    sets: list[Any] = []
+    data = _attributes(data).get("dataset")
+    while data is not None and not any(data is each for each in sets):
+        sets.append(data)
+        values = _attributes(data).values()
+        yield from (v for v in values if isinstance(v, _GENERATORS))
+        data = _attributes(data).get("dataset")
+
+
+def _attributes(owner: Any) -> Mapping[str, Any]:
+    """Return the attributes of an object; none of a list, say."""
+    return getattr(owner, "__dict__", {})
 
 
 _GENERATORS = (
