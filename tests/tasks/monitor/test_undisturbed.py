@@ -109,11 +109,12 @@ def batches(sampler):
     return DataLoader(Noisy(), batch_sampler=BatchSampler(sampler, 6, drop_last=False))
 
 
+ROWS: Any = [*zip(*problem(), strict=True)]
 WORKERS: dict[str, Any] = {"num_workers": 1, "persistent_workers": True}
 LOADERS = {
     "shuffled": lambda: DataLoader(Noisy(), 6, shuffle=True),
     "seeded": lambda: DataLoader(Noisy(), 6, shuffle=True, generator=seeded()),
-    "list": lambda: DataLoader([*zip(*problem(), strict=True)], 6, shuffle=True),
+    "list": lambda: DataLoader(ROWS, 6, shuffle=True),
     "part": lambda: DataLoader(Subset(Noisy(), range(9)), 6, shuffle=True),
     "weighted": lambda: DataLoader(
         Noisy(),

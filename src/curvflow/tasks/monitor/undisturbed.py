@@ -113,7 +113,7 @@ def _owners(data: Any) -> list[Any]:
 def _of_data_set(data: Any) -> Iterator[Any]:
     """Yield the generators of a loader's data set, and of one within it."""
     sets: list[Any] = []
-    data = _attributes(data).get("dataset")
+    data = getattr(data, "dataset", None)
     while data is not None and not any(data is each for each in sets):
         sets.append(data)
         values = _attributes(data).values()
@@ -123,7 +123,8 @@ def _of_data_set(data: Any) -> Iterator[Any]:
 
 def _attributes(owner: Any) -> Mapping[str, Any]:
     """Return the attributes of an object; none of a list, say."""
-    return getattr(owner, "__dict__", {})
+    attributes: Mapping[str, Any] = getattr(owner, "__dict__", {})
+    return attributes
 
 
 _GENERATORS = (
