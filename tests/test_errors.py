@@ -5,7 +5,13 @@ import linecache
 import pytest
 
 import curvflow
-from curvflow.errors import ChangedCodeError, RequestError, StudyError, said_at
+from curvflow.errors import (
+    ChangedCodeError,
+    RequestError,
+    StudyError,
+    nearest,
+    said_at,
+)
 
 
 def raised(cell):
@@ -47,3 +53,12 @@ def test_a_clash_leaves_out_the_name_that_its_path_ends_in():
     assert said_at("stages.fit.lr", clash) == clash.removeprefix("lr ")
     assert said_at("stages.fit", clash) == clash
     assert said_at("stages.fit.lr", "lr expected") == "lr expected"
+
+
+def test_a_list_of_many_known_names_ends():
+    names = [f"token {n}" for n in range(50_257)]
+    hint = nearest("<|end|>", ["\n\n", *names])
+    assert hint.startswith(r"Known: \n\n, token 0, token 1, token 10, token 100,")
+    assert hint.endswith(", and 50138 more.")
+    assert len(hint) < 2_000
+    assert nearest("\n \n", ["\n\n", *names]) == r"Did you mean '\n\n'?"

@@ -187,6 +187,7 @@ def summary(error: BaseException) -> str:
     return f"{type(error).__name__}: {first_line(error)}"
 
 
+MOST_NAMES = 120  # that are listed
 LONGEST_NAME = 100  # that is compared with others, which takes the square of it
 
 
@@ -200,10 +201,18 @@ def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
 
     Returns:
         A sentence for the end of an error message, empty if nothing is known. Names of
-        more than 100 characters are left out.
+        more than 100 characters are left out, and of many all but the first.
     """
     names = sorted(text for text in known if len(text) <= LONGEST_NAME)
     word = str(name) if len(str(name)) <= LONGEST_NAME else ""
     if close := get_close_matches(word, names, n=1, cutoff=0.6):
-        return f"Did you mean '{close[0]}'?"
-    return otherwise or (f"Known: {', '.join(names)}." if names else "")
+        return f"Did you mean '{_printable(close[0])}'?"
+    listed = [_printable(name) for name in names[:MOST_NAMES]]
+    if len(names) > MOST_NAMES:
+        listed.append(f"and {len(names) - MOST_NAMES} more")
+    return otherwise or (f"Known: {', '.join(listed)}." if names else "")
+
+
+def _printable(name: str) -> str:
+    """Return a name on one line, as the token of a line's end is not."""
+    return name if name.isprintable() else repr(name)[1:-1]

@@ -144,20 +144,35 @@ def vocabulary_of(content: Array, field: str) -> list[str]:
         field: for messages.
 
     Raises:
-        InputError: they are no such file.
+        InputError: they are no such file, or of a tokenizer that draws tokens.
     """
-    by_number = _by_number(content, field)
+    document = _document(content, field)
+    by_number = _by_number(document, field)
     size = max(by_number, default=0) + 1
     if not by_number or min(by_number) < 0 or size > MOST_TOKENS:
         raise InputError(NO_TOKENIZER.format(field))
     return [by_number.get(number, "") for number in range(size)]
 
 
-def _by_number(content: Array, field: str) -> dict[int, str]:
+def _document(content: Array, field: str) -> Mapping[str, Any]:
     try:
-        document = json.loads(text_of(content, field))
-        return {int(number): str(token) for token, number in _numbers(document)}
+        document: Mapping[str, Any] = json.loads(text_of(content, field))
+        dropout = document["model"].get("dropout")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InputError(NO_TOKENIZER.format(field)) from error
+    # It would leave out merges at random, from no seed: other data with each run.
+    if isinstance(dropout, float) and 0 < dropout < 1:
+        raise InputError(
+            f"{field}: expected a tokenizer that finds the same tokens in each run, got "
+            f"one with dropout {dropout}. Set dropout of its model to null."
+        )
+    return document
+
+
+def _by_number(document: Mapping[str, Any], field: str) -> dict[int, str]:
+    try:
+        return {int(number): str(token) for token, number in _numbers(document)}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(NO_TOKENIZER.format(field)) from error
 
 
