@@ -17,7 +17,7 @@ from curvflow.schemas.kinds.data.array import ArrayParams
 from curvflow.schemas.study.study import load_study
 from curvflow.stores import stored_arrays
 from curvflow.stores.local import LocalStore
-from curvflow.stores.stored_arrays import is_zarr
+from curvflow.stores.stored_arrays import UNWRITTEN, is_zarr
 
 DRAW = np.random.default_rng(0)
 X = DRAW.normal(size=(37, 3, 2)).astype(np.float32)
@@ -240,3 +240,43 @@ def test_what_holds_no_arrays_is_refused_while_planning(tmp_path, name, write, m
 def test_a_folder_without_metadata_is_none_of_zarr(tmp_path):
     assert not is_zarr(tmp_path)
     assert not is_zarr(tmp_path / "none")
+
+
+@pytest.mark.parametrize("engine", ["h5netcdf", "scipy"])
+@pytest.mark.parametrize(
+    ("units", "calendar"),
+    [
+        ("days since 2000-01-01", "noleap"),
+        ("days since 2000-01-01", "360_day"),
+        ("hours since 1850-01-01", "julian"),
+        ("hours since 0000-01-01", "standard"),
+        ("days since 2000-01-01", "standard"),
+    ],
+)
+def test_times_of_any_calendar_are_in_order(tmp_path, engine, units, calendar):
+    places = np.random.default_rng(1).permutation(37)
+    told = {"units": units, "calendar": calendar}
+    days = {"day": ("n", places.astype("i4"), told), "x": (("n", "a", "b"), X)}
+    xarray.Dataset(days).to_netcdf(tmp_path / "x.nc", engine=engine)
+    read = stored_arrays.stored_arrays("path", tmp_path / "x.nc", 0)
+    assert np.array_equal(np.argsort(read["day"]), np.argsort(places))
+    are_dates = (units, calendar) == ("days since 2000-01-01", "standard")
+    assert (read["day"].dtype.kind == "M") == are_dates
+    np.testing.assert_array_equal(np.asarray(read["x"]), X)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("above", [1 << 20, 0])
+def test_what_was_never_written_to_netcdf_is_none_of_the_data(tmp_path, dtype, above):
+    values = X.astype(dtype)
+    values[3, 1] = UNWRITTEN
+    data = xarray.Dataset({"x": (("n", "a", "b"), values)})
+    for fill in (None, -1.0):
+        path = tmp_path / f"{fill}.nc"
+        data.to_netcdf(path, engine="h5netcdf", encoding={"x": {"_FillValue": fill}})
+        read = stored_arrays.stored_arrays("path", path, above)["x"]
+        assert read.dtype == dtype
+        expected = (
+            values if fill else np.where(values == values[3, 1, 0], np.nan, values)
+        )
+        np.testing.assert_array_equal(np.asarray(read), expected)

@@ -27,6 +27,8 @@ NETCDF = frozenset({".nc", ".nc4", ".cdf", ".netcdf"})
 
 _METADATA = ("zarr.json", ".zarray", ".zgroup")
 _PACKED = ("scale_factor", "add_offset")
+# What netCDF has where nothing was written, if a variable states nothing else.
+UNWRITTEN = 9.969209968386869e36
 _MISSING = ("_FillValue", "missing_value")
 
 Stamps = tuple[tuple[str, int, int], ...]
@@ -265,19 +267,39 @@ def _netcdf(path: Path) -> dict[str, _Stored]:
 def _variable_rows(path: Path, name: str, rows: slice) -> Array:
     # Not kept open: HDF5 complains of files that are when the interpreter ends.
     with _dataset(path) as opened:
-        return _rows(opened.variables[name], rows)
+        variable = opened.variables[name]
+        values = _rows(variable, rows)
+    if values.dtype.kind != "f" or "_FillValue" in variable.encoding:
+        return values
+    real = values.dtype.type
+    return np.where(values == real(UNWRITTEN), real(np.nan), values)
 
 
 def _dataset(path: Path) -> xarray.Dataset:
+    """Open a file with its times as dates, as numbers if NumPy has not all of them."""
     import xarray
 
-    try:
-        return xarray.open_dataset(path, cache=False)
-    except ValueError as error:  # no backend takes it
-        raise InputError(
-            "expected a netCDF file, which of version 4 needs h5netcdf, got "
-            f"{path.name}. Run pip install 'curvflow[export]'."
-        ) from error
+    # Times of other calendars, as climate models have, and of years before 1 are in
+    # order as numbers too; without cftime xarray opens no file with such.
+
+    reason = None
+    for decode_times in (True, False):
+        try:
+            opened = xarray.open_dataset(path, cache=False, decode_times=decode_times)
+        except ValueError as error:
+            reason = error
+            continue
+        if not any(_is_of_cftime(each) for each in opened.variables.values()):
+            return opened
+        opened.close()
+    raise InputError(
+        "expected a netCDF file, which of version 4 needs h5netcdf, got "
+        f"{path.name}. Run pip install 'curvflow[export]'."
+    ) from reason  # no backend takes it
+
+
+def _is_of_cftime(variable: xarray.Variable) -> bool:
+    return variable.dtype.kind == "O" and "calendar" in variable.encoding
 
 
 def _rows(array: Any, rows: slice) -> Array:

@@ -163,8 +163,8 @@ def _document(content: Array, field: str) -> Mapping[str, Any]:
     # It would leave out merges at random, from no seed: other data with each run.
     if isinstance(dropout, float) and 0 < dropout < 1:
         raise InputError(
-            f"{field}: expected a tokenizer that finds the same tokens in each run, got "
-            f"one with dropout {dropout}. Set dropout of its model to null."
+            f"{field}: expected a tokenizer that finds the same tokens in each run, "
+            f"got one with dropout {dropout}. Set dropout of its model to null."
         )
     return document
 
