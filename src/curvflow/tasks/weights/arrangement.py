@@ -13,6 +13,8 @@ from curvflow.schemas.kind import Samples
 from curvflow.schemas.kinds.shared.imported import (
     ImportedParams,
     prefixes,
+    starts_below,
+    unwrapped,
     whole_prefix,
 )
 from curvflow.schemas.nodes import Array, NodeData
@@ -121,17 +123,20 @@ def _below_prefix(
     source: str,
 ) -> dict[str, Array]:
     """Return the arrays of the network, without what all their names begin with."""
+    given = whole_prefix(params.prefix or "", arrays)
+    arrays, given = unwrapped(arrays, given, wanted)
     matching = prefixes(arrays, wanted)
-    if params.prefix is not None:
-        prefix = whole_prefix(params.prefix, arrays)
-    elif len(matching) > 1:
-        listed = ", ".join(f"'{start}'" for start in matching)
+    below = starts_below(params.prefix, given, matching)
+    if len(below) > 1:
+        listed = ", ".join(f"'{start}'" for start in below)
         raise InputError(
             f"{source}: expected the network once, got it below {listed}. Choose one "
             "by `prefix`."
         )
+    if below:
+        prefix = below[0]
     else:
-        prefix = matching[0] if matching else _likeliest(arrays, wanted)
+        prefix = given if params.prefix is not None else _likeliest(arrays, wanted)
     copies = [start for start in matching if start.startswith(prefix)]
     copies = [start for start in copies if start != prefix]
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
@@ -13,6 +14,11 @@ from curvflow.schemas.losses import LossSpec
 from curvflow.schemas.models import ModelSpec
 from curvflow.schemas.nodes import Array
 from curvflow.schemas.params import Neutral, Params, SourceFile
+
+# Parts of names that PyTorch adds for modules that are compiled, in place or sharded.
+WRAPPED = re.compile(
+    r"(?<=\.)(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\."
+)
 
 
 class ImportedParams(Params):
@@ -74,11 +80,12 @@ def check_arrays(
         if np.isnan(array).any():
             raise InputError(
                 f"{source}: expected finite numbers, got NaN in the array '{name}'. "
-                "Take weights that have not diverged."
+                "Take weights that have not diverged, or say by `prefix` which are "
+                "the network's."
             )
     for tensor, name in params.names.items():
-        starts = prefixes(arrays, [name])
-        if not (starts if params.prefix is None else prefix in starts):
+        plain, start = unwrapped(arrays, prefix, [name])
+        if not starts_below(params.prefix, start, prefixes(plain, [name])):
             raise InputError(
                 f"names.{tensor}: expected an array of the file, got '{name}'. "
                 f"{nearest(name, arrays)}"
@@ -95,6 +102,43 @@ def whole_prefix(prefix: str, arrays: Mapping[str, Array]) -> str:
     whole = f"{prefix}."
     lacks = bool(prefix) and any(name.startswith(whole) for name in arrays)
     return whole if lacks else prefix
+
+
+def unwrapped(
+    arrays: Mapping[str, Array], prefix: str, wanted: Sequence[str]
+) -> tuple[Mapping[str, Array], str]:
+    """Return names of arrays, and a prefix of them, without the parts of wrappers.
+
+    Args:
+        arrays: of the file.
+        prefix: with the point behind it.
+        wanted: names of the network's arrays.
+
+    Returns:
+        As many arrays, `0._orig_mod.weight` as `0.weight`, and the prefix likewise;
+        both as they were where all wanted ones are there, where one has such a part,
+        and where two arrays would have one name.
+    """
+    plain = {WRAPPED.sub("", name): array for name, array in arrays.items()}
+    has_own = any(WRAPPED.search(f".{name}") for name in wanted)
+    if has_own or prefixes(arrays, wanted) or len(plain) < len(arrays):
+        return arrays, prefix
+    return plain, WRAPPED.sub("", prefix)
+
+
+def starts_below(given: str | None, prefix: str, starts: Sequence[str]) -> list[str]:
+    """Return those of several prefixes that are, or are below, the one that was given.
+
+    Args:
+        given: the parameter; null takes all, and the empty one is that at the top.
+        prefix: the same with the point behind it.
+        starts: prefixes below which the network's names are.
+    """
+    if given is None:
+        return list(starts)
+    if prefix in starts or not prefix:
+        return [start for start in starts if start == prefix]
+    return [start for start in starts if start.startswith(prefix)]
 
 
 def prefixes(arrays: Mapping[str, Array], names: Sequence[str]) -> list[str]:
