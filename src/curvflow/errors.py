@@ -187,7 +187,6 @@ def summary(error: BaseException) -> str:
     return f"{type(error).__name__}: {first_line(error)}"
 
 
-MOST_NAMES = 120  # that are listed
 LONGEST_NAME = 100  # that is compared with others, which takes the square of it
 
 
@@ -201,18 +200,36 @@ def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
 
     Returns:
         A sentence for the end of an error message, empty if nothing is known. Names of
-        more than 100 characters are left out, and of many all but the first.
+        more than 100 characters are left out.
     """
     names = sorted(text for text in known if len(text) <= LONGEST_NAME)
     word = str(name) if len(str(name)) <= LONGEST_NAME else ""
     if close := get_close_matches(word, names, n=1, cutoff=0.6):
-        return f"Did you mean '{_printable(close[0])}'?"
-    listed = [_printable(name) for name in names[:MOST_NAMES]]
+        return f"Did you mean '{close[0]}'?"
+    return otherwise or (f"Known: {', '.join(names)}." if names else "")
+
+
+MOST_NAMES = 24  # that are listed of many
+
+
+def nearest_of_many(name: str, known: Iterable[str]) -> str:
+    """Do as `nearest`, with the first of the names where it would list thousands.
+
+    Args:
+        name: what was written.
+        known: the names that exist, such as tokens of a vocabulary.
+
+    Returns:
+        A sentence for the end of an error message, on one line.
+    """
+    names = sorted(known)
+    listed = [_printable(each) for each in names[:MOST_NAMES]]
     if len(names) > MOST_NAMES:
         listed.append(f"and {len(names) - MOST_NAMES} more")
-    return otherwise or (f"Known: {', '.join(listed)}." if names else "")
+    listing = f"Known: {', '.join(listed)}." if names else ""
+    return _printable(nearest(name, names, otherwise=listing))
 
 
-def _printable(name: str) -> str:
-    """Return a name on one line, as the token of a line's end is not."""
-    return name if name.isprintable() else repr(name)[1:-1]
+def _printable(text: str) -> str:
+    """Return a text on one line, as the token of a line's end is not."""
+    return text if text.isprintable() else repr(text)[1:-1]

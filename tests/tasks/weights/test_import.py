@@ -506,6 +506,34 @@ def test_what_lies_beside_a_network_below_its_prefix_is_refused():
         imported(flat({"model": more, "optimizer": {"0": np.ones(3)}}))
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_arrays_that_are_to_be_ignored_are_left_aside_and_none_that_is_needed(seed):
+    draw = np.random.default_rng(seed)
+    ours, prefix = named_as_ours(), draw.choice(["", "model.", "a.b.", "0."])
+    more = {
+        "layer1.masked_bias": np.array(-1e4),
+        "layer2.attn.bias": np.tril(np.ones((3, 3), bool)),
+        "rotary.freqs": np.full(2, np.nan),
+        "layer3.scale": np.array(1 + 1j),
+    }
+    kept = {n: a for n, a in more.items() if draw.random() < 0.7}
+    arrays = {prefix + n: a for n, a in {**ours, **kept}.items()}
+    patterns = [f"*.{name.rpartition('.')[2]}" for name in kept]
+    if "layer2.attn.bias" in kept:
+        patterns.append("layer2.attn.*")
+    check(given(ignore=patterns), {"path": arrays})
+    found = imported(arrays, ignore=patterns).arrays["weights"]
+    assert np.array_equal(found, imported(ours).arrays["weights"])
+    if kept:
+        with pytest.raises(InputError):
+            imported(arrays)
+    lost = {n: a for n, a in arrays.items() if not n.endswith("layer3.bias")}
+    with pytest.raises(InputError, match=r"tensor 'layer3\.bias' of shape"):
+        imported(lost, ignore=[*patterns, "*.bias"])
+    with pytest.raises(InputError, match=r"ignore: .* got '\*\.maks'"):
+        check(given(ignore=["*.maks"]), {"path": arrays})
+
+
 def test_numbers_that_are_not_finite_count_only_below_the_prefix():
     arrays = flat({"model": named_as_ours(), "old": {"x": np.array([np.nan])}})
     check(given(prefix="model."), {"path": arrays})

@@ -16,6 +16,7 @@ from curvflow.schemas.kinds.shared.imported import (
     starts_below,
     unwrapped,
     whole_prefix,
+    without_ignored,
 )
 from curvflow.schemas.nodes import Array, NodeData
 from curvflow.tasks.networks.network import Network
@@ -80,6 +81,8 @@ def _tensors(
     sure = [name for name in names if name not in network.aliases.values()] or names
     wanted = [params.names.get(name, name) for name in sure]
     below = _below_prefix(params, arrays, wanted, source)
+    needed = {params.names.get(name, name) for name in (*names, *network.aliases)}
+    below = without_ignored(params, below, needed)
     renamed = _without_others(network, _renamed(params, below), names, source)
     _check_names(network, renamed, source)
     for name in names:
@@ -226,7 +229,8 @@ def _check_names(network: Network, arrays: Mapping[str, Array], source: str) -> 
     for name in superfluous:
         raise InputError(
             f"{source}: expected arrays of the model alone, got '{name}' too. "
-            f"{_similar(name, required)}Take the model that has it."
+            f"{_similar(name, required)}Take the model that has it, or name it in "
+            "`ignore`."
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from curvflow.errors import InputError, nearest
+from curvflow.errors import InputError, nearest_of_many
 from curvflow.schemas.kinds.shared.texts import text_of
 from curvflow.schemas.nodes import Array
 
@@ -145,7 +145,7 @@ class Table:
         if name not in self.names:
             raise InputError(
                 f"{field}: expected a column of the table, got '{name}'. "
-                f"{nearest(name, self.names)}"
+                f"{nearest_of_many(name, self.names)}"
             )
         return self.read(name)
 

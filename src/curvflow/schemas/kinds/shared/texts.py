@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from curvflow.errors import InputError, nearest
+from curvflow.errors import InputError, nearest_of_many
 from curvflow.schemas.nodes import Array
 
 # Runs of letters, digits and underscores, and each mark of punctuation.
@@ -198,7 +198,7 @@ def number_of(token: str, vocabulary: Sequence[str]) -> int:
     if token not in vocabulary:
         raise InputError(
             f"end_token: expected a token of the tokenizer, got '{token}'. "
-            f"{nearest(token, vocabulary)}"
+            f"{nearest_of_many(token, vocabulary)}"
         )
     return vocabulary.index(token)
 
