@@ -2,6 +2,7 @@
 
 import os
 import pickle
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -13,11 +14,13 @@ import curvflow
 from curvflow.errors import InputError, StudyError
 from curvflow.flows.graph.source_files import SourceFiles
 from curvflow.schemas.disk_arrays import DiskArray
+from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.kinds.data.array import ArrayParams
 from curvflow.schemas.study.study import load_study
 from curvflow.stores import stored_arrays
 from curvflow.stores.local import LocalStore
 from curvflow.stores.stored_arrays import UNWRITTEN, is_zarr
+from tests.tasks.toys import compute, member
 
 DRAW = np.random.default_rng(0)
 X = DRAW.normal(size=(37, 3, 2)).astype(np.float32)
@@ -280,3 +283,61 @@ def test_what_was_never_written_to_netcdf_is_none_of_the_data(tmp_path, dtype, a
             values if fill else np.where(values == values[3, 1, 0], np.nan, values)
         )
         np.testing.assert_array_equal(np.asarray(read), expected)
+
+
+def random_settings(draw, form):
+    """Return arrays, and parameters that take several of them in some way."""
+    count = 23
+    arrays = {
+        "ids": draw.integers(0, 9, (count, 4)),
+        "x": draw.normal(size=(count, 2, 3)).astype("f4"),
+        "mask": draw.random((count, 4)) < 0.5,
+        "one": draw.integers(0, 2, count),
+        "tokens": draw.integers(0, 3, (count, 4)).astype(draw.choice(["i4", "f8"])),
+        "values": draw.normal(size=(count, 2)).astype("f4"),
+    }
+    if form == "x.nc":
+        arrays["mask"] = arrays["mask"].astype("u1")
+    names = [str(n) for n in draw.permutation(["ids", "x", "mask", "one"])]
+    few = names[: draw.integers(2, 5)]
+    params = {
+        "inputs": few if draw.random() < 0.5 else {f"to_{name}": name for name in few},
+        "targets": str(draw.choice(["one", "tokens", "values"])),
+        "test_fraction": float(draw.choice([0.0, 0.3])),
+    }
+    if params["targets"] == "tokens":
+        params["targets_as"] = str(draw.choice(["labels", "values"]))
+    return arrays, params
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("form", ["x.zarr", "x.nc"])
+def test_several_inputs_and_wide_targets_may_be_on_disk(tmp_path, seed, form):
+    arrays, params = random_settings(np.random.default_rng(seed), form)
+    dims = {n: [n, *(f"{n}{d}" for d in range(1, a.ndim))] for n, a in arrays.items()}
+    data = xarray.Dataset({n: (dims[n], a) for n, a in arrays.items()})
+    if form == "x.nc":
+        data.to_netcdf(tmp_path / form, engine="h5netcdf")
+    else:
+        data.to_zarr(tmp_path / form, consolidated=False)
+    made = []
+    for above in (1 << 20, 0):
+        read = stored_arrays.stored_arrays("path", tmp_path / form, above)
+        planned = member("data.array", {"path": form, "rows_above": above, **params})
+        planned = replace(planned, files={"path": read})
+        find_kind("data.array").check(planned.params, planned.files)
+        made.append(compute("data.array", [planned])[0].arrays)
+    whole, rows = made
+    assert isinstance(rows["inputs"], DiskArray)
+    for name, array in whole.items():
+        read = np.asarray(rows[name])
+        assert read.dtype == array.dtype
+        np.testing.assert_array_equal(read, array)
+
+
+def test_floats_that_look_like_labels_of_tokens_are_asked_about_on_disk(tmp_path):
+    ids = np.random.default_rng(0).integers(0, 3, (20, 4))
+    data = {"inputs": (("n", "t"), ids), "targets": (("n", "t"), ids.astype(float))}
+    xarray.Dataset(data).to_zarr(tmp_path / "x.zarr", consolidated=False)
+    with pytest.raises(StudyError, match=r"whole numbers 0\.\.2 as floats"):
+        curvflow.run(study(tmp_path, "x.zarr", 0), store=str(tmp_path / "store"))

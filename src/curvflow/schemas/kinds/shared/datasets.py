@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from curvflow.errors import InputError
-from curvflow.schemas.disk_arrays import DiskArray, as_array, rows_of
+from curvflow.schemas.disk_arrays import DiskArray, as_array, in_memory, rows_of
 from curvflow.schemas.kind import Variable
 from curvflow.schemas.kinds.shared.several_inputs import INPUT_PARTS, pack
 from curvflow.schemas.losses import IGNORED
@@ -90,7 +90,7 @@ def dataset_as(
         InputError: shapes, types, NaN or labels do not fit, or floats look like labels.
     """
     arrays, several = _packed(arrays)
-    targets = {name: arrays[name] for name in arrays if name.endswith("targets")}
+    targets = {n: in_memory(arrays[n]) for n in arrays if n.endswith("targets")}
     given, has_classes = targets["targets"], params.num_classes is not None
     if params.targets_as is None and (
         _look_like_labels(given) or (has_classes and _are_whole(given))
