@@ -421,10 +421,14 @@ def _arrow_column(cells: Any, missing_values: Collection[str], where: str) -> Co
     column = Column(missing | np.isnan(numbers), None, numbers)
     if types.is_floating(kind) or not (np.abs(numbers) >= EXACT).any():
         return column
-    exact = cells.to_pylist()
-    if any(cell is not None and cell != int(cell) for cell in exact):
+    return _exact(column, cells.to_pylist())
+
+
+def _exact(column: Column, cells: Sequence[Any]) -> Column:
+    """Return a column with whole numbers as texts, for floats do not hold all."""
+    if any(cell is not None and cell != int(cell) for cell in cells):
         return column  # decimals with fractions, which are no identifiers
-    texts = ["" if cell is None else str(int(cell)) for cell in exact]
+    texts = ["" if cell is None else str(int(cell)) for cell in cells]
     return replace(column, texts=np.array(texts, dtype=object))
 
 
