@@ -167,8 +167,8 @@ def _converted(name: str, array: Array, dtype: np.dtype[Any]) -> Array:
     """Return targets of another type; InputError where they would not be the same."""
     if array.dtype.kind == "c":
         raise InputError(
-            f"{name}: expected real numbers, got dtype {array.dtype}. Give the real and "
-            "the imaginary part as two values."
+            f"{name}: expected real numbers, got dtype {array.dtype}. Give real and "
+            "imaginary part as two values."
         )
     try:
         return array.astype(dtype)
