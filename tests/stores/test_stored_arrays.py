@@ -3,6 +3,7 @@
 import os
 import pickle
 from dataclasses import replace
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -341,3 +342,27 @@ def test_floats_that_look_like_labels_of_tokens_are_asked_about_on_disk(tmp_path
     xarray.Dataset(data).to_zarr(tmp_path / "x.zarr", consolidated=False)
     with pytest.raises(StudyError, match=r"whole numbers 0\.\.2 as floats"):
         curvflow.run(study(tmp_path, "x.zarr", 0), store=str(tmp_path / "store"))
+
+
+@pytest.mark.parametrize("form", ["zarr 3", "zarr 2", "netCDF 4 in chunks"])
+@pytest.mark.parametrize("above", [1 << 20, 0])
+def test_content_that_cannot_be_unpacked_is_refused_in_a_line(tmp_path, form, above):
+    name, write = FORMS[form]
+    path = tmp_path / name
+    write(path)
+    if path.is_dir():
+        chunks = [p for p in (path / "inputs").rglob("*") if p.name[0].isdigit()]
+        for chunk in filter(Path.is_file, chunks):
+            chunk.write_bytes(chunk.read_bytes()[:9])
+    else:
+        packed = {"inputs": {"chunksizes": (7, 3, 2), "zlib": True}}
+        data = xarray.Dataset({"inputs": (("n", "a", "b"), X), "targets": ("n", Y)})
+        data.to_netcdf(path, engine="h5netcdf", encoding=packed)
+        content = bytearray(path.read_bytes())
+        for place in range(len(content) // 2, len(content)):
+            content[place] = 0
+        path.write_bytes(content)
+    with pytest.raises((InputError, OSError)) as caught:
+        np.asarray(stored_arrays.stored_arrays("path", path, above)["inputs"])
+    assert above or isinstance(caught.value, InputError)
+    assert "\n" not in str(caught.value)

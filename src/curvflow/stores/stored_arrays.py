@@ -66,11 +66,14 @@ def stored_arrays(name: str, path: Path, limit: int | None) -> dict[str, Array]:
     except (MemoryError, OSError):
         raise
     except Exception as error:  # of zarr, xarray, HDF5 and of codecs, of any kind
-        reason = one_line(error)[:200]
-        raise InputError(
-            f"{name}: expected the arrays of {path.name} to be readable, got "
-            f"{type(error).__name__} ({reason}). Save it again."
-        ) from error
+        raise InputError(f"{name}: {_not_readable(path, error)}") from error
+
+
+def _not_readable(path: Path, error: Exception) -> str:
+    return (
+        f"expected the arrays of {path.name} to be readable, got "
+        f"{type(error).__name__} ({one_line(error)[:200]}). Save it again."
+    )
 
 
 def _array(
@@ -124,8 +127,24 @@ class StoredRows:
         """Return rows by their numbers, in any order.
 
         Raises:
-            InputError: a file has changed.
+            InputError: a file has changed, or cannot be read.
+            MemoryError: the rows do not fit.
         """
+        try:
+            rows = self._rows(numbers)
+            is_same = _stamps(Path(self.path)) == self.stamps
+        except (InputError, MemoryError):
+            raise
+        except Exception as error:  # of zarr, xarray, HDF5 and of codecs, of any kind
+            raise InputError(_not_readable(Path(self.path), error)) from error
+        if not is_same:
+            raise InputError(
+                f"expected the arrays of {Path(self.path).name} to stay as they were, "
+                "got one that has changed since. Run again."
+            )
+        return rows
+
+    def _rows(self, numbers: Array) -> Array:
         rows = np.empty((len(numbers), *self.shape[1:]), self.dtype)
         stored = _opened(self.path, self.stamps)[self.name]
         order = np.argsort(numbers, kind="stable")
@@ -141,11 +160,6 @@ class StoredRows:
                     "Fill them in, or leave those samples out."
                 )
             rows[places] = block[numbers[places] - first]
-        if _stamps(Path(self.path)) != self.stamps:
-            raise InputError(
-                f"expected the arrays of {Path(self.path).name} to stay as they were, "
-                "got one that has changed since. Run again."
-            )
         return rows
 
     @property
