@@ -63,6 +63,11 @@ FORMS = {
 }
 
 
+def cut(path, engine):
+    as_netcdf(path, engine)
+    path.write_bytes(path.read_bytes()[:-100])
+
+
 def study(folder, name, above, **more):
     data = {"use": "data.array", "path": str(folder / name), "rows_above": above}
     fit = {
@@ -227,6 +232,12 @@ def test_a_chunk_too_large_to_be_unpacked_is_refused_while_planning(tmp_path):
     ("name", "write", "message"),
     [
         ("x.nc", lambda path: path.write_bytes(b"no"), r"a netCDF file, .* got x\.nc"),
+        (
+            "x.nc",
+            lambda path: cut(path, "h5netcdf"),
+            r"x\.nc to be readable, got OSError",
+        ),
+        ("x.nc", lambda path: cut(path, "scipy"), r"got x\.nc, .* is cut short\. Copy"),
         ("x.zarr", lambda path: path.mkdir(), r"a readable file, got .*x\.zarr"),
         (
             "x.zarr",
@@ -239,6 +250,16 @@ def test_what_holds_no_arrays_is_refused_while_planning(tmp_path, name, write, m
     write(tmp_path / name)
     with pytest.raises(StudyError, match=message):
         curvflow.run(study(tmp_path, name, 0), store=str(tmp_path / "store"))
+
+
+def test_what_version_4_needs_is_said_where_it_is_not_installed(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored_arrays, "find_spec", lambda name: None)
+    (tmp_path / "x.nc").write_bytes(b"no")
+    with pytest.raises(InputError, match=r"needs h5netcdf, got x\.nc. Run pip install"):
+        stored_arrays.stored_arrays("path", tmp_path / "x.nc", None)
+    cut(tmp_path / "x.nc", "scipy")
+    with pytest.raises(InputError, match=r"x\.nc, which is none, or is cut short"):
+        stored_arrays.stored_arrays("path", tmp_path / "x.nc", None)
 
 
 def test_a_folder_without_metadata_is_none_of_zarr(tmp_path):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,9 +64,12 @@ def stored_arrays(name: str, path: Path, limit: int | None) -> dict[str, Array]:
         return {key: _array(key, opened, path, limit, stamps) for key in opened}
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
-    except (MemoryError, OSError):
+    except MemoryError:
         raise
     except Exception as error:  # of zarr, xarray, HDF5 and of codecs, of any kind
+        # HDF5 raises one without a number where the content is broken.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         raise InputError(f"{name}: {_not_readable(path, error)}") from error
 
 
@@ -306,10 +310,21 @@ def _dataset(path: Path) -> xarray.Dataset:
         if not any(_is_of_cftime(each) for each in opened.variables.values()):
             return opened
         opened.close()
+    if find_spec("h5netcdf") is None and not _is_classic(path):
+        raise InputError(
+            "expected a netCDF file, which of version 4 needs h5netcdf, got "
+            f"{path.name}. Run pip install 'curvflow[export]'."
+        ) from reason
     raise InputError(
-        "expected a netCDF file, which of version 4 needs h5netcdf, got "
-        f"{path.name}. Run pip install 'curvflow[export]'."
-    ) from reason  # no backend takes it
+        f"expected a netCDF file, of version 3 or 4, got {path.name}, which is none, "
+        "or is cut short. Copy or save it again."
+    ) from reason
+
+
+def _is_classic(path: Path) -> bool:
+    """Return whether a file says that it is of netCDF before version 4."""
+    with path.open("rb") as file:
+        return file.read(3) == b"CDF"
 
 
 def _is_of_cftime(variable: xarray.Variable) -> bool:
