@@ -1,5 +1,6 @@
 """Windows of a text's tokens."""
 
+import gzip
 import json
 import random
 import re
@@ -265,6 +266,9 @@ def test_the_scores_of_a_unigram_model_are_no_numbers():
     [
         (b"caf\xe9", {}, "expected text in UTF-8, got the byte 0xe9 at 3"),
         (b"a\0b", {}, "expected text, got a null character at 1"),
+        ("a b".encode("utf-16"), {}, "in UTF-8, got UTF-16. Write"),
+        (gzip.compress(b"a b"), {}, "in UTF-8, got a gzip file. Unpack"),
+        (b"PK\x03\x04ab", {}, "in UTF-8, got a zip archive, as .xlsx is. Unpack"),
         ("", {}, "got 0 in its 0 tokens"),
         (
             "abcdefg",

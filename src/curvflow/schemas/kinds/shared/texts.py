@@ -20,6 +20,14 @@ WORD = re.compile(r"\w+|[^\w\s]")
 CODE_POINTS = 0x110000
 # A file with larger numbers is no tokenizer's.
 MOST_TOKENS = 1 << 24
+# What files begin with that hold text, or a table, in another form, and what to do.
+OTHER_FORMS = {
+    b"\x1f\x8b": ("a gzip file", "Unpack it."),
+    b"PK\x03\x04": ("a zip archive, as .xlsx is", "Unpack or export it."),
+    b"\x28\xb5\x2f\xfd": ("a zstd file", "Unpack it."),
+    b"\xff\xfe": ("UTF-16", "Write the file in UTF-8."),
+    b"\xfe\xff": ("UTF-16", "Write the file in UTF-8."),
+}
 NO_TOKENIZER = (
     "{}: expected a tokenizer.json of the package tokenizers, got a file that is none. "
     "Write it by Tokenizer.save."
@@ -52,6 +60,9 @@ def text_of(content: Array, field: str) -> str:
         InputError: they are no text in UTF-8.
     """
     raw = content.tobytes()
+    for start, (form, hint) in OTHER_FORMS.items():
+        if raw.startswith(start):
+            raise InputError(f"{field}: expected text in UTF-8, got {form}. {hint}")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
