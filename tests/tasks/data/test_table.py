@@ -724,6 +724,14 @@ def test_codes_that_stand_for_nothing_are_compared_as_they_are_written():
     assert arrays["feature"].tolist() == ["x=1", "x=2"]
 
 
+def test_a_large_code_in_parquet_may_stand_for_nothing():
+    codes = [2**60 + n % 3 for n in range(12)]
+    params = {"target": "y", "categories": ["x"], "missing_values": [str(2**60)]}
+    content = as_parquet(x=codes, y=[n + 0.5 for n in range(12)])
+    arrays = made(content, missing="drop", test_fraction=0, **params)
+    assert arrays["feature"].tolist() == [f"x={2**60 + n}" for n in (1, 2)]
+
+
 def test_infinity_in_parquet_is_missing_where_it_is_said_to_be():
     content = as_parquet(x=[float("inf"), 1.0, 2.0, 3.0], y=[0.5] * 4)
     with pytest.raises(InputError, match="infinity in row 1"):

@@ -223,8 +223,7 @@ def _column(params: TableParams, table: Table, name: str, field: str) -> Column:
     decimal = params.decimal if table.unit == "line" else "."
     numbers = numbers_among(params.missing_values, decimal)
     are_names = name in params.categories
-    column = table.column(name, field)
-    return column.lacking(params.missing_values, numbers, are_names=are_names)
+    return table.column(name, field).lacking(numbers, are_names=are_names)
 
 
 def _is_category(params: TableParams, table: Table, name: str, column: Column) -> bool:

@@ -71,22 +71,16 @@ class Column:
             return Column(self.missing, None, self.numbers)
         return Column(self.missing, self.as_texts(), None)
 
-    def lacking(
-        self, written: Collection[str], numbers: Sequence[float], *, are_names: bool
-    ) -> Column:
+    def lacking(self, numbers: Sequence[float], *, are_names: bool) -> Column:
         """Return the column with more cells that hold nothing.
 
         Args:
-            written: texts that stand for nothing.
-            numbers: the numbers among them, which may be written otherwise, as -999.0.
+            numbers: that stand for nothing however they are written, as -999.0.
             are_names: whether cells are names, of which 00 is another than 0.
         """
-        missing = self.missing
-        if self.texts is not None:
-            missing = missing | np.array([t in written for t in self.texts], dtype=bool)
         if self.numbers is None or (are_names and self.texts is not None):
-            return replace(self, missing=missing)
-        missing = missing | np.isin(self.numbers, numbers)
+            return self
+        missing = self.missing | np.isin(self.numbers, numbers)
         return replace(
             self, missing=missing, numbers=np.where(missing, np.nan, self.numbers)
         )
@@ -421,15 +415,20 @@ def _arrow_column(cells: Any, missing_values: Collection[str], where: str) -> Co
     column = Column(missing | np.isnan(numbers), None, numbers)
     if types.is_floating(kind) or not (np.abs(numbers) >= EXACT).any():
         return column
-    return _exact(column, cells.to_pylist())
+    return _exact(column, cells.to_pylist(), missing_values)
 
 
-def _exact(column: Column, cells: Sequence[Any]) -> Column:
+def _exact(
+    column: Column, cells: Sequence[Any], missing_values: Collection[str]
+) -> Column:
     """Return a column with whole numbers as texts, for floats do not hold all."""
     if any(cell is not None and cell != int(cell) for cell in cells):
         return column  # decimals with fractions, which are no identifiers
     texts = ["" if cell is None else str(int(cell)) for cell in cells]
-    return replace(column, texts=np.array(texts, dtype=object))
+    named = np.array([text in missing_values for text in texts], dtype=bool)
+    return replace(
+        column, missing=column.missing | named, texts=np.array(texts, dtype=object)
+    )
 
 
 def _times_as_texts(cells: Any) -> Array:
