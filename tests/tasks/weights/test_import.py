@@ -450,6 +450,16 @@ def test_a_prefix_may_end_above_the_only_network_below_it(seed):
         imported(arrays, prefix=above)
 
 
+@pytest.mark.parametrize("lost", NAMES)
+def test_a_network_that_lacks_a_tensor_is_not_replaced_by_a_copy_below(lost):
+    ours = named_as_ours()
+    arrays = {f"model.{n}": a for n, a in ours.items() if n != lost}
+    arrays |= {f"model.ema.{n}": a + 1 for n, a in ours.items()}
+    for prefix in ("model", "model."):
+        with pytest.raises(InputError, match=f"the tensor '{lost}' of shape"):
+            imported(arrays, prefix=prefix)
+
+
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
 

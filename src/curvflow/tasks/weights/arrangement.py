@@ -130,6 +130,9 @@ def _below_prefix(
     arrays, given = unwrapped(arrays, given, wanted)
     matching = prefixes(arrays, wanted)
     below = starts_below(params.prefix, given, matching)
+    # A network that lacks a tensor is not replaced by a copy of it further below.
+    if given and any(given + name in arrays for name in wanted):
+        below = [given]
     if len(below) > 1:
         listed = ", ".join(f"'{start}'" for start in below)
         raise InputError(
