@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from curvflow.schemas.records.receipts import RunRecord
 
 _TEXT_WIDTH, MARGIN = 80, 11
+MAX_ERROR, MAX_REMEDY = 600, 200  # letters of a failure's line, of them the last
 MAX_CAUSES = 10  # causes printed; all are in the JSON
 NO_BREAK = "\N{NO-BREAK SPACE}"  # between words that belong on one line
 
@@ -267,10 +268,18 @@ def _failures(study: str, run: RunRecord) -> Iterator[str]:
         nodes_by_error[failure["stage"], error].append(node)
     for (_, error), nodes in nodes_by_error.items():
         more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
-        yield textwrap.shorten(f"failed: {nodes[0]}{more}: {error}", 200)
+        yield _shortened(f"failed: {nodes[0]}{more}: {error}")
     if nodes_by_error:
         first = next(iter(nodes_by_error.values()))[0]
         yield f"`curvflow why {study} {quote(first)}` prints the traceback"
+
+
+def _shortened(line: str) -> str:
+    """Return a line, of a long one both ends: causes stand first, remedies last."""
+    if len(line) <= MAX_ERROR:
+        return line
+    start = textwrap.shorten(line, MAX_ERROR - MAX_REMEDY)
+    return f"{start} {line[-MAX_REMEDY:].partition(' ')[2]}"
 
 
 def _relative(path: Path) -> Path:
