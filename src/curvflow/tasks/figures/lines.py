@@ -20,6 +20,7 @@ from curvflow.tasks.statistics.descriptive import statistics
 from curvflow.tasks.statistics.label_groups import (
     ValueGroup,
     are_numbers,
+    selected,
     value_groups,
     x_labels,
 )
@@ -51,12 +52,13 @@ def figure_lines(member: Member, machine: Machine) -> Outcome:
         The files `png`, `svg` and `pdf`, the caption, and the drawn numbers.
 
     Raises:
-        InputError: the stages lack y, x or label, there are more labels than colours,
-            or a logarithmic axis cannot show any value.
+        InputError: the stages lack y, x, label or what is selected, there are more
+            labels than colours, or a logarithmic axis cannot show any value.
     """
     params = member.params
     assert isinstance(params, LinesParams)
     y = find_measurement("y", params.y, member.inputs["of"])
+    y = selected(y, params.select)
     whole, groups, flags = (
         value_groups(measurement, label=params.label, x=params.x)
         for measurement in (y, without_doubtful(y, params.unconverged), doubts(y))
