@@ -158,6 +158,33 @@ def test_a_point_that_alone_has_a_band_has_a_bar(monkeypatch, seeds_at, bars):
     assert (note in str(got["caption"])) == bool(bars)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_points_at_a_single_x_are_within_the_axes(monkeypatch, seed):
+    panels, kept = [], canvas.compose
+    monkeypatch.setattr(
+        canvas, "compose", lambda f, **k: (panels.append(f.axes[0]), kept(f, **k))
+    )
+    draws = np.random.default_rng(seed)
+    x, values = int(draws.integers(1, 1000)), draws.normal(0, 10**seed, 4)
+    of = [
+        node(
+            {"seed": number, "rule": rule, "epoch": x},
+            kind="probe.llc",
+            llc_mean=values[2 * number + (rule == "adam")],
+            init_loss=1.0,
+            verdict="negative" if draws.random() < 0.5 else "converged",
+        )
+        for number in range(1 + seed % 2)
+        for rule in ("sgd", "adam")[: 1 + seed // 2]
+    ]
+    got = draw(of, y="llc_mean", x="epoch", label="rule", band=["none", "sd"][seed % 2])
+    left, right = panels[0].get_xlim()
+    bottom, top = panels[0].get_ylim()
+    assert left < x < right
+    assert (np.isfinite(got["mean"])).all()
+    assert ((bottom < got["mean"]) & (got["mean"] < top)).all()
+
+
 def test_curves_of_a_single_x_stand_beside_each_other(monkeypatch):
     places = []
 

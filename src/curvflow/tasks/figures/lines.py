@@ -265,8 +265,9 @@ def _draw(
         ends = x[bars], low[bars], high[bars]
         axes.vlines(*ends, color=colour, linewidth=0.8, transform=beside)
         line = _handle(number, marker="o" if where.sum() <= MAX_MARKED else "")
-        line.set(data=(x, mean), transform=beside)
-        axes.add_line(line)
+        line.set_data(x, mean)
+        axes.add_line(line)  # the limits are those of the data
+        line.set_transform(beside)
     axes.autoscale_view()
     if params.unconverged == "mark":
         _mark_doubtful(axes, numbers, shown)
