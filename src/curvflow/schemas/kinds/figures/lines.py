@@ -60,7 +60,7 @@ def _curve(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="figure.lines",
-    version=5,
+    version=6,
     summary="A curve of means with a band, for each label of an axis.",
     params=LinesParams,
     returns=Figure,
