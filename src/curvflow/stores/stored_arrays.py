@@ -276,7 +276,7 @@ def _dataset(path: Path) -> xarray.Dataset:
     except ValueError as error:  # no backend takes it
         raise InputError(
             "expected a netCDF file, which of version 4 needs h5netcdf, got "
-            f"{path.name}. Run pip install 'curvflow[export]'."
+            f"{path.name}. Run pip install h5netcdf h5py."
         ) from error
 
 

@@ -65,8 +65,8 @@ def _encoded(params: TextParams, files: Files) -> Tokens:
         from tokenizers import Tokenizer  # an extra
     except ImportError as error:
         raise InputError(
-            "unit: expected the package tokenizers installed, got none. Install "
-            "curvflow[text], or take unit: words."
+            "unit: expected the package tokenizers installed, got none. Run pip "
+            "install tokenizers, or take unit: words."
         ) from error
     content = files["tokenizer"]["bytes"]
     vocabulary = vocabulary_of(content, "tokenizer")

@@ -250,8 +250,8 @@ def check(params: TextParams, files: Files) -> None:
         number_of(params.end_token, vocabulary)
     if find_spec("tokenizers") is None:
         raise InputError(
-            "unit: expected the package tokenizers installed, got none. Install "
-            "curvflow[text], or take unit: words."
+            "unit: expected the package tokenizers installed, got none. Run pip "
+            "install tokenizers, or take unit: words."
         )
     if not documents(params, files):
         raise InputError("path: expected text, got none. Take a file with text.")
