@@ -85,6 +85,9 @@ def test_a_planted_divergence_ends_well_and_is_counted(curvflow, study):
     assert counts["executed"]["fit"] == 2
     assert counts["failed"] == dict.fromkeys(STAGES, 0)
     assert calm["diverged"]["fit"] == 0
+    lines = curvflow("run", study, "--set", wild).out.splitlines()
+    (line,) = [line for line in lines if line.startswith("diverged: ")]
+    assert line.startswith("diverged: fit[seed=0,rule=wild] and 1 more: loss above")
     rows = json.loads(curvflow("show", study, "trace", "--json", "--set", wild).out)
     reasons = {row["reason"] for row in rows if row["rule"] == "wild"}
     assert reasons

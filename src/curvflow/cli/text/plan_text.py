@@ -16,6 +16,7 @@ from curvflow.schemas.words import counted, duration, node_label, one_line
 
 if TYPE_CHECKING:
     from curvflow.flows.plan.code.fingerprints import Code
+    from curvflow.flows.results.node_results import View
     from curvflow.flows.results.results import Results
     from curvflow.schemas.records.receipts import RunRecord
 
@@ -207,6 +208,7 @@ def run_summary(
         cells = "".join(f"{n:>10}" for n in [*counts.values(), total - reached])
         lines.append(f"{front}{cells}")
     lines += _failures(study, run)
+    lines += [line for view in views.values() for line in _diverged(view)]
     lines += [
         _wrapped(f"{stage}: {t}") for stage, texts in lacking.items() for t in texts
     ]
@@ -272,6 +274,24 @@ def _failures(study: str, run: RunRecord) -> Iterator[str]:
     if nodes_by_error:
         first = next(iter(nodes_by_error.values()))[0]
         yield f"`curvflow why {study} {quote(first)}` prints the traceback"
+
+
+def _diverged(view: View) -> Iterator[str]:
+    """Yield one line on nodes that diverged by themselves, with the first's reason."""
+    # Loaded here, for a plan has no results.
+    from curvflow.flows.results.convergence_counts import CAUSE
+    from curvflow.schemas.records.receipts import DIVERGED
+
+    nodes = [
+        (node_label(view.stage, view.coords(number)), receipt.reason)
+        for number, receipt in enumerate(view.receipts)
+        if receipt is not None
+        and receipt.status == DIVERGED
+        and not CAUSE.match(receipt.reason)
+    ]
+    if nodes:
+        more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+        yield _shortened(f"diverged: {nodes[0][0]}{more}: {nodes[0][1]}")
 
 
 def _shortened(line: str) -> str:
