@@ -99,7 +99,7 @@ def not_single(
         roles: parameters that can name one dimension more, as a message has them.
 
     Yields:
-        The field, what is wrong, and a remedy.
+        The field, the message, and a remedy.
     """
     for name in names:
         having = {

@@ -52,7 +52,7 @@ def figure_lines(member: Member, machine: Machine) -> Outcome:
         The files `png`, `svg` and `pdf`, the caption, and the drawn numbers.
 
     Raises:
-        InputError: the stages lack y, x, label or what is selected, there are more
+        InputError: the stages lack y, x, label or a selected label, there are more
             labels than colours, or a logarithmic axis cannot show any value.
     """
     params = member.params
