@@ -105,4 +105,5 @@ EXPLANATION = Explanation(
          over: seed}
 """,
     page="study.md#statistics-and-figures",
+    units={"select": "as the dimension"},
 )

@@ -121,4 +121,5 @@ EXPLANATION = Explanation(
            log_y: true}
 """,
     page="study.md#statistics-and-figures",
+    units={"select": "as the dimension"},
 )
