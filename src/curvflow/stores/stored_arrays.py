@@ -313,7 +313,7 @@ def _dataset(path: Path) -> xarray.Dataset:
     if find_spec("h5netcdf") is None and not _is_classic(path):
         raise InputError(
             "expected a netCDF file, which of version 4 needs h5netcdf, got "
-            f"{path.name}. Run pip install 'curvflow[export]'."
+            f"{path.name}. Run pip install h5netcdf h5py."
         ) from reason
     raise InputError(
         f"expected a netCDF file, of version 3 or 4, got {path.name}, which is none, "

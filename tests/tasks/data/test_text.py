@@ -39,7 +39,9 @@ def made(text, tokenizer=None, **params):
     arrays = outcome.arrays
     assert samples.shape == arrays["inputs"].shape[1:]
     assert samples.tokens == arrays["targets"].shape[1]
-    assert samples.outputs == arrays["num_classes"] == len(arrays["vocabulary"])
+    assert samples.outputs == arrays["num_classes"]
+    assert samples.vocabulary == len(arrays["vocabulary"])
+    assert arrays["num_classes"] == params.get("num_classes", samples.vocabulary)
     return arrays
 
 
@@ -115,6 +117,20 @@ def test_random_texts_are_cut_as_by_plain_loops(seed):
     unknown = params.get("max_tokens") or params["vocabulary"] == "training"
     special = ["<unk>"] * bool(unknown) + ["<end>"] * (params["windows"] == "packed")
     assert arrays["vocabulary"].tolist() == known + special
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_more_classes_than_tokens_change_nothing_else(seed):
+    draw = random.Random(seed)
+    text = "".join(draw.choices("abcdefg \n", k=200))
+    unit = draw.choice(["words", "characters"])
+    plain = made(text, unit=unit, length=3)
+    size = len(plain["vocabulary"])
+    more = made(text, unit=unit, length=3, num_classes=size + draw.randrange(9))
+    for name in plain.keys() - {"num_classes"}:
+        np.testing.assert_array_equal(more[name], plain[name])
+    with pytest.raises(InputError, match=f"expected at least {size}, one for each tok"):
+        made(text, unit=unit, length=3, num_classes=size - 1)
 
 
 def test_the_next_token_is_the_target_and_windows_do_not_overlap():
@@ -217,7 +233,7 @@ def test_a_tokenizer_finds_the_tokens_whole_and_of_all_documents():
 def test_a_tokenizer_without_the_package_is_refused_while_planning(monkeypatch):
     text = "curvflow.schemas.kinds.data.text.find_spec"
     monkeypatch.setattr(text, lambda name: None)
-    with pytest.raises(InputError, match=r"Install curvflow\[text\]"):
+    with pytest.raises(InputError, match="Run pip install tokenizers"):
         made(STORY, WORDS)
 
 

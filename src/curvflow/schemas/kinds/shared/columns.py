@@ -352,7 +352,7 @@ def _parquet(content: Array, missing_values: Collection[str], field: str) -> Tab
     if find_spec("pyarrow") is None:
         raise InputError(
             f"{field}: expected pyarrow installed for a Parquet file, got none. "
-            "Install curvflow[export], or write a CSV file."
+            "Run pip install pyarrow, or write a CSV file."
         )
     import pyarrow  # an extra, and slow to load
     from pyarrow import parquet
