@@ -2,30 +2,37 @@
 
     python -m benchmarks.monitor
 
-Each network is trained on digits, or on text of a Markov chain, for about `--seconds`,
-bare, with a `curvflow.Monitor` at its defaults, and bare again, on one thread. The
-monitor measures on as many samples as a step takes. Times are those of the processor,
-so that other programs on the machine matter little. Prints a table in Markdown: the
-difference from the mean of the bare loops, what the monitor itself has counted, and the
-measurements made; weights must be equal to the bit.
+Each network is trained on digits, or on text of a Markov chain, on one thread, in three
+loops: two bare ones, and one with a `curvflow.Monitor` at its defaults. They take turns
+of about a second, in an order drawn anew each time, so that a machine that becomes
+slower is so for all three; a monitor's clock stands while the others run. It measures
+on as many samples as a step takes. Times are those of the processor, and include the
+monitor's own beginning. Prints a table in Markdown: the difference from the mean of the
+bare loops, what the monitor itself has counted, and the measurements made; weights must
+be equal to the bit.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from unittest.mock import patch
 
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import curvflow
+from curvflow.flows.monitor import monitor as clocked
 
 CLASSES = 10
 # Of the transformer: characters, and their number in a sample.
 SYMBOLS, LENGTH, WIDTH = 32, 32, 64
+# Seconds of a turn.
+TURN = 1.0
 
 
 class Residual(nn.Module):
@@ -118,55 +125,89 @@ TASKS = {
 }
 
 
-@dataclass(frozen=True)
-class Run:
-    """Processor seconds of a loop, its weights, its monitor and what that counted."""
+class Loop:
+    """A training that takes turns with others, and its processor seconds.
 
-    seconds: float
-    weights: Tensor
-    monitor: curvflow.Monitor | None
-    counted: float
+    Attributes:
+        seconds: of all its turns.
+        counted: part of its time that the monitor has counted as its own.
+        monitor: None in a bare loop.
+    """
 
+    def __init__(self, task: Task, *, watched: bool) -> None:
+        """Build the network, and with it the monitor."""
+        torch.manual_seed(0)
+        self._task, self._net, self._loss = task, task.build(), nn.CrossEntropyLoss()
+        self._inputs, self._targets = task.data()
+        self._optimizer = torch.optim.SGD(self._net.parameters(), lr=0.05, momentum=0.9)
+        self._random, self._away, self._left = torch.get_rng_state(), 0.0, 0.0
+        self.seconds = self.counted = 0.0
+        self.monitor = self._watched() if watched else None
 
-def run(task: Task, steps: int, *, watched: bool) -> Run:
-    """Train for some steps, with a monitor or without."""
-    torch.manual_seed(0)
-    net, (x, y) = task.build(), task.data()
-    loss = nn.CrossEntropyLoss()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
-    data = x[: task.batch], y[: task.batch]
-    monitor = curvflow.Monitor(net, loss, data) if watched else None
-    began = time.process_time()
-    for _ in range(steps):
-        rows = torch.randint(len(x), (task.batch,))
-        optimizer.zero_grad()
-        value = loss(net(x[rows]), y[rows])
+    def _watched(self) -> curvflow.Monitor:
+        begun, size = time.process_time(), self._task.batch
+        data = self._inputs[:size], self._targets[:size]
+        monitor = curvflow.Monitor(self._net, self._loss, data)
+        self.seconds, self._left = time.process_time() - begun, time.perf_counter()
+        return monitor
+
+    def turn(self, steps: int) -> None:
+        """Go on for some steps, with its own random numbers and its own clock."""
+        self._away += time.perf_counter() - self._left
+        torch.set_rng_state(self._random)
+        begun = time.process_time()
+        with patch.object(clocked, "perf_counter", self._clock):
+            for _ in range(steps):
+                self._step()
+            if self.monitor is not None:
+                self.counted = self.monitor.overhead
+        self.seconds += time.process_time() - begun
+        self._random, self._left = torch.get_rng_state(), time.perf_counter()
+
+    def _clock(self) -> float:
+        return time.perf_counter() - self._away
+
+    def _step(self) -> None:
+        rows = torch.randint(len(self._inputs), (self._task.batch,))
+        self._optimizer.zero_grad()
+        value = self._loss(self._net(self._inputs[rows]), self._targets[rows])
         value.backward()
-        optimizer.step()
-        if monitor is not None:
-            monitor.step(value)
-    seconds = time.process_time() - began
-    counted = 0.0 if monitor is None else monitor.overhead
-    weights = nn.utils.parameters_to_vector(net.parameters())
-    return Run(seconds, weights, monitor, counted)
+        self._optimizer.step()
+        if self.monitor is not None:
+            self.monitor.step(value)
+
+    @property
+    def weights(self) -> Tensor:
+        """All parameters, (D,)."""
+        return nn.utils.parameters_to_vector(self._net.parameters())
+
+
+def steps_of(task: Task, seconds: float) -> int:
+    """Return the steps that a bare loop takes in about this time."""
+    loop = Loop(task, watched=False)
+    loop.turn(5)
+    before = loop.seconds
+    loop.turn(20)
+    return max(1, round(20 * seconds / (loop.seconds - before)))
 
 
 def rows(seconds: float, names: Iterable[str]) -> Iterator[str]:
     """Yield a row of the table for each network."""
+    draws = random.Random(0)
     for name in names:
-        task = TASKS[name]
-        run(task, 5, watched=False)
-        steps = max(10, round(20 * seconds / run(task, 20, watched=False).seconds))
+        steps, turns = steps_of(TASKS[name], TURN), max(1, round(seconds / TURN))
         first, watched, last = (
-            run(task, steps, watched=number == 1) for number in range(3)
+            Loop(TASKS[name], watched=number == 1) for number in range(3)
         )
+        for _ in range(turns):
+            for loop in draws.sample((first, watched, last), 3):
+                loop.turn(steps)
         assert torch.equal(first.weights, watched.weights), name
-        bare = (first.seconds + last.seconds) / 2
-        monitor = watched.monitor
+        bare, monitor = (first.seconds + last.seconds) / 2, watched.monitor
         assert monitor is not None
         count = monitor.to_xarray().sizes["step"]
         yield (
-            f"| {name} | {len(first.weights):,} | {steps:,} | {bare:.0f} s | "
+            f"| {name} | {len(first.weights):,} | {turns * steps:,} | {bare:.0f} s | "
             f"{100 * (watched.seconds / bare - 1):.1f} % | "
             f"{100 * abs(first.seconds - last.seconds) / bare:.1f} % | "
             f"{100 * watched.counted:.1f} % | {count} |"

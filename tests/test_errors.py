@@ -5,7 +5,13 @@ import linecache
 import pytest
 
 import curvflow
-from curvflow.errors import ChangedCodeError, RequestError, StudyError, said_at
+from curvflow.errors import (
+    ChangedCodeError,
+    RequestError,
+    StudyError,
+    nearest_of_many,
+    said_at,
+)
 
 
 def raised(cell):
@@ -47,3 +53,14 @@ def test_a_clash_leaves_out_the_name_that_its_path_ends_in():
     assert said_at("stages.fit.lr", clash) == clash.removeprefix("lr ")
     assert said_at("stages.fit", clash) == clash
     assert said_at("stages.fit.lr", "lr expected") == "lr expected"
+
+
+def test_a_list_of_many_known_names_ends():
+    names = [f"token {n}" for n in range(50_257)]
+    hint = nearest_of_many("<|end|>", ["\n\n", *names])
+    assert hint.startswith(r"Known: \n\n, token 0, token 1, token 10, token 100,")
+    assert hint.endswith(", and 50234 more.")
+    assert len(hint) < 400
+    assert nearest_of_many("\n \n", ["\n\n", *names]) == r"Did you mean '\n\n'?"
+    assert nearest_of_many("<|end|>", ["a", "b"]) == "Known: a, b."
+    assert nearest_of_many("a", []) == ""

@@ -107,6 +107,12 @@ def test_no_file_names_a_registry_or_somebodys_folder():
     assert found == []
 
 
+def test_messages_name_packages_and_not_extras_of_a_package_that_no_index_has():
+    """Installed from a checkout, `pip install 'curvflow[s3]'` would ask the index."""
+    sources = sorted((ROOT / "src").rglob("*.py"))
+    assert [p.name for p in sources if re.search(r"curvflow\[\w", p.read_text())] == []
+
+
 def test_every_file_is_smaller_than_100_kb():
     large = [path.name for path in tracked() if path.stat().st_size >= 100_000]
     assert large == []

@@ -207,3 +207,29 @@ def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
     if close := get_close_matches(word, names, n=1, cutoff=0.6):
         return f"Did you mean '{close[0]}'?"
     return otherwise or (f"Known: {', '.join(names)}." if names else "")
+
+
+MOST_NAMES = 24  # that are listed of many
+
+
+def nearest_of_many(name: str, known: Iterable[str]) -> str:
+    """Do as `nearest`, with the first of the names where it would list thousands.
+
+    Args:
+        name: what was written.
+        known: the names that exist, such as tokens of a vocabulary.
+
+    Returns:
+        A sentence for the end of an error message, on one line.
+    """
+    names = sorted(known)
+    listed = [_printable(each) for each in names[:MOST_NAMES]]
+    if len(names) > MOST_NAMES:
+        listed.append(f"and {len(names) - MOST_NAMES} more")
+    listing = f"Known: {', '.join(listed)}." if names else ""
+    return _printable(nearest(name, names, otherwise=listing))
+
+
+def _printable(text: str) -> str:
+    """Return a text on one line, as the token of a line's end is not."""
+    return text if text.isprintable() else repr(text)[1:-1]

@@ -297,7 +297,7 @@ def test_a_missing_library_is_one_line_with_the_command_and_exit_2(tmp_path):
     )
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    assert "pip install 'curvflow[s3]'" in line
+    assert "pip install obstore" in line
 
 
 def test_opening_and_reading_the_log_import_neither_zarr_nor_xarray(store):

@@ -109,6 +109,16 @@ def test_what_has_no_rows_of_numbers_is_read_whole(tmp_path, array):
     assert npy_rows(tmp_path / "x.npy") is None
 
 
+@pytest.mark.parametrize("lost", [1, 9, 100])
+def test_a_file_that_ends_too_early_is_refused_as_such(tmp_path, lost):
+    np.save(tmp_path / "x.npy", np.ones((40, 3)))
+    content = (tmp_path / "x.npy").read_bytes()
+    (tmp_path / "x.npy").write_bytes(content[:-lost])
+    message = f"{len(content)} bytes, got {len(content) - lost}: it ends too early"
+    with pytest.raises(InputError, match=message):
+        npy_rows(tmp_path / "x.npy")
+
+
 def test_what_is_no_such_file_is_read_whole(tmp_path):
     (tmp_path / "x.npy").write_bytes(b"PK")
     assert npy_rows(tmp_path / "x.npy") is None

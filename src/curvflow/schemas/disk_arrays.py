@@ -6,6 +6,7 @@ as such arrays. Their digests are those of the same arrays in memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -131,6 +132,47 @@ def _num_not_finite(reader: RowReader) -> int:
         return 0
     blocks = DiskArray(reader, reader.dtype).blocks()
     return int(sum(block.size - np.isfinite(block).sum() for block in blocks))
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedRows:
+    """Rows of several arrays side by side, of which some are on disk.
+
+    Attributes:
+        parts: each of shape (N, ...).
+        dtype: of the rows read.
+    """
+
+    parts: tuple[Array, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return rows, and numbers of all parts together."""
+        return len(self.parts[0]), sum(map(_row_size, self.parts))
+
+    def read(self, numbers: Array) -> Array:
+        """Return rows by their numbers, in any order.
+
+        Raises:
+            InputError: a file has changed or ends too early.
+        """
+        return np.concatenate(
+            [
+                part[numbers].reshape(len(numbers), _row_size(part)).astype(self.dtype)
+                for part in self.parts
+            ],
+            axis=1,
+        )
+
+
+def _row_size(array: Array) -> int:
+    return math.prod(array.shape[1:])
+
+
+def in_memory(array: Array) -> Array:
+    """Return an array whose entries are all read."""
+    return np.asarray(array) if isinstance(array, DiskArray) else array
 
 
 def is_on_disk(array: object) -> bool:

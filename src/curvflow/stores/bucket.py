@@ -62,7 +62,7 @@ class Bucket:
         except ImportError as error:
             raise RequestError(
                 f"{self.location}: expected the library obstore, which this address "
-                "needs, got none. Run `pip install 'curvflow[s3]'`."
+                "needs, got none. Run `pip install obstore`."
             ) from error
         endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
         self._call = obstore

@@ -6,6 +6,7 @@ that a process has; what has been read stays in the system's cache while there i
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -143,7 +144,7 @@ def npy_rows(path: Path) -> DiskArray | None:
         The array; None if it has no rows, is of no numbers, or is no such file.
 
     Raises:
-        InputError: rows do not lie one behind another.
+        InputError: rows do not lie one behind another, or the file ends too early.
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
@@ -159,6 +160,12 @@ def npy_rows(path: Path) -> DiskArray | None:
         raise InputError(
             f"expected rows one behind another in {path.name}, to be read as they are "
             "needed, got columns. Save it by np.save(path, np.ascontiguousarray(x))."
+        )
+    expected = offset + math.prod(shape) * dtype.itemsize
+    if (size := path.stat().st_size) < expected:
+        raise InputError(
+            f"expected the {shape[0]} rows that the head of {path.name} states, "
+            f"{expected} bytes, got {size}: it ends too early. Copy or save it again."
         )
     return rows_in([path], shape, dtype, rows_per_file=shape[0], offset=offset)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ NETCDF = frozenset({".nc", ".nc4", ".cdf", ".netcdf"})
 
 _METADATA = ("zarr.json", ".zarray", ".zgroup")
 _PACKED = ("scale_factor", "add_offset")
+# What netCDF has where nothing was written, if a variable states nothing else.
+UNWRITTEN = 9.969209968386869e36
 _MISSING = ("_FillValue", "missing_value")
 
 Stamps = tuple[tuple[str, int, int], ...]
@@ -61,14 +64,20 @@ def stored_arrays(name: str, path: Path, limit: int | None) -> dict[str, Array]:
         return {key: _array(key, opened, path, limit, stamps) for key in opened}
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
-    except (MemoryError, OSError):
+    except MemoryError:
         raise
     except Exception as error:  # of zarr, xarray, HDF5 and of codecs, of any kind
-        reason = one_line(error)[:200]
-        raise InputError(
-            f"{name}: expected the arrays of {path.name} to be readable, got "
-            f"{type(error).__name__} ({reason}). Save it again."
-        ) from error
+        # HDF5 raises one without a number where the content is broken.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise InputError(f"{name}: {_not_readable(path, error)}") from error
+
+
+def _not_readable(path: Path, error: Exception) -> str:
+    return (
+        f"expected the arrays of {path.name} to be readable, got "
+        f"{type(error).__name__} ({one_line(error)[:200]}). Save it again."
+    )
 
 
 def _array(
@@ -122,8 +131,24 @@ class StoredRows:
         """Return rows by their numbers, in any order.
 
         Raises:
-            InputError: a file has changed.
+            InputError: a file has changed, or cannot be read.
+            MemoryError: the rows do not fit.
         """
+        try:
+            rows = self._rows(numbers)
+            is_same = _stamps(Path(self.path)) == self.stamps
+        except (InputError, MemoryError):
+            raise
+        except Exception as error:  # of zarr, xarray, HDF5 and of codecs, of any kind
+            raise InputError(_not_readable(Path(self.path), error)) from error
+        if not is_same:
+            raise InputError(
+                f"expected the arrays of {Path(self.path).name} to stay as they were, "
+                "got one that has changed since. Run again."
+            )
+        return rows
+
+    def _rows(self, numbers: Array) -> Array:
         rows = np.empty((len(numbers), *self.shape[1:]), self.dtype)
         stored = _opened(self.path, self.stamps)[self.name]
         order = np.argsort(numbers, kind="stable")
@@ -139,11 +164,6 @@ class StoredRows:
                     "Fill them in, or leave those samples out."
                 )
             rows[places] = block[numbers[places] - first]
-        if _stamps(Path(self.path)) != self.stamps:
-            raise InputError(
-                f"expected the arrays of {Path(self.path).name} to stay as they were, "
-                "got one that has changed since. Run again."
-            )
         return rows
 
     @property
@@ -265,19 +285,50 @@ def _netcdf(path: Path) -> dict[str, _Stored]:
 def _variable_rows(path: Path, name: str, rows: slice) -> Array:
     # Not kept open: HDF5 complains of files that are when the interpreter ends.
     with _dataset(path) as opened:
-        return _rows(opened.variables[name], rows)
+        variable = opened.variables[name]
+        values = _rows(variable, rows)
+    if values.dtype.kind != "f" or "_FillValue" in variable.encoding:
+        return values
+    real = values.dtype.type
+    return np.where(values == real(UNWRITTEN), real(np.nan), values)
 
 
 def _dataset(path: Path) -> xarray.Dataset:
+    """Open a file with its times as dates, as numbers if NumPy has not all of them."""
     import xarray
 
-    try:
-        return xarray.open_dataset(path, cache=False)
-    except ValueError as error:  # no backend takes it
+    # Times of other calendars, as climate models have, and of years before 1 are in
+    # order as numbers too; without cftime xarray opens no file with such.
+
+    reason = None
+    for decode_times in (True, False):
+        try:
+            opened = xarray.open_dataset(path, cache=False, decode_times=decode_times)
+        except ValueError as error:
+            reason = error
+            continue
+        if not any(_is_of_cftime(each) for each in opened.variables.values()):
+            return opened
+        opened.close()
+    if find_spec("h5netcdf") is None and not _is_classic(path):
         raise InputError(
             "expected a netCDF file, which of version 4 needs h5netcdf, got "
-            f"{path.name}. Run pip install 'curvflow[export]'."
-        ) from error
+            f"{path.name}. Run pip install h5netcdf h5py."
+        ) from reason
+    raise InputError(
+        f"expected a netCDF file, of version 3 or 4, got {path.name}, which is none, "
+        "or is cut short. Copy or save it again."
+    ) from reason
+
+
+def _is_classic(path: Path) -> bool:
+    """Return whether a file says that it is of netCDF before version 4."""
+    with path.open("rb") as file:
+        return file.read(3) == b"CDF"
+
+
+def _is_of_cftime(variable: xarray.Variable) -> bool:
+    return variable.dtype.kind == "O" and "calendar" in variable.encoding
 
 
 def _rows(array: Any, rows: slice) -> Array:

@@ -85,6 +85,9 @@ def test_a_planted_divergence_ends_well_and_is_counted(curvflow, study):
     assert counts["executed"]["fit"] == 2
     assert counts["failed"] == dict.fromkeys(STAGES, 0)
     assert calm["diverged"]["fit"] == 0
+    lines = curvflow("run", study, "--set", wild).out.splitlines()
+    (line,) = [line for line in lines if line.startswith("diverged: ")]
+    assert line.startswith("diverged: fit[seed=0,rule=wild] and 1 more: loss above")
     rows = json.loads(curvflow("show", study, "trace", "--json", "--set", wild).out)
     reasons = {row["reason"] for row in rows if row["rule"] == "wild"}
     assert reasons
@@ -120,6 +123,21 @@ def test_a_failed_node_ends_with_exit_code_1_and_its_error(curvflow, study):
     shown = curvflow("show", study, "fit", "--set", factory)
     line = "fit: failed at 4 of 4 nodes. `curvflow why STUDY fit` says why.\n"
     assert (shown.code, shown.err) == (0, line)
+
+
+@pytest.mark.parametrize(("words", "whole"), [(60, True), (4000, False)])
+def test_a_failure_is_told_with_its_remedy(curvflow, study, words, whole):
+    text = " ".join(f"word{number}" for number in range(words)) + ". Take the remedy."
+    (study.parent / f"nets{words}.py").write_text(
+        f"def broken(*args, **kwargs):\n    raise RuntimeError({text!r})\n"
+    )
+    factory = f'stages.fit.model={{factory: "nets{words}:broken", kwargs: {{}}}}'
+    said = curvflow("run", study, "--set", factory)
+    (line,) = [line for line in said.out.splitlines() if line.startswith("failed: ")]
+    assert "word0 word1 " in line
+    assert line.endswith(f" word{words - 1}. Take the remedy.. Correct it.")
+    assert len(line) <= 600
+    assert (text in line, "[...]" in line) == (whole, not whole)
 
 
 def test_a_failed_label_leaves_tables_and_figures_of_the_others(curvflow, study):

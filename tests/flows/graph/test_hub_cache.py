@@ -96,6 +96,13 @@ def test_what_is_not_in_the_cache_is_refused_with_what_is(cache):
         snapshot("lab/net", commit[:-3])
 
 
+def test_a_branch_whose_files_are_not_there_is_refused_as_such(cache):
+    cache.commit("main", tensors(1.0))
+    (cache.folder / "refs" / "v2").write_text("c" * 40, encoding="utf-8")
+    with pytest.raises(InputError, match=r"files of lab/net at v2 .* of the commit c"):
+        snapshot("lab/net", "v2")
+
+
 @pytest.mark.parametrize("written", ["", "../../elsewhere", "/etc", "..", "a\nb"])
 def test_a_reference_that_names_no_commit_is_refused(cache, written):
     cache.commit("main", tensors(1.0))

@@ -69,7 +69,7 @@ def test_files_that_are_nowhere_are_reported_while_planning(study, tmp_path):
         "(train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, "
         "t10k-labels-idx1-ubyte), got none in CURVFLOW_DATA (not set), "
         f"{tmp_path}/cache/curvflow/mnist. Set download: true, which needs "
-        "curvflow[datasets], or name their folder by folder: or CURVFLOW_DATA."
+        "pooch (pip install pooch), or name their folder by folder: or CURVFLOW_DATA."
     )
 
 
@@ -139,7 +139,7 @@ def test_a_download_without_pooch_is_refused_while_planning(study, monkeypatch):
         planned(study)
     assert str(caught.value).endswith(
         "stages.images.download: expected the package pooch, which fetches files, got "
-        "none. Install curvflow[datasets]."
+        "none. Run pip install pooch."
     )
 
 

@@ -88,6 +88,19 @@ def test_a_missing_file_that_was_asked_for_counts_once_it_is_there(mine, way):
     assert mine.executed() == {}
 
 
+def test_sources_that_a_module_claims_do_not_count(mine, monkeypatch):
+    monkeypatch.chdir(mine.folder)
+    claims = (
+        "import inspect, sys, types\nM = types.ModuleType('m')\nM.__file__ = '{}'\n"
+    )
+    claims += "sys.modules['m'] = M\ndef read():\n    inspect.getmodule(len, 'x.py')\n"
+    claims += "    try: inspect.getsourcefile(M)\n    except OSError: pass\n"
+    reader(mine, f"{IMPORTS}{claims.format('claimed.py')}    return 1.0")
+    assert mine.executed() == {"one": 1, "two": 1}
+    mine.write("claimed.py", "1\n")
+    assert mine.executed() == {}
+
+
 @pytest.mark.parametrize("way", MADE)
 def test_what_a_call_asks_for_and_makes_is_its_own(mine, way):
     reader(mine, f"{IMPORTS}def read():\n    {MADE[way]}")

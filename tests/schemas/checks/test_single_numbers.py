@@ -26,7 +26,21 @@ stages:
         ),
         (
             "use: figure.lines, y: eigenvalues, x: step",
-            r"drawn.y: expected a single number per node, got 'eigenvalues' with rank",
+            r"drawn.y: expected a single number per node, got 'eigenvalues' with rank. "
+            r"Name rank by `label`, `x` or `select`",
+        ),
+        (
+            "use: figure.lines, y: eigenvalues, x: step, select: {rnak: 1}",
+            r"drawn.select.rnak: expected a dimension of eigenvalues, got 'rnak'. Did "
+            r"you mean 'rank'",
+        ),
+        (
+            "use: figure.bars, y: [eigenvalues, size], select: {rank: 1}",
+            r"drawn.select.rank: expected a dimension of size, got 'rank'. It has none",
+        ),
+        (
+            "use: figure.lines, y: eigenvalues, x: rank, select: {rank: 1}",
+            r"expected select to differ from x, got 'rank' for both",
         ),
     ],
 )
@@ -41,6 +55,8 @@ def test_a_dimension_that_has_no_part_is_refused(given, message):
         "use: figure.lines, y: eigenvalues, x: rank, label: step",
         "use: figure.lines, y: eigenvalues, x: step, label: rank",
         "use: figure.bars, y: num_matvecs, label: step",
+        "use: figure.lines, y: eigenvalues, x: step, select: {rank: 2}",
+        "use: figure.bars, y: [eigenvalues, residuals], select: {rank: 2}",
     ],
 )
 def test_one_that_has_a_part_is_not(given):

@@ -81,7 +81,7 @@ def test_an_epoch_that_has_no_checkpoint_is_refused_where_it_is_written():
     trace = load(("at: final", "at: [0, 50]")).stages["trace"]
     assert message(trace.epochs, (0, 100, 200)) == (
         "study.yaml:16:50: stages.trace.at.1: expected one of the epochs 0, 100, 200, "
-        "got 50. Only these have their weights kept."
+        "got 50. Take these, or let the training keep more by `checkpoints`."
     )
 
 
@@ -89,7 +89,7 @@ def test_a_single_epoch_without_a_checkpoint_is_refused():
     trace = load(("at: final", "at: 50")).stages["trace"]
     assert message(trace.epochs, (0, 100)) == (
         "study.yaml:16:46: stages.trace.at: expected one of the epochs 0, 100, got 50. "
-        "Only these have their weights kept."
+        "Take these, or let the training keep more by `checkpoints`."
     )
 
 
@@ -97,8 +97,8 @@ def test_steps_that_meet_no_checkpoint_are_refused():
     trace = load(("at: final", "at: {every: 7}")).stages["trace"]
     assert message(trace.epochs, range(1, 100, 7)) == (
         "study.yaml:16:46: stages.trace.at: expected a step to some of the epochs 1, "
-        "8, 15, 22, 29, 36, 43, 50, 57, 64, ..., 99, got {every: 7}. Only these have "
-        "their weights kept."
+        "8, 15, 22, 29, 36, 43, 50, 57, 64, ..., 99, got {every: 7}. Take these, or "
+        "let the training keep more by `checkpoints`."
     )
 
 

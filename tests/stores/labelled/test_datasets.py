@@ -435,7 +435,7 @@ def test_a_dataset_that_cannot_be_read_leaves_no_file(tmp_path):
 
 def test_a_missing_library_is_named_with_the_remedy(store, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(RequestError, match=r"pip install 'curvflow\[export\]'"):
+    with pytest.raises(RequestError, match="pip install h5netcdf h5py"):
         write(xr.Dataset(), tmp_path / "x.nc")
 
 

@@ -3,6 +3,7 @@ import pytest
 from pydantic import ValidationError
 from scipy import stats
 
+import curvflow
 from curvflow.errors import InputError
 from curvflow.schemas.keys import form
 from curvflow.schemas.kinds import find_kind
@@ -226,7 +227,7 @@ def test_one_axis_and_a_list_of_it_have_one_key():
     assert form(SummaryParams(over="seed")) == form(SummaryParams(over=["seed"]))
 
 
-@pytest.mark.parametrize("wrong", [{}, {"over": []}, {"over": "a", "confidence": 1.0}])
+@pytest.mark.parametrize("wrong", [{}, {"over": "a", "confidence": 1.0}])
 def test_parameters_without_an_axis_or_with_full_confidence_are_refused(wrong):
     with pytest.raises(ValidationError):
         SummaryParams(**wrong)
@@ -352,3 +353,29 @@ def test_parameters_at_their_defaults_leave_the_key_as_it_was():
 def test_quantiles_out_of_order_or_range_are_refused(wrong):
     with pytest.raises(ValidationError, match="expected quantiles above 0 and below 1"):
         SummaryParams(over="seed", quantiles=wrong)
+
+
+ALONE = """
+study: single
+axes: {axes}
+stages:
+  data: {{use: data.xor}}
+  fit: {{use: train, data: data, model: {{kind: linear}}, epochs: 2, seed: {seed},
+        rule: {{rule: sgd, lr: {rate}}}}}
+  table: {{use: aggregate.summary, of: fit, over: [], quantities: final_train_loss}}
+"""
+
+
+@pytest.mark.parametrize("axes", ["{}", "{seed: 2}", "{seed: 2, rate: [0.1, 0.2]}"])
+def test_over_nothing_each_node_has_a_table_of_its_own(tmp_path, axes):
+    named = {"seed": 0, "rate": 1}
+    named |= {name: f'"${{{name}}}"' for name in named if name in axes}
+    text = ALONE.format(axes=axes, **named)
+    (tmp_path / "study.yaml").write_text(text, encoding="utf-8")
+    results = curvflow.run(tmp_path / "study.yaml")
+    table, fit = results["table"], results["fit"]
+    means = table["mean"].squeeze("quantity")
+    assert means.dims == fit["final_train_loss"].dims
+    np.testing.assert_array_equal(means, fit["final_train_loss"])
+    assert (table["count"] == 1).all()
+    assert table["sem"].isnull().all()

@@ -217,3 +217,31 @@ def test_files_that_are_no_data_set_are_refused_while_planning(files, params, me
 def test_two_ways_to_a_test_set_are_refused(params, message):
     with pytest.raises(ValidationError, match=message):
         checked({}, **params)
+
+
+NO_TARGETS = {
+    "texts": np.array(list("abcabcabca")),
+    "bytes": np.array(list("abcabcabca"), "S1"),
+    "complex": np.arange(10) + 1j,
+    "complex with no imaginary part": Y.astype(complex),
+    "a number": np.array(1.5),
+    "a whole number": np.array(1),
+    "records": np.zeros(10, [("a", "f4"), ("b", "f4")]),
+}
+
+
+@pytest.mark.parametrize("form", NO_TARGETS)
+@pytest.mark.parametrize("meant", [None, "labels", "values"])
+@pytest.mark.parametrize("num_classes", [None, 3])
+def test_targets_of_no_numbers_are_refused_however_they_are_meant(
+    form, meant, num_classes
+):
+    file = {"path": {"inputs": X, "targets": NO_TARGETS[form]}}
+    with pytest.raises(InputError, match="targets: expected"):
+        checked(file, targets_as=meant, num_classes=num_classes)
+
+
+def test_texts_of_numbers_may_be_targets():
+    file = {"path": {"inputs": X, "targets": Y.astype(str)}}
+    assert np.array_equal(checked(file, targets_as="labels")["targets"], Y)
+    assert np.array_equal(checked(file, targets_as="values")["targets"][:, 0], Y)

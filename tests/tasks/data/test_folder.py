@@ -172,8 +172,16 @@ def test_classes_that_are_kept_bring_their_names():
     [
         ([], {}, "got none that end in .png"),
         (["a.png", "b/1.png"], {}, "as class/name or .*, got a.png. Move it"),
+        (
+            [f"{part}/{c}/1.png" for part in ("test", "train", "val") for c in "ab"],
+            {},
+            "as class/name or .*, got val/a/1.png. Move it",
+        ),
+        (["Test/a/1.png", "train/a/1.png"], {}, "got Test/a/1.png. Move it"),
+        (["train/a/1.png", "train/b/c/1.png"], {}, "got train/b/c/1.png. Move it"),
+        (["train/1.png", "train/a/1.png"], {}, "got train/1.png. Move it"),
         (["a/b/1.png", "a/c/1.png"], {}, "got a/b/1.png"),
-        (["train/a/1.png", "val/a/1.png"], {}, "got train/a/1.png"),
+        (["train/a/1.png", "val/a/1.png"], {}, "got val/a/1.png"),
         (["train/a/b/1.png", "train/a/c/1.png"], {}, "got train/a/b/1.png"),
         (["a/1.png", "a/2.png"], {}, "at least 2 classes, got 1"),
         (["test/a/1.png", "test/b/2.png"], {}, "at least 2 classes, got 0"),

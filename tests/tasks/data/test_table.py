@@ -458,7 +458,7 @@ def test_parquet_without_pyarrow_is_refused_while_planning(monkeypatch):
     monkeypatch.setattr(
         "curvflow.schemas.kinds.shared.columns.find_spec", lambda name: None
     )
-    with pytest.raises(InputError, match=r"Install curvflow\[export\]"):
+    with pytest.raises(InputError, match="Run pip install pyarrow"):
         made(b"PAR1", target="y")
 
 
@@ -683,3 +683,109 @@ def test_spaces_around_quoted_cells_do_not_count(seed, delimiter):
     arrays = made(content, target="class", delimiter=delimiter)
     for name, array in plain.items():
         np.testing.assert_array_equal(arrays[name], array)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("form", ["csv", "german", "float64", "float32", "int16"])
+def test_a_number_that_stands_for_nothing_does_however_it_is_written(seed, form):
+    draw = random.Random(seed)
+    nothing = draw.choice([-999, 0, 7, -1])
+    cells = [draw.choice([nothing, n + 10]) for n in range(30)]
+    cells[0] = nothing
+    known = [n for n in cells if n != nothing]
+    params = {"target": "y", "missing": "mean", "missing_values": [str(nothing)]}
+    if form in ("csv", "german"):
+        point = "," if form == "german" else "."
+        ways = [str, "{}.0".format, "{}.000".format, "{}e0".format]
+        rows = [
+            [draw.choice(ways)(n).replace(".", point), f"{row}{point}5"]
+            for row, n in enumerate(cells)
+        ]
+        content = written(["x", "y"], rows, ";")
+        params |= {"delimiter": ";", "decimal": point}
+    else:
+        pyarrow = pytest.importorskip("pyarrow")
+        typed = pyarrow.array(cells).cast(pyarrow.type_for_alias(form))
+        content = as_parquet(x=typed, y=[row + 0.5 for row in range(30)])
+    arrays = made(content, scaling="none", test_fraction=0, **params)
+    mean = sum(known) / len(known)
+    filled = [mean if n == nothing else n for n in cells]
+    order = np.argsort(arrays["targets"].ravel())
+    np.testing.assert_allclose(arrays["inputs"].ravel()[order], filled, rtol=1e-12)
+
+
+def test_codes_that_stand_for_nothing_are_compared_as_they_are_written():
+    text = "x,y\n" + "".join(f"{['0', '00', '1'][n % 3]},{n}.5\n" for n in range(12))
+    params = {"target": "y", "categories": ["x"], "missing_values": ["0"]}
+    arrays = made(text, missing="drop", test_fraction=0, **params)
+    assert arrays["feature"].tolist() == ["x=00", "x=1"]
+    codes = as_parquet(x=[n % 3 for n in range(12)], y=[n + 0.5 for n in range(12)])
+    arrays = made(codes, missing="drop", test_fraction=0, **params)
+    assert arrays["feature"].tolist() == ["x=1", "x=2"]
+
+
+def test_a_large_code_in_parquet_may_stand_for_nothing():
+    codes = [2**60 + n % 3 for n in range(12)]
+    params = {"target": "y", "categories": ["x"], "missing_values": [str(2**60)]}
+    content = as_parquet(x=codes, y=[n + 0.5 for n in range(12)])
+    arrays = made(content, missing="drop", test_fraction=0, **params)
+    assert arrays["feature"].tolist() == [f"x={2**60 + n}" for n in (1, 2)]
+
+
+def test_infinity_in_parquet_is_missing_where_it_is_said_to_be():
+    content = as_parquet(x=[float("inf"), 1.0, 2.0, 3.0], y=[0.5] * 4)
+    with pytest.raises(InputError, match="infinity in row 1"):
+        made(content, target="y")
+    arrays = made(content, target="y", missing="drop", missing_values=["inf"])
+    assert len(arrays["inputs"]) + len(arrays["test_inputs"]) == 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_identifiers_of_decimals_stay_apart_in_parquet(seed):
+    draw = random.Random(seed)
+    first = draw.randint(10**17, 10**20)
+    ids = [Decimal(first + n % 4) for n in range(24)]
+    if seed % 2:
+        ids = [one.quantize(Decimal("0.01")) for one in ids]
+    columns = {"id": ids, "row": list(range(24)), "y": [n + 0.5 for n in range(24)]}
+    content = as_parquet(**columns)
+    with pytest.raises(InputError, match="numbers that floats distinguish"):
+        made(content, target="y")
+    arrays = made(content, target="y", categories=["id"], test_fraction=0)
+    names = [f"id={first + n}" for n in range(4)]
+    assert arrays["feature"].tolist() == [*names, "row"]
+    train, test = parts(made(content, target="y", columns=["row"], group="id"))
+    assert not {n % 4 for n in train} & {n % 4 for n in test}
+    # One that is missing hides none of the others.
+    columns["id"] = [None, *ids[1:]]
+    with pytest.raises(InputError, match="numbers that floats distinguish"):
+        made(as_parquet(**columns), target="y", missing="mean")
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("step", [1, 7, 1000])
+def test_times_of_any_unit_in_parquet_are_in_order(unit, step):
+    pyarrow = pytest.importorskip("pyarrow")
+    draw = random.Random(step)
+    places = draw.sample(range(40), 40)
+    start = np.datetime64("2024-02-28T23:59:59", unit).astype(int)
+    times = [int(start) + step * place for place in places]
+    at = pyarrow.array(times, pyarrow.timestamp(unit, tz="Europe/Zurich"))
+    content = as_parquet(row=range(40), at=at, y=[0.5] * 40)
+    train, test = parts(made(content, target="y", columns=["row"], time="at"))
+    assert [places[row] for row in [*train, *test]] == list(range(40))
+    assert len(test) == 8
+
+
+def test_dates_in_parquet_that_are_no_dates_of_python_are_refused_in_a_line():
+    pyarrow = pytest.importorskip("pyarrow")
+    at = pyarrow.array([10**8 + n for n in range(6)], pyarrow.date32())
+    content = as_parquet(at=at, row=range(6), y=[0.5] * 6)
+    with pytest.raises(InputError, match="dates such as 2024-01-31 of one form"):
+        made(content, target="y", columns=["row"], time="at")
+
+
+def test_spaces_around_cells_do_not_count_in_parquet():
+    colours = ["red", " red", "blue ", "blue", "red ", "blue"]
+    arrays = made(as_parquet(x=colours, y=[0.5] * 6), target="y", test_fraction=0)
+    assert arrays["feature"].tolist() == ["x=blue", "x=red"]

@@ -1,5 +1,6 @@
 """Windows of a text's tokens."""
 
+import gzip
 import json
 import random
 import re
@@ -38,7 +39,9 @@ def made(text, tokenizer=None, **params):
     arrays = outcome.arrays
     assert samples.shape == arrays["inputs"].shape[1:]
     assert samples.tokens == arrays["targets"].shape[1]
-    assert samples.outputs == arrays["num_classes"] == len(arrays["vocabulary"])
+    assert samples.outputs == arrays["num_classes"]
+    assert samples.vocabulary == len(arrays["vocabulary"])
+    assert arrays["num_classes"] == params.get("num_classes", samples.vocabulary)
     return arrays
 
 
@@ -114,6 +117,20 @@ def test_random_texts_are_cut_as_by_plain_loops(seed):
     unknown = params.get("max_tokens") or params["vocabulary"] == "training"
     special = ["<unk>"] * bool(unknown) + ["<end>"] * (params["windows"] == "packed")
     assert arrays["vocabulary"].tolist() == known + special
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_more_classes_than_tokens_change_nothing_else(seed):
+    draw = random.Random(seed)
+    text = "".join(draw.choices("abcdefg \n", k=200))
+    unit = draw.choice(["words", "characters"])
+    plain = made(text, unit=unit, length=3)
+    size = len(plain["vocabulary"])
+    more = made(text, unit=unit, length=3, num_classes=size + draw.randrange(9))
+    for name in plain.keys() - {"num_classes"}:
+        np.testing.assert_array_equal(more[name], plain[name])
+    with pytest.raises(InputError, match=f"expected at least {size}, one for each tok"):
+        made(text, unit=unit, length=3, num_classes=size - 1)
 
 
 def test_the_next_token_is_the_target_and_windows_do_not_overlap():
@@ -216,7 +233,7 @@ def test_a_tokenizer_finds_the_tokens_whole_and_of_all_documents():
 def test_a_tokenizer_without_the_package_is_refused_while_planning(monkeypatch):
     text = "curvflow.schemas.kinds.data.text.find_spec"
     monkeypatch.setattr(text, lambda name: None)
-    with pytest.raises(InputError, match=r"Install curvflow\[text\]"):
+    with pytest.raises(InputError, match="Run pip install tokenizers"):
         made(STORY, WORDS)
 
 
@@ -237,6 +254,22 @@ def test_what_is_no_tokenizer_is_refused_while_planning(tokenizer, message):
         made(STORY, tokenizer, windows="packed", end_token="<s>")
 
 
+@pytest.mark.parametrize("dropout", [0.001, 0.1, 0.5, 0.999])
+def test_a_tokenizer_that_draws_is_refused_while_planning(dropout):
+    model = {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": [], "dropout": dropout}
+    with pytest.raises(InputError, match=f"same tokens in each run, .* {dropout}"):
+        made(STORY, json.dumps({"model": model}))
+
+
+@pytest.mark.parametrize("dropout", [None, 0, 0.0, 1.0])
+def test_a_tokenizer_that_leaves_out_no_merges_or_all_is_taken(dropout):
+    pytest.importorskip("tokenizers")
+    vocabulary = {"a": 0, "b": 1, "ab": 2}
+    model = {"type": "BPE", "vocab": vocabulary, "merges": ["a b"], "dropout": dropout}
+    arrays = made("ab" * 100, json.dumps({"model": model}), length=4)
+    assert set(np.unique(arrays["inputs"])) == ({0, 1} if dropout == 1.0 else {2})
+
+
 def test_the_scores_of_a_unigram_model_are_no_numbers():
     model = {"type": "Unigram", "vocab": [["<unk>", 0.0], ["a", -1.5], ["b", -2.0]]}
     planned = node("a b", json.dumps({"model": model}))
@@ -249,6 +282,9 @@ def test_the_scores_of_a_unigram_model_are_no_numbers():
     [
         (b"caf\xe9", {}, "expected text in UTF-8, got the byte 0xe9 at 3"),
         (b"a\0b", {}, "expected text, got a null character at 1"),
+        ("a b".encode("utf-16"), {}, "in UTF-8, got UTF-16. Write"),
+        (gzip.compress(b"a b"), {}, "in UTF-8, got a gzip file. Unpack"),
+        (b"PK\x03\x04ab", {}, "in UTF-8, got a zip archive, as .xlsx is. Unpack"),
         ("", {}, "got 0 in its 0 tokens"),
         (
             "abcdefg",

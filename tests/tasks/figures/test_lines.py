@@ -158,6 +158,33 @@ def test_a_point_that_alone_has_a_band_has_a_bar(monkeypatch, seeds_at, bars):
     assert (note in str(got["caption"])) == bool(bars)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_points_at_a_single_x_are_within_the_axes(monkeypatch, seed):
+    panels, kept = [], canvas.compose
+    monkeypatch.setattr(
+        canvas, "compose", lambda f, **k: (panels.append(f.axes[0]), kept(f, **k))
+    )
+    draws = np.random.default_rng(seed)
+    x, values = int(draws.integers(1, 1000)), draws.normal(0, 10**seed, 4)
+    of = [
+        node(
+            {"seed": number, "rule": rule, "epoch": x},
+            kind="probe.llc",
+            llc_mean=values[2 * number + (rule == "adam")],
+            init_loss=1.0,
+            verdict="negative" if draws.random() < 0.5 else "converged",
+        )
+        for number in range(1 + seed % 2)
+        for rule in ("sgd", "adam")[: 1 + seed // 2]
+    ]
+    got = draw(of, y="llc_mean", x="epoch", label="rule", band=["none", "sd"][seed % 2])
+    left, right = panels[0].get_xlim()
+    bottom, top = panels[0].get_ylim()
+    assert left < x < right
+    assert (np.isfinite(got["mean"])).all()
+    assert ((bottom < got["mean"]) & (got["mean"] < top)).all()
+
+
 def test_curves_of_a_single_x_stand_beside_each_other(monkeypatch):
     places = []
 
@@ -226,6 +253,68 @@ def test_an_epoch_axis_and_a_dimension_make_a_curve_per_rank():
     got = draw(of, y="eigenvalues", x="epoch", label="rank")
     assert got["curve"].tolist() == ["0", "1"]
     assert got["mean"].tolist() == [[2, 12], [0.5, 10.5]]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ["figure.lines", "figure.bars"])
+def test_what_is_selected_is_drawn_as_if_it_were_all(name, seed):
+    draw = np.random.default_rng(seed)
+    ranks, epochs = np.arange(1, 4), [0, 10]
+    found = {(s, e): draw.normal(size=3) for s in range(3) for e in epochs}
+    good = {key: draw.random(3) < 0.7 for key in found}
+    coords = [{"seed": s, "epoch": e} for s, e in found]
+    common = {"over": "seed", "label": "epoch"}
+    if name == "figure.lines":
+        common = {"over": "seed", "x": "epoch"}
+    common["unconverged"] = ["show", "exclude"][seed % 2]
+
+    def nodes(at, shown):
+        return [
+            node(
+                c,
+                kind="probe.eigenvalues",
+                diverged=c == coords[1],
+                eigenvalues=values[at],
+                converged=good[key][at],
+                rank=shown,
+            )
+            for c, (key, values) in zip(coords, found.items(), strict=True)
+        ]
+
+    place = int(draw.integers(3))
+    got = compute(
+        name,
+        nodes(slice(None), ranks),
+        y="eigenvalues" if name == "figure.lines" else ["eigenvalues"],
+        select={"rank": int(ranks[place])},
+        **common,
+    ).arrays
+    alone = compute(
+        name,
+        nodes(slice(place, place + 1), ranks[place : place + 1]),
+        y="eigenvalues" if name == "figure.lines" else ["eigenvalues"],
+        select={"rank": int(ranks[place])},
+        **common,
+    ).arrays
+    assert f", at rank = {ranks[place]}" in str(got["caption"])
+    assert got["mean"].shape == ((1, 2))
+    for epoch, mean in zip(epochs, got["mean"][0], strict=True):
+        values = [
+            found[s, e][place]
+            for s, e in found
+            if e == epoch
+            and {"seed": s, "epoch": e} != coords[1]
+            and (good[s, e][place] or common["unconverged"] == "show")
+        ]
+        assert mean == pytest.approx(np.mean(values or [np.nan]), nan_ok=True)
+    for key, values in alone.items():
+        np.testing.assert_array_equal(got[key], values)
+
+
+def test_a_label_that_is_not_there_is_refused():
+    of = spread_over("epoch", [0, 10], eigenvalues=lambda s, e: [e + 2.0, e + s])
+    with pytest.raises(InputError, match=r"select: expected a label of rank, 0, 1, go"):
+        draw(of, y="eigenvalues", x="epoch", label=None, select={"rank": 2})
 
 
 def test_axes_not_named_are_averaged_and_reported():

@@ -429,6 +429,67 @@ def test_two_networks_in_a_file_are_told_apart_by_their_prefix():
         check(given(prefix="best."), {"path": both})
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_prefix_may_end_above_the_only_network_below_it(seed):
+    draw = np.random.default_rng(seed)
+    above, below = (
+        "state_dict_ema.",
+        "".join(draw.choice(["module.", "net.", "_orig_mod."], 1 + seed % 3)),
+    )
+    ours = {n: a + 1 for n, a in named_as_ours().items()}
+    arrays = {f"state_dict.{n}": a for n, a in named_as_ours().items()}
+    arrays |= {above + below + n: a for n, a in ours.items()}
+    arrays[f"{above}updates"] = np.array(3)
+    names = {"layer1.weight": "layer1.weight"}
+    for prefix in (above, above.removesuffix("."), above + below):
+        check(given(prefix=prefix, names=names), {"path": arrays})
+        found = imported(arrays, prefix=prefix).arrays["weights"]
+        assert np.array_equal(found, imported(ours).arrays["weights"])
+    arrays |= {f"{above}again.{n}": a for n, a in ours.items()}
+    with pytest.raises(InputError, match=f"got it below '{above}.*', '{above}again"):
+        imported(arrays, prefix=above)
+
+
+@pytest.mark.parametrize("lost", NAMES)
+def test_a_network_that_lacks_a_tensor_is_not_replaced_by_a_copy_below(lost):
+    ours = named_as_ours()
+    arrays = {f"model.{n}": a for n, a in ours.items() if n != lost}
+    arrays |= {f"model.ema.{n}": a + 1 for n, a in ours.items()}
+    for prefix in ("model", "model."):
+        with pytest.raises(InputError, match=f"the tensor '{lost}' of shape"):
+            imported(arrays, prefix=prefix)
+
+
+WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_parts_of_names_that_wrappers_add_do_not_count(seed):
+    draw = np.random.default_rng(seed)
+    arrays, ours = {}, named_as_ours()
+    around = {layer: draw.choice(WRAPPERS, draw.integers(3)) for layer in "123"}
+    for name, array in ours.items():
+        layer, _, part = name.partition(".")
+        path = [layer, *around[layer[-1]], part]
+        arrays[".".join(["module", *draw.choice(WRAPPERS, 0), *path])] = array
+    expected = imported(ours).arrays["weights"]
+    assert np.array_equal(imported(arrays).arrays["weights"], expected)
+    # Names that have such parts are those of the file.
+    names = {
+        name: theirs.removeprefix("module.")
+        for name, theirs in zip(ours, arrays, strict=True)
+    }
+    check(given(names=names), {"path": arrays})
+    assert np.array_equal(imported(arrays, names=names).arrays["weights"], expected)
+
+
+def test_two_arrays_that_differ_by_a_wrapper_alone_keep_their_names():
+    arrays = named_as_ours()
+    arrays["layer1._orig_mod.weight"] = arrays["layer1.weight"] + 1
+    with pytest.raises(InputError, match=r"got 'layer1\._orig_mod\.weight' too"):
+        imported(arrays)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_copies_of_a_network_anywhere_in_a_file_are_told_apart(seed):
     draw = np.random.default_rng(seed)
@@ -453,6 +514,34 @@ def test_what_lies_beside_a_network_below_its_prefix_is_refused():
     more = named_as_ours() | {"layer4.weight": np.zeros((3, 3))}
     with pytest.raises(InputError, match=r"got 'layer4.weight' too"):
         imported(flat({"model": more, "optimizer": {"0": np.ones(3)}}))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_arrays_that_are_to_be_ignored_are_left_aside_and_none_that_is_needed(seed):
+    draw = np.random.default_rng(seed)
+    ours, prefix = named_as_ours(), draw.choice(["", "model.", "a.b.", "0."])
+    more = {
+        "layer1.masked_bias": np.array(-1e4),
+        "layer2.attn.bias": np.tril(np.ones((3, 3), bool)),
+        "rotary.freqs": np.full(2, np.nan),
+        "layer3.scale": np.array(1 + 1j),
+    }
+    kept = {n: a for n, a in more.items() if draw.random() < 0.7}
+    arrays = {prefix + n: a for n, a in {**ours, **kept}.items()}
+    patterns = [f"*.{name.rpartition('.')[2]}" for name in kept]
+    if "layer2.attn.bias" in kept:
+        patterns.append("layer2.attn.*")
+    check(given(ignore=patterns), {"path": arrays})
+    found = imported(arrays, ignore=patterns).arrays["weights"]
+    assert np.array_equal(found, imported(ours).arrays["weights"])
+    if kept:
+        with pytest.raises(InputError):
+            imported(arrays)
+    lost = {n: a for n, a in arrays.items() if not n.endswith("layer3.bias")}
+    with pytest.raises(InputError, match=r"tensor 'layer3\.bias' of shape"):
+        imported(lost, ignore=[*patterns, "*.bias"])
+    with pytest.raises(InputError, match=r"ignore: .* got '\*\.maks'"):
+        check(given(ignore=["*.maks"]), {"path": arrays})
 
 
 def test_numbers_that_are_not_finite_count_only_below_the_prefix():

@@ -114,6 +114,21 @@ def test_no_object_is_made_and_its_class_is_named():
         read_tensors(written(net()), "x.pt", "path")
 
 
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@pytest.mark.parametrize("protocol", [4, 5])
+@pytest.mark.parametrize("is_archive", [True, False])
+def test_a_protocol_that_cannot_be_read_safely_is_named(protocol, is_archive):
+    buffer = io.BytesIO()
+    torch.save(
+        {"w": torch.ones(1)},
+        buffer,
+        pickle_protocol=protocol,
+        _use_new_zipfile_serialization=is_archive,
+    )
+    with pytest.raises(InputError, match=r"tensors alone in x.pt, .* protocol 4 or 5"):
+        read_tensors(buffer.getvalue(), "x.pt", "path")
+
+
 def zipped():
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:

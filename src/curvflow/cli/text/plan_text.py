@@ -16,10 +16,12 @@ from curvflow.schemas.words import counted, duration, node_label, one_line
 
 if TYPE_CHECKING:
     from curvflow.flows.plan.code.fingerprints import Code
+    from curvflow.flows.results.node_results import View
     from curvflow.flows.results.results import Results
     from curvflow.schemas.records.receipts import RunRecord
 
 _TEXT_WIDTH, MARGIN = 80, 11
+MAX_ERROR, MAX_REMEDY = 600, 200  # letters of a failure's line, of them the last
 MAX_CAUSES = 10  # causes printed; all are in the JSON
 NO_BREAK = "\N{NO-BREAK SPACE}"  # between words that belong on one line
 
@@ -206,6 +208,7 @@ def run_summary(
         cells = "".join(f"{n:>10}" for n in [*counts.values(), total - reached])
         lines.append(f"{front}{cells}")
     lines += _failures(study, run)
+    lines += [line for view in views.values() for line in _diverged(view)]
     lines += [
         _wrapped(f"{stage}: {t}") for stage, texts in lacking.items() for t in texts
     ]
@@ -267,10 +270,36 @@ def _failures(study: str, run: RunRecord) -> Iterator[str]:
         nodes_by_error[failure["stage"], error].append(node)
     for (_, error), nodes in nodes_by_error.items():
         more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
-        yield textwrap.shorten(f"failed: {nodes[0]}{more}: {error}", 200)
+        yield _shortened(f"failed: {nodes[0]}{more}: {error}")
     if nodes_by_error:
         first = next(iter(nodes_by_error.values()))[0]
         yield f"`curvflow why {study} {quote(first)}` prints the traceback"
+
+
+def _diverged(view: View) -> Iterator[str]:
+    """Yield one line on nodes that diverged by themselves, with the first's reason."""
+    # Loaded here, for a plan has no results.
+    from curvflow.flows.results.convergence_counts import CAUSE
+    from curvflow.schemas.records.receipts import DIVERGED
+
+    nodes = [
+        (node_label(view.stage, view.coords(number)), receipt.reason)
+        for number, receipt in enumerate(view.receipts)
+        if receipt is not None
+        and receipt.status == DIVERGED
+        and not CAUSE.match(receipt.reason)
+    ]
+    if nodes:
+        more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+        yield _shortened(f"diverged: {nodes[0][0]}{more}: {nodes[0][1]}")
+
+
+def _shortened(line: str) -> str:
+    """Return a line, of a long one both ends: causes stand first, remedies last."""
+    if len(line) <= MAX_ERROR:
+        return line
+    start = textwrap.shorten(line, MAX_ERROR - MAX_REMEDY)
+    return f"{start} {line[-MAX_REMEDY:].partition(' ')[2]}"
 
 
 def _relative(path: Path) -> Path:

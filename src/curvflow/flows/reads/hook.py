@@ -665,7 +665,9 @@ def _missed(frame: FrameType, path: Any) -> None:
     while asks is not None and _top(asks) in _ASKING:
         asks = asks.f_back
     is_users_own = asks is not None and origin(asks.f_code.co_filename) == "user"
-    is_there = name.startswith(f"{physical(os.getcwd())}/")
+    # Where a traceback lies is no data: `inspect` looks for the sources of all modules.
+    is_source = asks is not None and _top(asks) == "inspect"
+    is_there = not is_source and name.startswith(f"{physical(os.getcwd())}/")
     if (is_users_own or is_there) and (callers := _callers(frame)) is not None:
         _note(name, Sight(), callers)
 

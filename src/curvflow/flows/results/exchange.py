@@ -87,7 +87,7 @@ def _parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
     except ImportError as error:
         raise RequestError(
             "export to .parquet: expected pyarrow installed, got none. "
-            "Install it with: pip install 'curvflow[export]'."
+            "Install it with: pip install pyarrow."
         ) from error
     columns = {name: [row.get(name) for row in rows] for name in columns_of(rows)}
     buffer = io.BytesIO()

@@ -87,8 +87,20 @@ def not_single(
     taken: Taken,
     *,
     along: Collection[str | None] = (),
+    roles: str = "",
 ) -> Iterator[ParamProblem]:
-    """Yield messages for variables that are no single number of one stage."""
+    """Yield messages for variables that are no single number of one stage.
+
+    Args:
+        field: the parameter that names them.
+        names: names of the variables.
+        taken: kinds of the inputs.
+        along: dimensions that they may have.
+        roles: parameters that can name one dimension more, as a message has them.
+
+    Yields:
+        The field, the message, and a remedy.
+    """
     for name in names:
         having = {
             stage: variable
@@ -107,10 +119,29 @@ def not_single(
                 f"expected a single number per node, got '{name}' with "
                 f"{', '.join(dict.fromkeys(dims))}"
             )
-            yield (field,), message, nearest(name, singles)
+            remedy = f"Name {dims[0]} by {roles}." if roles else nearest(name, singles)
+            yield (field,), message, remedy
         elif len(having) > 1:
             message = (
                 f"expected a variable of one stage, got '{name}' of "
                 f"{' and '.join(having)}"
             )
             yield (field,), message, "Name only one of them in `of`."
+
+
+def unknown_selection(
+    selection: Mapping[str, object], names: Sequence[str], taken: Taken
+) -> Iterator[ParamProblem]:
+    """Yield messages for selected dimensions that a variable does not have."""
+    variables = [
+        variable
+        for name in names
+        for kind in taken["of"].values()
+        if (variable := kind.output(name)) is not None and "..." not in variable.dims
+    ]
+    for dim in selection:
+        for variable in variables:
+            if dim not in variable.dims:
+                message = f"expected a dimension of {variable.name}, got '{dim}'"
+                known = nearest(dim, variable.dims) or "It has none."
+                yield ("select", dim), message, known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -114,6 +115,9 @@ def _typed(value: object) -> str:
 
 
 def _remedy(value: object) -> str:
-    if callable(value):
-        return "Name it as text, such as 'module:function'."
-    return "Convert it."
+    if not callable(value):
+        return "Convert it."
+    module, name = (getattr(value, key, "") for key in ("__module__", "__qualname__"))
+    if getattr(sys.modules.get(module), name, None) is value:
+        return f"Name it as text, '{module}:{name}'."
+    return "Name it as text, such as 'module:function', and define it in a module."

@@ -209,7 +209,8 @@ class Stage:
         if len(listed) > _MAX_LISTED:
             listed = [*listed[: _MAX_LISTED - 2], "...", listed[-1]]
         message = f"expected {expected} epochs {', '.join(listed)}, got {got}"
-        raise self.error(path, message, "Only these have their weights kept.")
+        remedy = "Take these, or let the training keep more by `checkpoints`."
+        raise self.error(path, message, remedy)
 
     def error(
         self,

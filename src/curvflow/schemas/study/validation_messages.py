@@ -104,6 +104,8 @@ class Wording:
         names = list(known)
         expected = "a key that is known here" if names else self.expected
         hint = nearest(str(key), names)
+        if key == "kind" and "factory" in names:
+            hint = "A factory has no kind beside it. Remove kind."
         return replace(self, expected=expected, got=short_yaml(key), hint=hint)
 
     def of_forms(self, names: Iterable[str], tag: str) -> Wording:

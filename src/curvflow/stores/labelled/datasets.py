@@ -288,7 +288,7 @@ def write(dataset: Dataset, path: Path) -> None:
         if find_spec(library) is None:
             raise RequestError(
                 f"export to .nc: expected {library} installed, got none. "
-                "Install it with: pip install 'curvflow[export]'."
+                f"Install it with: pip install {' '.join(NETCDF)}."
             )
     disk, written = Disk(), path.with_name(f".{path.name}.{uuid4().hex}")
     old = written.with_suffix(".old")

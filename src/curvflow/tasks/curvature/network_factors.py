@@ -54,9 +54,10 @@ from curvflow.tasks.registry import Machine
 # width of a network.
 GRAPH_SHARE, ROOT_SHARE = 0.75, 0.25
 
-# How much more than one of products a pass may take: of few samples the moments of many
-# columns are more work than all else.
-PASSES = 2
+# Bytes that a pass of one model may take, and how many of those of products, where a
+# network has a bound of its own: of few samples the moments of many columns are more
+# work than all else.
+PASS_BYTES, PASSES = 1 << 25, 2
 
 # Forms whose columns are random, and the stream that they are drawn from.
 DRAWN = {"mc": "labels", "projection": "projections"}
@@ -235,7 +236,8 @@ def rows_per_pass(problem: Problem, params: FactorsParams, num_samples: int) -> 
     """
     numbers = GRAPH_SHARE + ROOT_SHARE * num_roots(problem, params)
     item: int = getattr(torch, params.dtype).itemsize
-    most = problem.rows_per_pass(1, each=item * numbers / PASSES)
+    each = item * numbers / PASSES
+    most = problem.rows_per_pass(1, each=each, most=PASS_BYTES)
     return -(-num_samples // -(-num_samples // most))
 
 

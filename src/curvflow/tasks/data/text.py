@@ -12,6 +12,7 @@ from curvflow.schemas.kinds.data.text import (
     TextParams,
     check_length,
     documents,
+    num_classes_of,
     numbered,
 )
 from curvflow.schemas.kinds.shared.datasets import dataset_of
@@ -36,10 +37,11 @@ def text(member: Member, machine: Machine) -> Outcome:
 
     Returns:
         The data set, tokens (N, T) and the next of each as labels (N, T), and the
-        vocabulary (V,), whose size is the number of classes.
+        vocabulary (V,), whose size is the number of classes unless one is given.
 
     Raises:
-        InputError: the text is none or too short, or the tokenizer cannot be used.
+        InputError: the text is none or too short, has more tokens than classes, or the
+            tokenizer cannot be used.
     """
     params = cast("TextParams", member.params)
     if params.unit == "tokenizer":
@@ -47,11 +49,12 @@ def text(member: Member, machine: Machine) -> Outcome:
     else:
         tokens = numbered(params, member.files)
     check_length(params, tokens)
+    classes = num_classes_of(params, tokens.vocabulary)
     train, test = (
         windows(part, params.length, params.step)
         for part in (tokens.train, tokens.test)
     )
-    arrays = dataset_of(np.float64, len(tokens.vocabulary), *train, *test)
+    arrays = dataset_of(np.float64, classes, *train, *test)
     arrays["vocabulary"] = np.array(list(tokens.vocabulary))
     return Outcome(arrays)
 
@@ -62,8 +65,8 @@ def _encoded(params: TextParams, files: Files) -> Tokens:
         from tokenizers import Tokenizer  # an extra
     except ImportError as error:
         raise InputError(
-            "unit: expected the package tokenizers installed, got none. Install "
-            "curvflow[text], or take unit: words."
+            "unit: expected the package tokenizers installed, got none. Run pip "
+            "install tokenizers, or take unit: words."
         ) from error
     content = files["tokenizer"]["bytes"]
     vocabulary = vocabulary_of(content, "tokenizer")

@@ -16,7 +16,7 @@ from curvflow.schemas.nodes import Array, Member, Outcome
 from curvflow.tasks.drawing import canvas, captions
 from curvflow.tasks.registry import Machine, computes_each
 from curvflow.tasks.statistics.descriptive import statistics
-from curvflow.tasks.statistics.label_groups import ValueGroup, value_groups
+from curvflow.tasks.statistics.label_groups import ValueGroup, selected, value_groups
 from curvflow.tasks.statistics.measurements import (
     Measurement,
     find_measurement,
@@ -60,12 +60,15 @@ def figure_bars(member: Member, machine: Machine) -> Outcome:
         The files `png`, `svg` and `pdf`, the caption, and the drawn numbers.
 
     Raises:
-        InputError: the stages lack y or label, there are more labels than colours, or a
-            logarithmic axis cannot show any value.
+        InputError: the stages lack y, label or a selected label, there are more labels
+            than colours, or a logarithmic axis cannot show any value.
     """
     params = member.params
     assert isinstance(params, BarsParams)
-    panels = [find_measurement("y", name, member.inputs["of"]) for name in params.y]
+    panels = [
+        selected(find_measurement("y", name, member.inputs["of"]), params.select)
+        for name in params.y
+    ]
     whole = _grid(panels, params.label)
     grid = _grid(
         [without_doubtful(panel, params.unconverged) for panel in panels], params.label

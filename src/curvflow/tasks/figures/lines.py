@@ -20,6 +20,7 @@ from curvflow.tasks.statistics.descriptive import statistics
 from curvflow.tasks.statistics.label_groups import (
     ValueGroup,
     are_numbers,
+    selected,
     value_groups,
     x_labels,
 )
@@ -51,12 +52,13 @@ def figure_lines(member: Member, machine: Machine) -> Outcome:
         The files `png`, `svg` and `pdf`, the caption, and the drawn numbers.
 
     Raises:
-        InputError: the stages lack y, x or label, there are more labels than colours,
-            or a logarithmic axis cannot show any value.
+        InputError: the stages lack y, x, label or a selected label, there are more
+            labels than colours, or a logarithmic axis cannot show any value.
     """
     params = member.params
     assert isinstance(params, LinesParams)
     y = find_measurement("y", params.y, member.inputs["of"])
+    y = selected(y, params.select)
     whole, groups, flags = (
         value_groups(measurement, label=params.label, x=params.x)
         for measurement in (y, without_doubtful(y, params.unconverged), doubts(y))
@@ -263,8 +265,9 @@ def _draw(
         ends = x[bars], low[bars], high[bars]
         axes.vlines(*ends, color=colour, linewidth=0.8, transform=beside)
         line = _handle(number, marker="o" if where.sum() <= MAX_MARKED else "")
-        line.set(data=(x, mean), transform=beside)
-        axes.add_line(line)
+        line.set_data(x, mean)
+        axes.add_line(line)  # the limits are those of the data
+        line.set_transform(beside)
     axes.autoscale_view()
     if params.unconverged == "mark":
         _mark_doubtful(axes, numbers, shown)

@@ -29,7 +29,6 @@ from curvflow.tasks.curvature.network_operators import (
     stacked_weights,
 )
 from curvflow.tasks.networks.problems import (
-    PASS_BYTES,
     Problem,
     Samples,
     grouped,
@@ -53,13 +52,16 @@ from curvflow.tasks.training.curves import Evaluation
 SETS = {"train": "", "test": "test_"}
 NAMES = {"eigenvectors": "eigenvector", "stored": "eigenvector"}
 
+# Bytes of the weights of one pass of points.
+POINT_BYTES = 1 << 25
+
 
 def _params(member: Member) -> LandscapeParams:
     return cast("LandscapeParams", member.params)
 
 
 def _points_per_pass(problem: Problem) -> int:
-    return max(2, PASS_BYTES // (8 * problem.network.num_parameters))
+    return max(2, POINT_BYTES // (8 * problem.network.num_parameters))
 
 
 def member_bytes(member: Member) -> int:

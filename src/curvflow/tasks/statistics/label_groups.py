@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from curvflow.errors import InputError, nearest
+from curvflow.schemas.kind import Variable
+from curvflow.schemas.kinds import find_kind
 from curvflow.schemas.nodes import Array, Label, NodeData
 from curvflow.schemas.words import counted
-from curvflow.tasks.statistics.measurements import Measurement, values_along
+from curvflow.tasks.statistics.measurements import Measurement, dim_labels, values_along
+
+MAX_SHOWN = 12  # labels of a dimension that a message lists
 
 
 @dataclass
@@ -40,6 +44,61 @@ class ValueGroup:
     def nonfinite(self) -> int:
         """Count values that are NaN or infinite."""
         return sum(int((~np.isfinite(values)).sum()) for _, values in self.rows)
+
+
+def selected(measurement: Measurement, labels: Mapping[str, Label]) -> Measurement:
+    """Return a variable at one label of some of its dimensions.
+
+    Args:
+        measurement: the variable and its nodes.
+        labels: dimension to label; those that the variable lacks do not count.
+
+    Returns:
+        The variable without these dimensions, which are coordinates of its nodes.
+
+    Raises:
+        InputError: a node has no such label.
+    """
+    variable = measurement.variable
+    inside = {dim: label for dim, label in labels.items() if dim in variable.dims}
+    if not inside:
+        return measurement
+    nodes = [_at_labels(node, variable, inside) for node in measurement.nodes]
+    dims = tuple(dim for dim in variable.dims if dim not in inside)
+    return Measurement(replace(variable, dims=dims), nodes)
+
+
+def _at_labels(
+    node: NodeData, variable: Variable, labels: Mapping[str, Label]
+) -> NodeData:
+    """Return a node whose variable is that at some labels, and its verdict too."""
+    coords = {**node.coords, **labels}
+    if node.status != "ok":
+        return replace(node, coords=coords)
+    sizes = dict(zip(variable.dims, node[variable.name].shape, strict=True))
+    places = {
+        dim: _place(dim_labels(node, dim, sizes[dim]), dim, label)
+        for dim, label in labels.items()
+    }
+    arrays = {
+        output.name: node[output.name][
+            tuple(places.get(dim, slice(None)) for dim in output.dims)
+        ]
+        for output in find_kind(node.kind).outputs
+        if output.name in node and output.name in (variable.name, variable.judged_by)
+    }
+    return replace(node, coords=coords, arrays={**node.arrays, **arrays})
+
+
+def _place(known: Sequence[Label], dim: str, label: Label) -> int:
+    if label not in known:
+        shown = ", ".join(map(str, known[:MAX_SHOWN]))
+        more = ", …" if len(known) > MAX_SHOWN else ""
+        raise InputError(
+            f"select: expected a label of {dim}, {shown}{more}, got {label}. Take one "
+            "that all results have."
+        )
+    return known.index(label)
 
 
 def value_groups(

@@ -13,7 +13,10 @@ from curvflow.schemas.kind import Samples
 from curvflow.schemas.kinds.shared.imported import (
     ImportedParams,
     prefixes,
+    starts_below,
+    unwrapped,
     whole_prefix,
+    without_ignored,
 )
 from curvflow.schemas.nodes import Array, NodeData
 from curvflow.tasks.networks.network import Network
@@ -78,6 +81,8 @@ def _tensors(
     sure = [name for name in names if name not in network.aliases.values()] or names
     wanted = [params.names.get(name, name) for name in sure]
     below = _below_prefix(params, arrays, wanted, source)
+    needed = {params.names.get(name, name) for name in (*names, *network.aliases)}
+    below = without_ignored(params, below, needed)
     renamed = _without_others(network, _renamed(params, below), names, source)
     _check_names(network, renamed, source)
     for name in names:
@@ -121,17 +126,23 @@ def _below_prefix(
     source: str,
 ) -> dict[str, Array]:
     """Return the arrays of the network, without what all their names begin with."""
+    given = whole_prefix(params.prefix or "", arrays)
+    arrays, given = unwrapped(arrays, given, wanted)
     matching = prefixes(arrays, wanted)
-    if params.prefix is not None:
-        prefix = whole_prefix(params.prefix, arrays)
-    elif len(matching) > 1:
-        listed = ", ".join(f"'{start}'" for start in matching)
+    below = starts_below(params.prefix, given, matching)
+    # A network that lacks a tensor is not replaced by a copy of it further below.
+    if given and any(given + name in arrays for name in wanted):
+        below = [given]
+    if len(below) > 1:
+        listed = ", ".join(f"'{start}'" for start in below)
         raise InputError(
             f"{source}: expected the network once, got it below {listed}. Choose one "
             "by `prefix`."
         )
+    if below:
+        prefix = below[0]
     else:
-        prefix = matching[0] if matching else _likeliest(arrays, wanted)
+        prefix = given if params.prefix is not None else _likeliest(arrays, wanted)
     copies = [start for start in matching if start.startswith(prefix)]
     copies = [start for start in copies if start != prefix]
     return {
@@ -221,7 +232,8 @@ def _check_names(network: Network, arrays: Mapping[str, Array], source: str) -> 
     for name in superfluous:
         raise InputError(
             f"{source}: expected arrays of the model alone, got '{name}' too. "
-            f"{_similar(name, required)}Take the model that has it."
+            f"{_similar(name, required)}Take the model that has it, or name it in "
+            "`ignore`."
         )
 
 

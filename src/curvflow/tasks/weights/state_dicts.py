@@ -41,7 +41,7 @@ def read_tensors(content: bytes, name: str, field: str) -> dict[str, Array]:
         )
     # Either library raises what it likes of a file that is none of its own.
     except Exception as error:
-        raise InputError(f"{field}: {_refusal(name, str(error))}") from error
+        raise InputError(f"{field}: {_refusal(content, name, str(error))}") from error
     tensors = dict(_tensors(loaded, ""))
     if not tensors and isinstance(loaded, Mapping):
         raise InputError(
@@ -66,12 +66,18 @@ def read_tensors(content: bytes, name: str, field: str) -> dict[str, Array]:
     return arrays
 
 
-def _refusal(name: str, said: str) -> str:
+def _refusal(content: bytes, name: str, said: str) -> str:
     if other := re.search(r"GLOBAL (\S+)", said):
         return (
             f"expected tensors alone in {name}, got an object of "
             f"{other[1]}, which only code could make. Write "
             "torch.save(module.state_dict(), path)."
+        )
+    # An archive, or a pickle of protocol 2 or later.
+    if content.startswith((b"PK", b"\x80")) and "Unsupported operand" in said:
+        return (
+            f"expected tensors alone in {name}, got a pickle that does more than make "
+            "them, or of protocol 4 or 5. Write torch.save(module.state_dict(), path)."
         )
     written_by = "safetensors" if name.endswith(SAFETENSORS) else "torch.save"
     return (

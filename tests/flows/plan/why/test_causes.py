@@ -81,7 +81,7 @@ def test_a_change_that_is_done_since_is_still_the_root_of_what_it_left(store):
     assert runs == {"fit": 6}
     assert may_follow == {"last": 6, "path": 18, "mean": 2}
     assert why(store, "fit", "stages.data.count=8", seed="0", rule="slow") == [
-        "fit[seed=0,rule=slow]: stale: input data changed",
+        "fit[seed=0,rule=slow]: stale: input `data` changed",
         "  since data: parameter count: 4 -> 8 (done since)",
     ]
 

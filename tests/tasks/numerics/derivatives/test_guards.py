@@ -258,6 +258,15 @@ def test_weights_that_are_not_finite_or_mixed_are_refused():
         ggn(mixed, "cross_entropy", (X, Y))
 
 
+def test_no_parameters_at_all_are_refused():
+    with pytest.raises(InputError, match="params: expected names of parameters, got n"):
+        hessian(net(), "cross_entropy", (X, Y), params=[])
+    frozen = net().requires_grad_(False)
+    for params in (None, [], ["*"]):
+        with pytest.raises(InputError, match="module: expected parameters that requir"):
+            hessian(frozen, "cross_entropy", (X, Y), params=params)
+
+
 def test_complex_parameters_are_refused():
     module = nn.Linear(2, 1, bias=False)
     module.weight = nn.Parameter(module.weight.detach() * 1j)

@@ -115,7 +115,7 @@ def image_problem():
 
 def test_a_member_is_charged_what_it_takes_among_two():
     problem, data = image_problem()
-    rows = problem.rows_per_pass(4)
+    rows = problem.rows_per_pass(16)
     assert rows < 40
     samples = load_samples(problem, [data], "", "cpu", torch.float64)
     weights = 0.01 * torch.ones(2, problem.network.num_parameters, dtype=torch.float64)
@@ -124,9 +124,9 @@ def test_a_member_is_charged_what_it_takes_among_two():
     )
 
     def product():
-        return operator @ torch.ones(*weights.shape, 4, dtype=torch.float64)
+        return operator @ torch.ones(*weights.shape, 16, dtype=torch.float64)
 
-    charged = 2 * (problem.product_bytes(data, 4) - data_set_bytes(data, 8))
+    charged = 2 * (problem.product_bytes(data, 16) - data_set_bytes(data, 8))
     given = [weights, samples.inputs, samples.targets]
     # Beside the product, the weights as loaded and as stacked.
     taken = peak_bytes(product, given) + 2 * weights.nbytes

@@ -67,7 +67,7 @@ def input_changes(node: Node, earlier: Receipt) -> list[Change]:
         return []
     names = sorted(digests.keys() | earlier.inputs.keys())
     return [
-        Change("input", f"input {name} changed", name)
+        Change("input", f"input `{name}` changed", name)
         for name in names
         if digests.get(name) != earlier.inputs.get(name)
     ]

@@ -34,7 +34,7 @@ class SummaryParams(Params):
     """Quantities that are averaged, and the axes averaged over."""
 
     over: OneOrMoreNames = Field(
-        min_length=1, description="axes reduced over, one or several"
+        description="axes reduced over, one or several, or [] for a table of each node"
     )
     quantities: OneOrMoreNames | None = Field(
         None,

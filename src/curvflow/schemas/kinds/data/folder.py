@@ -109,9 +109,10 @@ def listing(names: Iterable[str]) -> Listing:
             "path: expected images in a folder for each class, got none that end in "
             f"{', '.join(SUFFIXES)}. Name the folder that holds them."
         )
-    has_parts = all(len(parts) == 3 and parts[0] in PARTS for parts in paths.values())
+    in_part = {name for name, p in paths.items() if len(p) == 3 and p[0] in PARTS}
+    has_parts = bool(in_part)
     for name, parts in paths.items():
-        if not has_parts and len(parts) != 2:
+        if name not in in_part and (has_parts or len(parts) != 2):
             raise InputError(
                 "path: expected images as class/name or as train/class/name and "
                 f"test/class/name, got {name}. Move it, or take it out of the folder."

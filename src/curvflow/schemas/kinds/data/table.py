@@ -23,6 +23,7 @@ from curvflow.schemas.kinds.shared.columns import (
     first_slip,
     first_text,
     is_numbers_as_text,
+    numbers_among,
     table_of,
 )
 from curvflow.schemas.kinds.shared.datasets import OUTPUTS, check_split, latest
@@ -173,7 +174,7 @@ def _read(params: TableParams, content: bytes) -> Read:
     by = next((n for n in ("group", "time") if getattr(params, n) is not None), None)
     fields = dict.fromkeys(names, "columns") | {params.target: "target"}
     fields |= {} if by is None else {getattr(params, by): by}
-    columns = {name: table.column(name, field) for name, field in fields.items()}
+    columns = {name: _column(params, table, name, fields[name]) for name in fields}
     are_categories = {
         name for name in names if _is_category(params, table, name, columns[name])
     }
@@ -215,6 +216,14 @@ def _input_names(params: TableParams, table: Table) -> list[str]:
                 f"{nearest(name, names)}"
             )
     return list(names)
+
+
+def _column(params: TableParams, table: Table, name: str, field: str) -> Column:
+    """Return a column, in which a number may stand for nothing."""
+    decimal = params.decimal if table.unit == "line" else "."
+    numbers = numbers_among(params.missing_values, decimal)
+    are_names = name in params.categories
+    return table.column(name, field).lacking(numbers, are_names=are_names)
 
 
 def _is_category(params: TableParams, table: Table, name: str, column: Column) -> bool:
@@ -462,7 +471,7 @@ def _widths(data: Read) -> Iterable[int]:
 
 KIND = Kind(
     name="data.table",
-    version=3,
+    version=4,
     summary="Columns of a CSV or Parquet file, scaled by their training part.",
     params=TableParams,
     returns=Data,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Annotated, Literal
 
@@ -24,7 +25,7 @@ from curvflow.schemas.kinds.shared.texts import (
     words,
 )
 from curvflow.schemas.nodes import Data
-from curvflow.schemas.params import Params, SourceFile
+from curvflow.schemas.params import Neutral, Params, SourceFile
 
 EMPTY_LINE = "\n\n"
 
@@ -78,6 +79,13 @@ class TextParams(Params):
     unknown_token: str = Field("<unk>", min_length=2, description="its name")
     test_fraction: float = Field(
         0.1, ge=0, lt=1, description="share of the tokens held out, those at the end"
+    )
+
+    num_classes: Annotated[int | None, Neutral(None)] = Field(
+        None,
+        ge=2,
+        description="classes that a network has outputs of, such as a round number "
+        "above that of the tokens; null takes one for each token",
     )
 
     @model_validator(mode="after")
@@ -201,6 +209,25 @@ def check_length(params: TextParams, tokens: Tokens) -> None:
             )
 
 
+def num_classes_of(params: TextParams, vocabulary: Sequence[str]) -> int:
+    """Return the number of classes of the targets.
+
+    Args:
+        params: the number, if one is given.
+        vocabulary: the tokens.
+
+    Raises:
+        InputError: there are more tokens.
+    """
+    given = params.num_classes
+    if given is not None and given < len(vocabulary):
+        raise InputError(
+            f"num_classes: expected at least {len(vocabulary)}, one for each token, "
+            f"got {given}. Raise it, or remove it."
+        )
+    return len(vocabulary) if given is None else given
+
+
 def check(params: TextParams, files: Files) -> None:
     """Refuse files that are no text or tokenizer, and texts too short.
 
@@ -209,19 +236,22 @@ def check(params: TextParams, files: Files) -> None:
         files: the bytes of the text and of the tokenizer, by path field.
 
     Raises:
-        InputError: the text is none or too short, the tokenizer is none, lacks a token
-            or needs a package that is not installed.
+        InputError: the text is none or too short, or has more tokens than classes; the
+            tokenizer is none, lacks a token or needs a package that is not installed.
     """
     if params.unit != "tokenizer":
-        check_length(params, numbered(params, files))
+        tokens = numbered(params, files)
+        check_length(params, tokens)
+        num_classes_of(params, tokens.vocabulary)
         return
     vocabulary = vocabulary_of(files["tokenizer"]["bytes"], "tokenizer")
+    num_classes_of(params, vocabulary)
     if params.is_packed:
         number_of(params.end_token, vocabulary)
     if find_spec("tokenizers") is None:
         raise InputError(
-            "unit: expected the package tokenizers installed, got none. Install "
-            "curvflow[text], or take unit: words."
+            "unit: expected the package tokenizers installed, got none. Run pip "
+            "install tokenizers, or take unit: words."
         )
     if not documents(params, files):
         raise InputError("path: expected text, got none. Take a file with text.")
@@ -238,8 +268,8 @@ def samples_in_files(params: TextParams, files: Files) -> Samples:
         vocabulary = vocabulary_of(files["tokenizer"]["bytes"], "tokenizer")
     else:
         vocabulary = list(numbered(params, files).vocabulary)
-    size = len(vocabulary)
-    return Samples((params.length,), "labels", size, params.length, vocabulary=size)
+    classes, size = num_classes_of(params, vocabulary), len(vocabulary)
+    return Samples((params.length,), "labels", classes, params.length, vocabulary=size)
 
 
 KIND = Kind(
@@ -277,5 +307,10 @@ stages:
           lowercase: true, max_tokens: 20, windows: packed}
 """,
     page="how-to/own-data.md#text",
-    units={"length": "token", "stride": "token", "max_tokens": "token"},
+    units={
+        "length": "token",
+        "stride": "token",
+        "max_tokens": "token",
+        "num_classes": "1",
+    },
 )

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.checks.name_checks import not_single
+from curvflow.schemas.checks.name_checks import not_single, unknown_selection
 from curvflow.schemas.explanations import REPEATED, Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Taken, Variable
 from curvflow.schemas.kinds.shared.figures import (
@@ -15,6 +15,7 @@ from curvflow.schemas.kinds.shared.figures import (
     PICTURES,
     UNITS,
     FigureParams,
+    Selection,
     ShowUnconverged,
 )
 from curvflow.schemas.kinds.shared.tables import OneOrMoreNames
@@ -29,6 +30,7 @@ class BarsParams(FigureParams):
     y: OneOrMoreNames = Field(
         min_length=1, description="variables whose means are drawn, a panel for each"
     )
+    select: Selection
     error: ErrorBar = Field(
         "ci95",
         description="ci95: Student's 95 % interval of the mean; sem, sd: the mean -+ "
@@ -45,6 +47,7 @@ class BarsParams(FigureParams):
     @model_validator(mode="after")
     def _one_part_each(self) -> BarsParams:
         self.refuse_one_name_twice(label=self.label)
+        self.refuse_selected(self.select, label=self.label)
         if len(set(self.y)) < len(self.y):
             raise ValueError(
                 f"expected y without repetitions, got {', '.join(self.y)}. "
@@ -54,7 +57,9 @@ class BarsParams(FigureParams):
 
 
 def _check_names(params: BarsParams, taken: Taken) -> Iterator[ParamProblem]:
-    yield from not_single("y", params.y, taken, along=[params.label])
+    along, roles = [params.label, *params.select], "`label` or `select`"
+    yield from unknown_selection(params.select, params.y, taken)
+    yield from not_single("y", params.y, taken, along=along, roles=roles)
 
 
 def _statistic(name: str, description: str) -> Variable:
@@ -100,4 +105,5 @@ EXPLANATION = Explanation(
          over: seed}
 """,
     page="study.md#statistics-and-figures",
+    units={"select": "as the dimension"},
 )

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from curvflow.schemas.checks.name_checks import not_single
+from curvflow.schemas.checks.name_checks import not_single, unknown_selection
 from curvflow.schemas.explanations import REPEATED, Explanation
 from curvflow.schemas.kind import Input, Kind, ParamProblem, Taken, Variable
 from curvflow.schemas.kinds.shared.figures import (
@@ -16,6 +16,7 @@ from curvflow.schemas.kinds.shared.figures import (
     UNITS,
     FigureParams,
     MarkUnconverged,
+    Selection,
 )
 from curvflow.schemas.nodes import Figure, Numbers
 
@@ -29,6 +30,7 @@ class LinesParams(FigureParams):
     x: str = Field(
         "epoch", description="dimension of y, or axis, that it is drawn against"
     )
+    select: Selection
     band: Band = Field(
         "ci95",
         description="ci95: Student's 95 % interval of the mean; sem, sd: the mean -+ "
@@ -41,11 +43,15 @@ class LinesParams(FigureParams):
     @model_validator(mode="after")
     def _one_part_each(self) -> LinesParams:
         self.refuse_one_name_twice(x=self.x, label=self.label)
+        self.refuse_selected(self.select, x=self.x, label=self.label)
         return self
 
 
 def _check_names(params: LinesParams, taken: Taken) -> Iterator[ParamProblem]:
-    yield from not_single("y", [params.y], taken, along=[params.label, params.x])
+    along = [params.label, params.x, *params.select]
+    roles = "`label`, `x` or `select`"
+    yield from unknown_selection(params.select, [params.y], taken)
+    yield from not_single("y", [params.y], taken, along=along, roles=roles)
 
 
 def _curve(name: str, description: str) -> Variable:
@@ -54,7 +60,7 @@ def _curve(name: str, description: str) -> Variable:
 
 KIND = Kind(
     name="figure.lines",
-    version=5,
+    version=6,
     summary="A curve of means with a band, for each label of an axis.",
     params=LinesParams,
     returns=Figure,
@@ -115,4 +121,5 @@ EXPLANATION = Explanation(
            log_y: true}
 """,
     page="study.md#statistics-and-figures",
+    units={"select": "as the dimension"},
 )

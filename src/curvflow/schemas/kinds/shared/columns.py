@@ -7,14 +7,13 @@ import io
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from curvflow.errors import InputError, nearest
+from curvflow.errors import InputError, nearest_of_many
 from curvflow.schemas.kinds.shared.texts import text_of
 from curvflow.schemas.nodes import Array
 
@@ -72,6 +71,20 @@ class Column:
             return Column(self.missing, None, self.numbers)
         return Column(self.missing, self.as_texts(), None)
 
+    def lacking(self, numbers: Sequence[float], *, are_names: bool) -> Column:
+        """Return the column with more cells that hold nothing.
+
+        Args:
+            numbers: that stand for nothing however they are written, as -999.0.
+            are_names: whether cells are names, of which 00 is another than 0.
+        """
+        if self.numbers is None or (are_names and self.texts is not None):
+            return self
+        missing = self.missing | np.isin(self.numbers, numbers)
+        return replace(
+            self, missing=missing, numbers=np.where(missing, np.nan, self.numbers)
+        )
+
     def as_texts(self) -> Array:
         """Return the cells as texts, those of numbers as `as_text` writes them."""
         if self.texts is not None:
@@ -126,7 +139,7 @@ class Table:
         if name not in self.names:
             raise InputError(
                 f"{field}: expected a column of the table, got '{name}'. "
-                f"{nearest(name, self.names)}"
+                f"{nearest_of_many(name, self.names)}"
             )
         return self.read(name)
 
@@ -257,6 +270,16 @@ def _number(cell: str, decimal: str) -> float:
     return float(cell)
 
 
+def numbers_among(texts: Collection[str], decimal: str) -> list[float]:
+    """Return the numbers that some of the texts are.
+
+    Args:
+        texts: any.
+        decimal: before the decimals of numbers.
+    """
+    return [_number(text, decimal) for text in texts if _is_number(text, decimal)]
+
+
 def first_slip(column: Column, decimal: str) -> int | None:
     """Return the row of the first cell that is no number where most cells are.
 
@@ -297,14 +320,16 @@ def first_nothing(column: Column) -> int | None:
 
 def confused(column: Column) -> tuple[int, int] | None:
     """Return the rows of two whole numbers that floats do not distinguish, or None."""
-    exact, numbers = column.sortable(), column.numbers
+    rows = np.flatnonzero(~column.missing)
+    there = column.of(rows)
+    exact, numbers = there.sortable(), there.numbers
     if numbers is None or exact is numbers:
         return None
     seen = dict[float, tuple[object, int]]()
-    for row in np.flatnonzero(~column.missing):
-        earlier, first = seen.setdefault(numbers[row], (exact[row], int(row)))
-        if earlier != exact[row]:
-            return first, int(row)
+    for row, number, whole in zip(rows.tolist(), numbers, exact, strict=True):
+        earlier, first = seen.setdefault(number, (whole, row))
+        if earlier != whole:
+            return first, row
     return None
 
 
@@ -327,7 +352,7 @@ def _parquet(content: Array, missing_values: Collection[str], field: str) -> Tab
     if find_spec("pyarrow") is None:
         raise InputError(
             f"{field}: expected pyarrow installed for a Parquet file, got none. "
-            "Install curvflow[export], or write a CSV file."
+            "Run pip install pyarrow, or write a CSV file."
         )
     import pyarrow  # an extra, and slow to load
     from pyarrow import parquet
@@ -368,19 +393,13 @@ def _arrow_column(cells: Any, missing_values: Collection[str], where: str) -> Co
     kind = cells.type
     missing = cells.is_null().to_numpy()
     if str(kind) in STRINGS:
-        texts = np.array([cell or "" for cell in cells.to_pylist()], dtype=object)
+        # As of CSV files, spaces around cells do not count.
+        plain = [(cell or "").strip() for cell in cells.to_pylist()]
+        texts = np.array(plain, dtype=object)
         named = np.array([cell in missing_values for cell in texts], dtype=bool)
         return Column(missing | named, texts, None)
     if types.is_date(kind) or types.is_timestamp(kind):
-        # Texts of one time zone, whose order is that of time.
-        times = cells.cast(pyarrow.timestamp("us"), safe=False).to_pylist()
-        # Of one form, for only these are in order.
-        has_fractions = any(time.microsecond for time in times if time is not None)
-        form = partial(datetime.isoformat, sep=" ")
-        if has_fractions:
-            form = partial(form, timespec="microseconds")
-        texts = np.array(["" if t is None else form(t) for t in times], dtype=object)
-        return Column(missing, texts, None)
+        return Column(missing, _times_as_texts(cells), None)
     if types.is_boolean(kind):
         cells = cells.cast(pyarrow.int8())
     elif not any(
@@ -394,7 +413,34 @@ def _arrow_column(cells: Any, missing_values: Collection[str], where: str) -> Co
     plain = cells.cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False)
     numbers = np.array(plain, dtype=np.float64)
     column = Column(missing | np.isnan(numbers), None, numbers)
-    if not (types.is_integer(kind) and (np.abs(numbers) >= EXACT).any()):
+    if types.is_floating(kind) or not (np.abs(numbers) >= EXACT).any():
         return column
-    exact = np.array([str(cell) for cell in cells.to_pylist()], dtype=object)
-    return replace(column, texts=exact)
+    return _exact(column, cells.to_pylist(), missing_values)
+
+
+def _exact(
+    column: Column, cells: Sequence[Any], missing_values: Collection[str]
+) -> Column:
+    """Return a column with whole numbers as texts, for floats do not hold all."""
+    if any(cell is not None and cell != int(cell) for cell in cells):
+        return column  # decimals with fractions, which are no identifiers
+    texts = ["" if cell is None else str(int(cell)) for cell in cells]
+    named = np.array([text in missing_values for text in texts], dtype=bool)
+    return replace(
+        column, missing=column.missing | named, texts=np.array(texts, dtype=object)
+    )
+
+
+def _times_as_texts(cells: Any) -> Array:
+    """Return dates and times as texts of one form and zone, in the order of time."""
+    import pyarrow
+
+    kind = cells.type
+    unit = "s" if pyarrow.types.is_date32(kind) else getattr(kind, "unit", "ms")
+    times = cells.cast(pyarrow.timestamp(unit), safe=False).to_numpy()
+    there = times[~np.isnat(times)]
+    # With as many digits as distinguish them, and all with the same.
+    units = ("s", "us", "ns")
+    form = next(u for u in units if (there.astype(f"M8[{u}]") == there).all())
+    texts = np.datetime_as_string(times.astype(f"M8[{form}]"))
+    return np.array([text.replace("T", " ") for text in texts], dtype=object)

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from curvflow.errors import InputError
-from curvflow.schemas.disk_arrays import DiskArray, as_array, rows_of
+from curvflow.schemas.disk_arrays import DiskArray, as_array, in_memory, rows_of
 from curvflow.schemas.kind import Variable
 from curvflow.schemas.kinds.shared.several_inputs import INPUT_PARTS, pack
 from curvflow.schemas.losses import IGNORED
@@ -90,7 +90,7 @@ def dataset_as(
         InputError: shapes, types, NaN or labels do not fit, or floats look like labels.
     """
     arrays, several = _packed(arrays)
-    targets = {name: arrays[name] for name in arrays if name.endswith("targets")}
+    targets = {n: in_memory(arrays[n]) for n in arrays if n.endswith("targets")}
     given, has_classes = targets["targets"], params.num_classes is not None
     if params.targets_as is None and (
         _look_like_labels(given) or (has_classes and _are_whole(given))
@@ -133,9 +133,9 @@ def _look_like_labels(targets: Array) -> bool:
     Several a sample may be labels of tokens, but 0 and 1 alone columns of classes; one
     in another column is a value.
     """
-    if targets.dtype.kind != "f" or len(targets) < 4:
+    if targets.dtype.kind != "f" or targets.ndim not in (1, 2) or len(targets) < 4:
         return False
-    if targets.ndim != 1 and (targets.ndim != 2 or targets.shape[1] < 2):
+    if targets.ndim == 2 and targets.shape[1] < 2:
         return False
     values = np.unique(targets)
     is_a_range = np.array_equal(values, np.arange(len(values)))
@@ -156,11 +156,27 @@ def _as_labels(name: str, array: Array) -> Array:
             f"{name}: expected whole numbers as labels, got others. "
             "Round them, or set targets_as to values."
         )
-    return array.astype(np.int64)
+    return _converted(name, array, np.dtype(np.int64))
 
 
-def _as_values(_name: str, array: Array) -> Array:
-    return array.astype(np.float64)
+def _as_values(name: str, array: Array) -> Array:
+    return _converted(name, array, np.dtype(np.float64))
+
+
+def _converted(name: str, array: Array, dtype: np.dtype[Any]) -> Array:
+    """Return targets of another type; InputError where they would not be the same."""
+    if array.dtype.kind == "c":
+        raise InputError(
+            f"{name}: expected real numbers, got dtype {array.dtype}. Give real and "
+            "imaginary part as two values."
+        )
+    try:
+        return array.astype(dtype)
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"{name}: expected numbers as labels or values, got dtype {array.dtype} "
+            f"({error}). Number the classes from 0."
+        ) from error
 
 
 def dataset(

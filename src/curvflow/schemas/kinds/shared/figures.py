@@ -35,6 +35,17 @@ ShowUnconverged = Annotated[
 ]
 
 
+Selection = Annotated[
+    dict[str, str | int | float],
+    Neutral({}),
+    Field(
+        default_factory=dict,
+        description="dimensions of y to the one label of each that is drawn, such as "
+        "{rank: 1} for the first of several eigenvalues",
+    ),
+]
+
+
 class FigureParams(Params):
     """Axes that a figure averages over and sets side by side, and its size."""
 
@@ -72,6 +83,25 @@ class FigureParams(Params):
                 )
             if name is not None:
                 seen[name] = role
+
+    def refuse_selected(self, select: Selection, **roles: str | None) -> None:
+        """Refuse a dimension that is selected and has another part in the figure.
+
+        Args:
+            select: the selection.
+            roles: parameter to the one axis or dimension it names.
+
+        Raises:
+            ValueError: a dimension is named by both.
+        """
+        taken = {**dict.fromkeys(self.over or (), "over")}
+        taken |= {name: role for role, name in roles.items() if name is not None}
+        for name in select:
+            if name in taken:
+                raise ValueError(
+                    f"expected select to differ from {taken[name]}, got '{name}' for "
+                    "both. Name it once."
+                )
 
 
 PICTURES = (

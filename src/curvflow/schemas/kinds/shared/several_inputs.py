@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from curvflow.errors import InputError
+from curvflow.schemas.disk_arrays import DiskArray, JoinedRows, as_array, is_on_disk
 from curvflow.schemas.kind import Variable
 from curvflow.schemas.nodes import Array, NodeData
 from curvflow.schemas.params import Names
@@ -146,13 +147,16 @@ def pack(role: str, arrays: Mapping[str, Array]) -> tuple[Array, str]:
         if part.kind == "i":
             _check_largest(f"{role}.{part.name}", arrays[part.name], is_real=is_real)
     dtype = np.float64 if is_real else np.int64
+    text = json.dumps([list(part) for part in parts], separators=(",", ":"))
+    if any(map(is_on_disk, arrays.values())):
+        joined = JoinedRows(tuple(arrays.values()), np.dtype(dtype))
+        return as_array(DiskArray(joined, joined.dtype)), text
     rows = [
         arrays[part.name].reshape(-1, part.size).astype(dtype)
         if part.size
         else np.empty((len(arrays[part.name]), 0), dtype)
         for part in parts
     ]
-    text = json.dumps([list(part) for part in parts], separators=(",", ":"))
     return np.concatenate(rows, axis=1), text
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from curvflow.errors import InputError, nearest
+from curvflow.errors import InputError, nearest_of_many
 from curvflow.schemas.nodes import Array
 
 # Runs of letters, digits and underscores, and each mark of punctuation.
@@ -20,6 +20,14 @@ WORD = re.compile(r"\w+|[^\w\s]")
 CODE_POINTS = 0x110000
 # A file with larger numbers is no tokenizer's.
 MOST_TOKENS = 1 << 24
+# What files begin with that hold text, or a table, in another form, and what to do.
+OTHER_FORMS = {
+    b"\x1f\x8b": ("a gzip file", "Unpack it."),
+    b"PK\x03\x04": ("a zip archive, as .xlsx is", "Unpack or export it."),
+    b"\x28\xb5\x2f\xfd": ("a zstd file", "Unpack it."),
+    b"\xff\xfe": ("UTF-16", "Write the file in UTF-8."),
+    b"\xfe\xff": ("UTF-16", "Write the file in UTF-8."),
+}
 NO_TOKENIZER = (
     "{}: expected a tokenizer.json of the package tokenizers, got a file that is none. "
     "Write it by Tokenizer.save."
@@ -52,6 +60,9 @@ def text_of(content: Array, field: str) -> str:
         InputError: they are no text in UTF-8.
     """
     raw = content.tobytes()
+    for start, (form, hint) in OTHER_FORMS.items():
+        if raw.startswith(start):
+            raise InputError(f"{field}: expected text in UTF-8, got {form}. {hint}")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -144,20 +155,35 @@ def vocabulary_of(content: Array, field: str) -> list[str]:
         field: for messages.
 
     Raises:
-        InputError: they are no such file.
+        InputError: they are no such file, or of a tokenizer that draws tokens.
     """
-    by_number = _by_number(content, field)
+    document = _document(content, field)
+    by_number = _by_number(document, field)
     size = max(by_number, default=0) + 1
     if not by_number or min(by_number) < 0 or size > MOST_TOKENS:
         raise InputError(NO_TOKENIZER.format(field))
     return [by_number.get(number, "") for number in range(size)]
 
 
-def _by_number(content: Array, field: str) -> dict[int, str]:
+def _document(content: Array, field: str) -> Mapping[str, Any]:
     try:
-        document = json.loads(text_of(content, field))
-        return {int(number): str(token) for token, number in _numbers(document)}
+        document: Mapping[str, Any] = json.loads(text_of(content, field))
+        dropout = document["model"].get("dropout")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InputError(NO_TOKENIZER.format(field)) from error
+    # It would leave out merges at random, from no seed: other data with each run.
+    if isinstance(dropout, float) and 0 < dropout < 1:
+        raise InputError(
+            f"{field}: expected a tokenizer that finds the same tokens in each run, "
+            f"got one with dropout {dropout}. Set dropout of its model to null."
+        )
+    return document
+
+
+def _by_number(document: Mapping[str, Any], field: str) -> dict[int, str]:
+    try:
+        return {int(number): str(token) for token, number in _numbers(document)}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(NO_TOKENIZER.format(field)) from error
 
 
@@ -183,7 +209,7 @@ def number_of(token: str, vocabulary: Sequence[str]) -> int:
     if token not in vocabulary:
         raise InputError(
             f"end_token: expected a token of the tokenizer, got '{token}'. "
-            f"{nearest(token, vocabulary)}"
+            f"{nearest_of_many(token, vocabulary)}"
         )
     return vocabulary.index(token)
 

@@ -694,6 +694,24 @@ def _holds_tensors(batches: Any) -> bool:
     return isinstance(batches, list) and isinstance(batches[0], Tensor)
 
 
+def _check_any(every: Collection[str], patterns: Sequence[str] | None) -> None:
+    """Refuse that no parameter is looked at.
+
+    Raises:
+        InputError: the module has none that requires a gradient, or none is named.
+    """
+    if not every:
+        raise InputError(
+            "module: expected parameters that require a gradient, got none. Free some "
+            "by requires_grad_()."
+        )
+    if patterns is not None and not patterns:
+        raise InputError(
+            "params: expected names of parameters, got none. Name some, or leave it "
+            "out."
+        )
+
+
 def chosen_parameters(
     module: nn.Module, patterns: Sequence[str] | None
 ) -> dict[str, nn.Parameter]:
@@ -711,6 +729,7 @@ def chosen_parameters(
     """
     every = {n: p for n, p in module.named_parameters() if p.requires_grad}
     _check_known(every)
+    _check_any(every, patterns)
     for pattern in () if patterns is None else patterns:
         if not any(fnmatchcase(name, pattern) for name in every):
             raise InputError(
@@ -723,8 +742,8 @@ def chosen_parameters(
         if patterns is None or any(fnmatchcase(name, p) for p in patterns)
     }
     kinds = {(p.dtype, p.device) for p in named.values()}
-    if len(kinds) != 1:
-        shown = ", ".join(sorted(f"{d} on {v}" for d, v in kinds)) or "none"
+    if len(kinds) > 1:
+        shown = ", ".join(sorted(f"{d} on {v}" for d, v in kinds))
         raise InputError(
             f"module: expected parameters of one precision on one device, got {shown}. "
             "Cast it with to()."
