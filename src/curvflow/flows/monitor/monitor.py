@@ -123,7 +123,7 @@ class Monitor:
                 separate process, at the weights of their step.
             log_to: where numbers are also sent: a SummaryWriter, a run of Weights &
                 Biases, `mlflow`, or several.
-            log_as: first part of the names there, of each monitor its own.
+            log_as: first part of the names there, another for each monitor of a run.
             order: of differentiation, as of `curvflow.hessian`.
             params: patterns of the names of parameters; None takes all that require a
                 gradient.
