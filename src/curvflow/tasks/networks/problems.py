@@ -186,8 +186,8 @@ class Problem:
         Args:
             columns: vectors multiplied at once.
             each: bytes per stored activation; None for those of products.
-            most: bytes of a pass where the network has no bound of its own; None for
-                those of products.
+            most: bytes of a pass, unless the network has a bound; None for those of
+                products.
         """
         most = self.network.pass_bytes or most or PASS_BYTES
         size = self.network.num_parameters
