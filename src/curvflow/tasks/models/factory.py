@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +42,7 @@ LACKING: dict[Derivatives, str] = {
 
 # What is told of a module that vmap cannot hold.
 APART = "networks are computed one after another, for vmap cannot hold them"
+LATER = "a backward calls layers"
 
 
 def build(
@@ -98,14 +99,11 @@ def build(
     called.find_writes(x[0])
     _check_scripted(called, x[0])
     called.check_calls(x[0], made)
-    try:
-        check(network, first_W, x)
-    except InputError as error:
-        if (cause := error.__cause__) is None:
-            raise
-        note = f"{spec.factory}: {APART} ({summary(cause)})"
+    check_first = partial(check, first_W=first_W, x=x)
+    if cause := LATER if called.is_called_later else _cause(check_first, network):
+        note = f"{spec.factory}: {APART} ({cause})"
         network = replace(network, forward=called.apart, note=note)
-        network = _apart(network, partial(check, first_W=first_W, x=x), called, x[0])
+        network = _apart(network, check_first, called, x[0])
     hooked = partial(network.outputs, first_W[None].float())
     width = _count_activations(module, hooked, torch.zeros_like(x[:, :1]))
     shares = called.shares
@@ -149,6 +147,21 @@ def _draws_statistics(spec: FactoryModel, called: StackedModule) -> bool:
     )
 
 
+def _cause(check: Callable[..., None], network: Network) -> str:
+    """Return why a network cannot be computed for many models at once, or "".
+
+    Raises:
+        InputError: it cannot be taken at all.
+    """
+    try:
+        check(network)
+    except InputError as error:
+        if (cause := error.__cause__) is None:
+            raise
+        return summary(cause)
+    return ""
+
+
 def _apart(
     network: Network,
     check: Callable[..., None],
@@ -157,28 +170,38 @@ def _apart(
 ) -> Network:
     """Return a network that is computed model by model, with what derivatives it has.
 
+    Where a backward calls layers, second ones are compared with differences.
+
     Raises:
         InputError: it cannot be called, or has no derivatives.
     """
+    failure: InputError | None = None
     try:
-        check(network)
+        if not called.is_called_later:
+            check(network)
+            return network
     except InputError as error:
         if error.__cause__ is None:
             raise
-        for derivatives, lacks in LACKING.items():
-            layer = called.layer_without_derivatives(inputs, derivatives=derivatives)
-            layer = layer or place_of(error.__cause__) or "a function"
-            fewer = replace(
-                network,
-                derivatives=derivatives,
-                lacking=layer,
-                note=f"{network.note}; {lacks.format(layer)}",
-            )
-            with suppress(InputError):
-                check(fewer)
-                return fewer
-        raise
-    return network
+        failure = error
+    place = "" if failure is None else place_of(cast("Exception", failure.__cause__))
+    for derivatives, lacks in LACKING.items():
+        layer = called.layer_without_derivatives(inputs, derivatives=derivatives)
+        layer = layer or place or "a function"
+        fewer = replace(
+            network,
+            derivatives=derivatives,
+            lacking=layer,
+            note=f"{network.note}; {lacks.format(layer)}",
+        )
+        try:
+            check(fewer)
+        except InputError as error:
+            failure = failure or error
+            continue
+        return fewer
+    assert failure is not None
+    raise failure
 
 
 def _make(spec: FactoryModel, generator: torch.Generator) -> nn.Module:

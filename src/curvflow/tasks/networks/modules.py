@@ -19,6 +19,7 @@ from curvflow.errors import InputError, first_line
 from curvflow.schemas.kinds.shared.several_inputs import InputPart
 from curvflow.schemas.user_errors import before
 from curvflow.tasks.networks.draws import Drawn, Uniform
+from curvflow.tasks.networks.later_calls import LaterCalls
 from curvflow.tasks.networks.network import ForwardPass
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
 from curvflow.tasks.numerics.derivatives.calls import arguments, tensor_of
@@ -44,6 +45,7 @@ from curvflow.tasks.numerics.watched_calls import (
     check_call,
     check_memory,
     check_places,
+    slopes_watched,
     writes_into,
 )
 
@@ -111,6 +113,7 @@ class StackedModule:
         }
         self._observed: dict[object, Observed] = {}
         self._copies_inputs = False
+        self._later: LaterCalls | None = None
 
     @cached_property
     def parameters(self) -> dict[str, Tensor]:
@@ -157,6 +160,11 @@ class StackedModule:
         rest = {*self.parameters, *self.statistics, *self.aliases}
         kept = self._module.state_dict()
         return {n: t for n, t in kept.items() if n not in rest and COUNT not in n}
+
+    @property
+    def is_called_later(self) -> bool:
+        """Layers are called while gradients are taken, by `check_calls`."""
+        return self._later is not None
 
     @property
     def shares(self) -> dict[str, float]:
@@ -326,7 +334,9 @@ class StackedModule:
                     is_whole=True,
                     frozen=frozen,
                 )
-            check_places("model", call, self.parameters | self.statistics)
+            own = self.parameters | self.statistics
+            check_places("model", call, own)
+            self._see_later(partial(outputs, self), leaves, own)
             check_memory(
                 "model",
                 partial(outputs, self),
@@ -336,6 +346,32 @@ class StackedModule:
                 ),
                 leaves,
             )
+
+    def _see_later(
+        self,
+        outputs: Callable[[Mapping[str, Tensor]], Tensor],
+        leaves: Mapping[str, Tensor],
+        own: Mapping[str, Tensor],
+    ) -> None:
+        """See whether gradients call layers again, and give them their tensors if so.
+
+        Raises:
+            InputError: gradients are by other values all the same.
+        """
+        before = slopes_watched(outputs, leaves, own)
+        if not before.read:
+            return
+        known, self._later = self._later, LaterCalls(self._module)
+        behind = slopes_watched(outputs, leaves, own)
+        if behind.by:
+            raise InputError(
+                "model: expected a backward that takes what forward has saved for it, "
+                f"got one that takes '{behind.by}' from elsewhere, when it has other "
+                "values. Save it by ctx.save_for_backward, or leave the derivative to "
+                "torch."
+            )
+        if not (known or before.by or before.differs(behind)):
+            self._later = None
 
     def _outputs(
         self,
@@ -468,6 +504,18 @@ class StackedModule:
         self, tensors: dict[str, Tensor], inputs: Tensor, draw: Uniform | None
     ) -> Tensor:
         """Return the outputs, and leave in `tensors` what buffers have become."""
+        if self._later is None:
+            return self._called(tensors, inputs, draw)
+        self._later.restore()
+        output = self._called(tensors, inputs, draw)
+        aliases = {name: tensors[first] for name, first in self.aliases.items()}
+        self._later.of(output, tensors | aliases)
+        return output
+
+    def _called(
+        self, tensors: dict[str, Tensor], inputs: Tensor, draw: Uniform | None
+    ) -> Tensor:
+        """Return the same, of a call that is over when it returns."""
         if self._copies_inputs:
             inputs = inputs.clone()
         args, named = self._arguments(inputs)

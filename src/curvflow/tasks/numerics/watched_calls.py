@@ -11,10 +11,11 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import Variable
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -136,18 +137,80 @@ def check_places(
             )
 
 
+class Slopes(NamedTuple):
+    """A gradient, and which tensors functions took on the way to it.
+
+    Attributes:
+        values: of it, (D,); None if it cannot be taken.
+        read: names of a module's own tensors that a function was given.
+        by: one of them, by whose values it is; "" of none.
+    """
+
+    values: object
+    read: tuple[str, ...]
+    by: str
+
+    def differs(self, other: Slopes) -> bool:
+        """Return whether another gradient is another, if both could be taken."""
+        return _differ(self.values, other.values)
+
+
+def slopes_watched(
+    call: Call, leaves: Mapping[str, Tensor], tensors: Mapping[str, Tensor]
+) -> Slopes:
+    """Return a gradient of outputs, watched while it is taken.
+
+    A backward that is written by hand may call layers, or take their weights: at that
+    time, when the call is over, these have their own tensors again.
+
+    Args:
+        call: from leaves that stand for parameters to outputs.
+        leaves: by name.
+        tensors: the module's own, by name.
+    """
+    slopes = partial(_slopes_of, call, leaves)
+    values, change = _tried(slopes), _Changed(tensors, keeps_graph=True)
+    changed = _tried(partial(_within, change, slopes))
+    is_by_them = _differ(values, changed) and not _differ(values, _tried(slopes))
+    read = tuple(change.given)
+    return Slopes(values, read, read[0] if read and is_by_them else "")
+
+
+def _slopes_of(call: Call, leaves: Mapping[str, Tensor]) -> Tensor:
+    """Return the gradient of some sum of outputs by all leaves, (D,)."""
+    with torch.enable_grad():
+        own = {name: leaf.detach().requires_grad_() for name, leaf in leaves.items()}
+        outputs = call(own)
+        assert isinstance(outputs, Tensor)
+        along = torch.ones_like(outputs) + outputs.detach().real.tanh()
+        # Within what has a public name, no function is watched.
+        slopes = Variable._execution_engine.run_backward(
+            (outputs,),
+            (along,),
+            False,
+            False,
+            tuple(own.values()),
+            allow_unreachable=True,
+            accumulate_grad=False,
+        )
+    pairs = zip(own.values(), slopes, strict=True)
+    return torch.cat(
+        [torch.zeros_like(t).flatten() if s is None else s.flatten() for t, s in pairs]
+    )
+
+
 def _changing(
     call: Callable[[], object], outputs: object, tensors: Mapping[str, Tensor]
 ) -> list[str]:
     """Return which tensors a call is given, if the outputs depend on their values."""
     change = _Changed(tensors)
-
-    def with_changes() -> object:
-        with change:
-            return call()
-
-    changed = _tried(with_changes)
+    changed = _tried(partial(_within, change, call))
     return change.given if _differ(outputs, changed) else []
+
+
+def _within(mode: TorchFunctionMode, call: Callable[[], object]) -> object:
+    with mode:
+        return call()
 
 
 class _Changed(TorchFunctionMode):
@@ -157,8 +220,11 @@ class _Changed(TorchFunctionMode):
         given: names of those that a function has been given, each once.
     """
 
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self, tensors: Mapping[str, Tensor], *, keeps_graph: bool = False
+    ) -> None:
         super().__init__()
+        self._keeps_graph = keeps_graph
         real = {name: t for name, t in tensors.items() if t.is_floating_point()}
         self._names = {m: name for name, t in real.items() if (m := _memory(t))}
         self.given: list[str] = []
@@ -178,9 +244,15 @@ class _Changed(TorchFunctionMode):
             if (name := self._names.get(memory)) is None:
                 return leaf
             self.given += [] if name in self.given else [name]
-            return _other(leaf)
+            return _moved(leaf) if self._keeps_graph else _other(leaf)
 
+        if func in _DERIVING:
+            # It takes tensors of a graph, whatever their values.
+            return func(*args, **(kwargs or {}))
         return func(*tree_map(changed, args), **tree_map(changed, dict(kwargs or {})))
+
+
+_DERIVING = (torch.autograd.grad, torch.autograd.backward, Tensor.backward)
 
 
 def _memory(tensor: Tensor) -> int | None:
@@ -247,8 +319,13 @@ def _tried(call: Callable[[], object]) -> object:
 
 def _other(values: Tensor) -> Tensor:
     """Return values (...) that differ from those given, without a graph."""
+    return _moved(values.detach())
+
+
+def _moved(values: Tensor) -> Tensor:
+    """Return the same by functions of the values given."""
     steps = torch.arange(values.numel(), device=values.device).reshape(values.shape)
-    moved: Tensor = 0.8 * values.detach() + 0.1 * (steps + 1.0).cos().to(values.dtype)
+    moved: Tensor = 0.8 * values + 0.1 * (steps + 1.0).cos().to(values.dtype)
     return moved
 
 
