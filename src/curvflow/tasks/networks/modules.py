@@ -19,7 +19,7 @@ from curvflow.errors import InputError, first_line
 from curvflow.schemas.kinds.shared.several_inputs import InputPart
 from curvflow.schemas.user_errors import before
 from curvflow.tasks.networks.draws import Drawn, Uniform
-from curvflow.tasks.networks.later_calls import LaterCalls
+from curvflow.tasks.numerics.later_calls import LaterCalls, later_calls
 from curvflow.tasks.networks.network import ForwardPass
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
 from curvflow.tasks.numerics.derivatives.calls import arguments, tensor_of
@@ -42,10 +42,10 @@ from curvflow.tasks.numerics.derivatives.precision import (
 )
 from curvflow.tasks.numerics.recomputation import computed_once
 from curvflow.tasks.numerics.watched_calls import (
+    Call,
     check_call,
     check_memory,
     check_places,
-    slopes_watched,
     writes_into,
 )
 
@@ -310,6 +310,7 @@ class StackedModule:
         twin = StackedModule(made(), self._parts)
         twin._copies_inputs = self._copies_inputs
         modes = {False, any(self._trained.values())}
+        later: LaterCalls | None = None
         for is_trained in sorted(modes):
             leaves = {
                 name: parameter.detach().clone().requires_grad_()
@@ -336,7 +337,14 @@ class StackedModule:
                 )
             own = self.parameters | self.statistics
             check_places("model", call, own)
-            self._see_later(partial(outputs, self), leaves, own)
+            seen = later_calls(
+                self._module,
+                "model",
+                partial(self._with, partial(outputs, self)),
+                leaves,
+                own,
+            )
+            later = later or seen
             check_memory(
                 "model",
                 partial(outputs, self),
@@ -346,32 +354,11 @@ class StackedModule:
                 ),
                 leaves,
             )
+        self._later = later
 
-    def _see_later(
-        self,
-        outputs: Callable[[Mapping[str, Tensor]], Tensor],
-        leaves: Mapping[str, Tensor],
-        own: Mapping[str, Tensor],
-    ) -> None:
-        """See whether gradients call layers again, and give them their tensors if so.
-
-        Raises:
-            InputError: gradients are by other values all the same.
-        """
-        before = slopes_watched(outputs, leaves, own)
-        if not before.read:
-            return
-        known, self._later = self._later, LaterCalls(self._module)
-        behind = slopes_watched(outputs, leaves, own)
-        if behind.by:
-            raise InputError(
-                "model: expected a backward that takes what forward has saved for it, "
-                f"got one that takes '{behind.by}' from elsewhere, when it has other "
-                "values. Save it by ctx.save_for_backward, or leave the derivative to "
-                "torch."
-            )
-        if not (known or before.by or before.differs(behind)):
-            self._later = None
+    def _with(self, call: Call, later: LaterCalls | None) -> Call:
+        self._later = later
+        return call
 
     def _outputs(
         self,

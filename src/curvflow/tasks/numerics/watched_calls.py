@@ -141,18 +141,25 @@ class Slopes(NamedTuple):
     """A gradient, and which tensors functions took on the way to it.
 
     Attributes:
-        values: of it, (D,); None if it cannot be taken.
+        values: of it, (D,); None if it cannot be taken, or nothing was read.
         read: names of a module's own tensors that a function was given.
         by: one of them, by whose values it is; "" of none.
     """
 
-    values: object
-    read: tuple[str, ...]
-    by: str
+    values: object = None
+    read: tuple[str, ...] = ()
+    by: str = ""
 
-    def differs(self, other: Slopes) -> bool:
-        """Return whether another gradient is another, if both could be taken."""
-        return _differ(self.values, other.values)
+    def is_wrong(self, right: object) -> bool:
+        """Return whether another gradient is another, or could be taken alone."""
+        if self.values is None:
+            return right is not None
+        return _differ(self.values, right)
+
+
+def gradient_of(call: Call, leaves: Mapping[str, Tensor]) -> object:
+    """Return a gradient of outputs, (D,), or None if it cannot be taken."""
+    return _tried(partial(_slopes_of, call, leaves))
 
 
 def slopes_watched(
@@ -169,11 +176,19 @@ def slopes_watched(
         tensors: the module's own, by name.
     """
     slopes = partial(_slopes_of, call, leaves)
-    values, change = _tried(slopes), _Changed(tensors, keeps_graph=True)
-    changed = _tried(partial(_within, change, slopes))
-    is_by_them = _differ(values, changed) and not _differ(values, _tried(slopes))
-    read = tuple(change.given)
-    return Slopes(values, read, read[0] if read and is_by_them else "")
+
+    def changed(names: Iterable[str]) -> tuple[object, list[str]]:
+        chosen = {name: tensors[name] for name in names}
+        change = _Changed(chosen, keeps_graph=True)
+        return _tried(partial(_within, change, slopes)), change.given
+
+    others, read = changed(tensors)
+    if not read:
+        return Slopes()
+    values, by = _tried(slopes), ""
+    if _differ(values, others) and not _differ(values, _tried(slopes)):
+        by = next((n for n in read if _differ(values, changed([n])[0])), read[0])
+    return Slopes(values, tuple(read), by)
 
 
 def _slopes_of(call: Call, leaves: Mapping[str, Tensor]) -> Tensor:

@@ -53,7 +53,9 @@ from curvflow.tasks.numerics.derivatives.precision import (
     reroute,
     stops_respected,
 )
+from curvflow.tasks.numerics.later_calls import LaterCalls, later_calls
 from curvflow.tasks.numerics.watched_calls import (
+    Call,
     check_call,
     check_loss,
     check_memory,
@@ -164,6 +166,7 @@ class Subject:
         data: batches, to be read again and again.
         settings: of the user.
         copies_inputs: whether calls get copies of a batch, as they write into it.
+        later: of a module whose layers are called while gradients are taken.
     """
 
     called: _Called
@@ -178,6 +181,7 @@ class Subject:
     data: Any
     settings: Settings
     copies_inputs: bool = False
+    later: LaterCalls | None = None
 
     @property
     def sizes(self) -> list[int]:
@@ -276,11 +280,15 @@ class Subject:
         settings = self.settings
         drawing = {"dropout", "nondeterminism"} & set(settings.get("allow", ()))
         seed = settings.get("seed", 0) if drawing else None
+        if self.later is not None:
+            self.later.restore()
         with calm(self.called, seed), rows_kept(self.called.module):
             # Tied by hand: tying breaks a module that is used under two names (2.13).
             outputs: Tensor = functional_call(
                 self.called, (named, buffers), (batch,), tie_weights=False
             )
+        if self.later is not None:
+            self.later.of(outputs, named | buffers)
         return outputs
 
     def at(self, batch: Batch) -> Tensor:
@@ -448,20 +456,22 @@ def subject(
     taken = replace(taken, copies_inputs=_writes(taken))
     check(module, batches, taken.at, allow)
     is_steady = "nondeterminism" not in allow
-    _check_function(taken, spare, is_steady=is_steady, moves=moves)
-    return taken
+    return _as_function(taken, spare, is_steady=is_steady, moves=moves)
 
 
-def _check_function(
+def _as_function(
     of: Subject, spare: _Called, *, is_steady: bool, moves: bool
-) -> None:
-    """Refuse a module or a loss that is no function of its arguments.
+) -> Subject:
+    """Return a subject that is a function of its arguments, as it has to be called.
 
     Args:
         of: the module and its loss.
         spare: another instance of the module.
         is_steady: whether two calls have to agree.
         moves: whether it will be called at other weights.
+
+    Returns:
+        The subject.
 
     Raises:
         InputError: see `check_call`, `check_places`, `check_memory` and
@@ -484,11 +494,13 @@ def _check_function(
             is_whole=False,
         )
         if not is_steady:
-            return
+            return of
+        parameters = dict(of.called.module.named_parameters())
+        own = {name: parameters[name] for name in of.names}
         if moves:
-            parameters = dict(of.called.module.named_parameters())
             call = partial(_outputs_of, of, of.called, few, named)
-            check_places("module", call, {name: parameters[name] for name in of.names})
+            check_places("module", call, own)
+        of = replace(of, later=_later(of, few, named, own, moves=moves))
         at = partial(_outputs_of, of)
         check_memory(
             "module",
@@ -497,6 +509,23 @@ def _check_function(
             lambda: partial(at, _spare(of.called, of.names), few),
             named,
         )
+    return of
+
+
+def _later(
+    of: Subject,
+    few: Batch,
+    leaves: Mapping[str, Tensor],
+    own: Mapping[str, Tensor],
+    *,
+    moves: bool,
+) -> LaterCalls | None:
+    """Return what a module needs whose layers are called as gradients are taken."""
+
+    def call(later: LaterCalls | None) -> Call:
+        return partial(_outputs_of, replace(of, later=later), of.called, few)
+
+    return later_calls(of.called, "module", call, leaves, own, moves=moves)
 
 
 def _outputs_of(
