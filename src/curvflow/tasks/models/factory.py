@@ -53,6 +53,7 @@ def build(
     *,
     takes_integers: bool = False,
     parts: Sequence[InputPart] = (),
+    rows: Tensor | None = None,
 ) -> Network:
     """Build the network that the user's function returns.
 
@@ -63,6 +64,7 @@ def build(
         tokens: outputs expected are (T, C); None for (C,).
         takes_integers: inputs are whole numbers.
         parts: of inputs that are several, side by side; none of one input.
+        rows: of inputs to try it on, (N, ...); None makes some up.
 
     Returns:
         The network. Buffers of real numbers that a `state_dict` holds, such as the
@@ -91,9 +93,7 @@ def build(
     called = StackedModule(module, parts)
     network = _together(spec, called)
     first_W = torch.cat([_flat(called.parameters), network.first_statistics()])
-    x = trial_inputs(input_shape, takes_integers=takes_integers)
-    if parts:
-        x = trial_parts(parts, x)
+    x = _trial(input_shape, rows, takes_integers=takes_integers, parts=parts)
     shape = output_shape(num_outputs, tokens)
     check = partial(check_network, name=spec.factory, output_shape=shape)
     called.find_writes(x[0])
@@ -105,9 +105,24 @@ def build(
         network = replace(network, forward=called.apart, note=note)
         network = _apart(network, check_first, called, x[0])
     hooked = partial(network.outputs, first_W[None].float())
-    width = _count_activations(module, hooked, torch.zeros_like(x[:, :1]))
+    single = torch.zeros_like(x[:, :1]) if rows is None else x[:, :1]
+    width = _count_activations(module, hooked, single)
     shares = called.shares
     return replace(network, width=width, moves_statistics=bool(shares), shares=shares)
+
+
+def _trial(
+    input_shape: Sequence[int],
+    rows: Tensor | None,
+    *,
+    takes_integers: bool,
+    parts: Sequence[InputPart],
+) -> Tensor:
+    """Return inputs to try a module on, (1, N, ...)."""
+    if rows is not None:
+        return (rows if takes_integers else rows.float()).unsqueeze(0)
+    x = trial_inputs(input_shape, takes_integers=takes_integers)
+    return trial_parts(parts, x) if parts else x
 
 
 def _together(spec: FactoryModel, called: StackedModule) -> Network:
