@@ -96,7 +96,7 @@ def build(
     x = _trial(input_shape, rows, takes_integers=takes_integers, parts=parts)
     shape = output_shape(num_outputs, tokens)
     check = partial(check_network, name=spec.factory, output_shape=shape)
-    called.find_writes(x[0])
+    called.find_copies(x[0])
     _check_scripted(called, x[0])
     called.check_calls(x[0], made)
     check_first = partial(check, first_W=first_W, x=x)

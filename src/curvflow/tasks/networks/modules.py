@@ -19,7 +19,6 @@ from curvflow.errors import InputError, first_line
 from curvflow.schemas.kinds.shared.several_inputs import InputPart
 from curvflow.schemas.user_errors import before
 from curvflow.tasks.networks.draws import Drawn, Uniform
-from curvflow.tasks.numerics.later_calls import LaterCalls, later_calls
 from curvflow.tasks.networks.network import ForwardPass
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
 from curvflow.tasks.numerics.derivatives.calls import arguments, tensor_of
@@ -40,12 +39,15 @@ from curvflow.tasks.numerics.derivatives.precision import (
     reroute,
     stops_respected,
 )
+from curvflow.tasks.numerics.later_calls import LaterCalls, later_calls
 from curvflow.tasks.numerics.recomputation import computed_once
 from curvflow.tasks.numerics.watched_calls import (
     Call,
+    are_pairs,
     check_call,
     check_memory,
     check_places,
+    takes_pairs,
     writes_into,
 )
 
@@ -113,6 +115,7 @@ class StackedModule:
         }
         self._observed: dict[object, Observed] = {}
         self._copies_inputs = False
+        self._aligned: tuple[str, ...] = ()
         self._later: LaterCalls | None = None
 
     @cached_property
@@ -285,13 +288,19 @@ class StackedModule:
         with torch.random.fork_rng(devices=[]):
             return is_scripted(lambda: self._call(self._held(tensors), x, None))
 
-    def find_writes(self, inputs: Tensor) -> None:
-        """See whether calls write into their inputs, and give them copies if so.
+    def find_copies(self, inputs: Tensor) -> None:
+        """See of which tensors calls need copies.
+
+        That is, of inputs that are written into, and of pairs of numbers that are taken
+        for complex ones, which torch wants at even places.
 
         Args:
             inputs: shape (N, ...).
         """
         call = partial(self._outputs, self.parameters, statistics=self.statistics)
+        if takes_pairs(partial(call, inputs.clone(), is_trained=False)):
+            pairs = (name for name, p in self.parameters.items() if are_pairs(p))
+            self._aligned = tuple(pairs)
         self._copies_inputs = any(
             writes_into(partial(call, is_trained=is_trained), inputs)
             for is_trained in {False, any(self._trained.values())}
@@ -308,7 +317,7 @@ class StackedModule:
             InputError: see `check_call`, `check_places` and `check_memory`.
         """
         twin = StackedModule(made(), self._parts)
-        twin._copies_inputs = self._copies_inputs
+        twin._copies_inputs, twin._aligned = self._copies_inputs, self._aligned
         modes = {False, any(self._trained.values())}
         later: LaterCalls | None = None
         for is_trained in sorted(modes):
@@ -505,6 +514,7 @@ class StackedModule:
         """Return the same, of a call that is over when it returns."""
         if self._copies_inputs:
             inputs = inputs.clone()
+        tensors |= {name: tensors[name].clone() for name in self._aligned}
         args, named = self._arguments(inputs)
         # What is traced takes no lock.
         once = nullcontext() if torch.compiler.is_compiling() else computed_once()
@@ -705,7 +715,9 @@ def _refusal_of(error: Exception) -> InputError | None:
 
 def _as_part(part: InputPart, piece: Tensor) -> Tensor:
     """Return one of several inputs in its own shape and type, (N, *shape)."""
-    shaped = piece.reshape(len(piece), *part.shape)
+    # In memory of its own, as a loader has it, for a module may ask for a view of it.
+    shaped = piece.clone(memory_format=torch.contiguous_format)
+    shaped = shaped.reshape(len(piece), *part.shape)
     if part.kind == "f":
         return shaped
     return shaped != 0 if part.kind == "b" else shaped.long()

@@ -416,12 +416,13 @@ def _of_several(
     return problem
 
 
-def _tried(
-    model: str, loss: str, shapes: Shapes, rows: Rows, **sizes: Any
-) -> Problem:
-    """Build a problem by trial inputs made up, or by rows where a module fails on them.
+def _tried(model: str, loss: str, shapes: Shapes, rows: Rows, **sizes: Any) -> Problem:
+    """Build a problem by made-up inputs, or by rows where a module fails on those.
 
     Lengths of zero, or a sentence without an end, are no inputs for some.
+
+    Returns:
+        The problem; `read` finds it by its text.
 
     Raises:
         InputError: it fails on both.

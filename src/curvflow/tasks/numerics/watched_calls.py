@@ -320,7 +320,11 @@ def _copied(tensor: Tensor) -> Tensor:
 
 
 def _tried(call: Callable[[], object]) -> object:
-    """Return outputs of equal draws, or None where a call fails."""
+    """Return outputs of equal draws, or None where a call fails.
+
+    Args:
+        call: returns them.
+    """
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         # That of no other device, which would not be put back.
         torch.default_generator.manual_seed(0)
@@ -369,6 +373,45 @@ def writes_into(call: Callable[[Any], object], inputs: Any) -> bool:
     is_written = versions != [tensor._version for tensor in given]
     # NumPy counts no writes.
     return is_written or any(map(_differ, before, given))
+
+
+def are_pairs(tensor: Tensor) -> bool:
+    """Return whether a tensor may hold real and imaginary parts side by side."""
+    return tensor.shape[-1:] == (2,)
+
+
+def takes_pairs(call: Callable[[], object]) -> bool:
+    """Return whether a call takes pairs of real numbers for complex ones as they are.
+
+    They have to be at even places in memory, as tensors of a module are, and parts of a
+    vector of all weights may not.
+
+    Args:
+        call: of a module; it may fail.
+    """
+    seen = _ComplexViews()
+    _tried(partial(_within, seen, call))
+    return seen.are_there
+
+
+class _ComplexViews(TorchFunctionMode):
+    """Notes whether pairs of real numbers are taken for complex ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.are_there = False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Call a function."""
+        is_to_complex = func is Tensor.view and any(map(_is_complex_type, args))
+        self.are_there |= is_to_complex or func is torch.view_as_complex
+        return func(*args, **(kwargs or {}))
+
+
+def _is_complex_type(given: object) -> bool:
+    return isinstance(given, torch.dtype) and given.is_complex
 
 
 def check_loss(field: str, outputs: Tensor, call: Callable[[Tensor], object]) -> None:

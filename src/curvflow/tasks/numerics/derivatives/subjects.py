@@ -56,11 +56,13 @@ from curvflow.tasks.numerics.derivatives.precision import (
 from curvflow.tasks.numerics.later_calls import LaterCalls, later_calls
 from curvflow.tasks.numerics.watched_calls import (
     Call,
+    are_pairs,
     check_call,
     check_loss,
     check_memory,
     check_places,
     instance_of,
+    takes_pairs,
     writes_into,
 )
 
@@ -166,6 +168,7 @@ class Subject:
         data: batches, to be read again and again.
         settings: of the user.
         copies_inputs: whether calls get copies of a batch, as they write into it.
+        copies_pairs: whether calls get copies of pairs, as they take complex numbers.
         later: of a module whose layers are called while gradients are taken.
     """
 
@@ -181,6 +184,7 @@ class Subject:
     data: Any
     settings: Settings
     copies_inputs: bool = False
+    copies_pairs: bool = False
     later: LaterCalls | None = None
 
     @property
@@ -272,6 +276,8 @@ class Subject:
     def outputs(self, weights: Tensor | Sequence[Tensor], batch: Batch) -> Tensor:
         """Return what the module computes of a batch at weights (D,), or parameters."""
         parts = parted(weights, self.shapes) if isinstance(weights, Tensor) else weights
+        if self.copies_pairs:
+            parts = [part.clone() if are_pairs(part) else part for part in parts]
         by_name = dict(zip(self.names, parts, strict=True))
         named = {alias: by_name[name] for alias, name in self.aliases.items()}
         buffers = {name: b.clone() for name, b in self.called.named_buffers()}
@@ -453,7 +459,7 @@ def subject(
         settings,
     )
     allow, spare = settings.get("allow", ()), _spare(called, taken.names)
-    taken = replace(taken, copies_inputs=_writes(taken))
+    taken = _with_copies(taken)
     check(module, batches, taken.at, allow)
     is_steady = "nondeterminism" not in allow
     return _as_function(taken, spare, is_steady=is_steady, moves=moves)
@@ -535,18 +541,21 @@ def _outputs_of(
     return replace(of, called=called).outputs(list(leaves.values()), few)
 
 
-def _writes(of: Subject) -> bool:
-    """Return whether calls write into a batch, if that can be seen at one."""
+def _with_copies(of: Subject) -> Subject:
+    """Return a subject whose calls get copies, as far as is seen at a batch."""
     if iter(of.data) is of.data:
-        return False
+        return of
     # The module itself is not called before its checks.
     called = cast("_Called", instance_of(of.called, ()))
     try:
         few = few_of(next(of.batches()))
-        return writes_into(partial(replace(of, called=called).outputs, of.weights), few)
+        parts = [part.clone() for part in parted(of.weights, of.shapes)]
+        call = partial(replace(of, called=called).outputs, parts)
+        of = replace(of, copies_pairs=takes_pairs(partial(call, few)))
+        return replace(of, copies_inputs=writes_into(call, few))
     # What is wrong with data or module is said by the checks behind.
     except Exception:
-        return False
+        return of
 
 
 def _spare(called: _Called, names: Collection[str]) -> _Called:
