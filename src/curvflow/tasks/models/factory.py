@@ -18,6 +18,7 @@ from curvflow.schemas.models.factory import FactoryModel
 from curvflow.schemas.user_errors import not_returned, place_of
 from curvflow.tasks.networks.checks import (
     check_network,
+    check_own_memory,
     output_shape,
     trial_inputs,
     trial_parts,
@@ -86,6 +87,7 @@ def build(
     module = made()
     _check_layers(module)
     _check_parameters(module)
+    check_own_memory(module)
     _check_gradients(module)
     _take_dense_gradients(module)
     trained = (p for p in module.parameters() if p.requires_grad)
