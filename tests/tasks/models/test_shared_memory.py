@@ -10,40 +10,54 @@ from curvflow.tasks.networks.problems import pose
 from tests.tasks.toys import blobs
 
 
+def put(layer, name, values, **given):
+    setattr(layer, name, nn.Parameter(values, **given))
+
+
+def halved(net):
+    flat = torch.randn(18)
+    put(net.first, "weight", flat[:9].view(3, 3))
+    put(net.last, "weight", flat[9:].view(3, 3))
+
+
+def in_columns(net):
+    both = torch.randn(3, 6)
+    put(net.first, "weight", both[:, ::2])
+    put(net.last, "weight", both[:, 1::2])
+
+
+def frozen_first(net):
+    net.first.weight.requires_grad_(False)
+    put(net.last, "weight", net.first.weight.data)
+
+
+def fixed(net):
+    net.register_buffer("table", torch.randn(3))
+    net.register_buffer("again", net.table[:2])
+
+
+WAYS = {
+    "transposed": lambda net: put(net.last, "weight", net.first.weight.t()),
+    "data": lambda net: put(net.last, "weight", net.first.weight.data),
+    "row": lambda net: put(net.last, "bias", net.first.weight.data[1]),
+    "buffer": lambda net: net.register_buffer("kept", net.first.weight.detach()),
+    "frozen": lambda net: put(net, "kept", net.first.weight.data, requires_grad=False),
+    "frozen first": frozen_first,
+    "one": lambda net: setattr(net.last, "weight", net.first.weight),
+    "copy": lambda net: put(net.last, "weight", net.first.weight.t().clone()),
+    "halves": halved,
+    "columns": in_columns,
+    "fixed": fixed,
+}
+
+
 class Net(nn.Module):
-    """Three layers, the parameters of which are made in several ways."""
+    """Two layers, the parameters of which are made in several ways."""
 
     def __init__(self, how):
         super().__init__()
         self.first, self.last = nn.Linear(3, 3), nn.Linear(3, 3)
-        if how == "transposed":
-            self.last.weight = nn.Parameter(self.first.weight.t())
-        elif how == "data":
-            self.last.weight.data = self.first.weight.data
-        elif how == "row":
-            self.last.bias = nn.Parameter(self.first.weight.data[1])
-        elif how == "buffer":
-            self.register_buffer("kept", self.first.weight.detach())
-        elif how == "frozen":
-            self.kept = nn.Parameter(self.first.weight.data, requires_grad=False)
-        elif how == "frozen first":
-            self.first.weight.requires_grad_(False)
-            self.last.weight = nn.Parameter(self.first.weight.data)
-        elif how == "one":
-            self.last.weight = self.first.weight
-        elif how == "copy":
-            self.last.weight = nn.Parameter(self.first.weight.t().clone())
-        elif how == "halves":
-            flat = torch.randn(18)
-            self.first.weight = nn.Parameter(flat[:9].view(3, 3))
-            self.last.weight = nn.Parameter(flat[9:].view(3, 3))
-        elif how == "columns":
-            both = torch.randn(3, 6)
-            self.first.weight = nn.Parameter(both[:, ::2])
-            self.last.weight = nn.Parameter(both[:, 1::2])
-        elif how == "fixed":
-            self.register_buffer("table", torch.randn(3))
-            self.register_buffer("again", self.table[:2])
+        WAYS[how](self)
 
     def forward(self, x):
         return self.last(torch.tanh(self.first(x)))
