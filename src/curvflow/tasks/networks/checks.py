@@ -274,7 +274,7 @@ def _share(first: Tensor, second: Tensor) -> bool:
 
 def _entries(tensor: Tensor) -> Tensor:
     """Return the places of the entries of a tensor in its memory, flat."""
-    places = torch.full((), tensor.storage_offset())
+    places = torch.tensor(int(tensor.storage_offset()))
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         places = places.unsqueeze(-1) + stride * torch.arange(size)
     return places.flatten()

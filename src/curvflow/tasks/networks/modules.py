@@ -32,6 +32,7 @@ from curvflow.tasks.numerics.derivatives.guards import (
     has_forward_derivatives,
     has_second_derivatives,
     refuse_gone,
+    takes_gradients,
 )
 from curvflow.tasks.numerics.derivatives.precision import (
     StepByStep,
@@ -116,6 +117,7 @@ class StackedModule:
         self._observed: dict[object, Observed] = {}
         self._copies_inputs = False
         self._aligned: tuple[str, ...] = ()
+        self._derives_own = False
         self._later: LaterCalls | None = None
 
     @cached_property
@@ -291,13 +293,17 @@ class StackedModule:
     def find_copies(self, inputs: Tensor) -> None:
         """See of which tensors calls need copies.
 
-        That is, of inputs that are written into, and of pairs of numbers that are taken
-        for complex ones, which torch wants at even places.
+        That is, of inputs that are written into, of pairs of numbers that are taken
+        for complex ones, which torch wants at even places, and of parameters by which
+        a gradient is taken in a call, so that they require one as those of a module.
 
         Args:
             inputs: shape (N, ...).
         """
         call = partial(self._outputs, self.parameters, statistics=self.statistics)
+        constant = {name: p.detach() for name, p in self.parameters.items()}
+        at = partial(self._outputs, constant, inputs.clone(), is_trained=False)
+        self._derives_own = takes_gradients(partial(at, statistics=self.statistics))
         if takes_pairs(partial(call, inputs.clone(), is_trained=False)):
             pairs = (name for name, p in self.parameters.items() if are_pairs(p))
             self._aligned = tuple(pairs)
@@ -305,6 +311,10 @@ class StackedModule:
             writes_into(partial(call, is_trained=is_trained), inputs)
             for is_trained in {False, any(self._trained.values())}
         )
+
+    def _take_copies_of(self, other: StackedModule) -> None:
+        self._copies_inputs, self._aligned = other._copies_inputs, other._aligned
+        self._derives_own = other._derives_own
 
     def check_calls(self, inputs: Tensor, made: Callable[[], nn.Module]) -> None:
         """Refuse a module whose calls are no functions of its weights.
@@ -317,7 +327,7 @@ class StackedModule:
             InputError: see `check_call`, `check_places` and `check_memory`.
         """
         twin = StackedModule(made(), self._parts)
-        twin._copies_inputs, twin._aligned = self._copies_inputs, self._aligned
+        twin._take_copies_of(self)
         modes = {False, any(self._trained.values())}
         later: LaterCalls | None = None
         for is_trained in sorted(modes):
@@ -508,13 +518,23 @@ class StackedModule:
         self._later.of(output, tensors | aliases)
         return output
 
+    def _copies(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return parameters as a call needs them: at even places, with a gradient."""
+        copies = {name: tensors[name].clone() for name in self._aligned}
+        if self._derives_own:
+            for name in self.parameters:
+                if not tensors[name].requires_grad:
+                    given = copies.get(name, tensors[name])
+                    copies[name] = given.detach().requires_grad_()
+        return copies
+
     def _called(
         self, tensors: dict[str, Tensor], inputs: Tensor, draw: Uniform | None
     ) -> Tensor:
         """Return the same, of a call that is over when it returns."""
         if self._copies_inputs:
             inputs = inputs.clone()
-        tensors |= {name: tensors[name].clone() for name in self._aligned}
+        tensors |= self._copies(tensors)
         args, named = self._arguments(inputs)
         # What is traced takes no lock.
         once = nullcontext() if torch.compiler.is_compiling() else computed_once()

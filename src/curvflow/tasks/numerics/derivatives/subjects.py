@@ -37,6 +37,7 @@ from curvflow.tasks.numerics.derivatives.guards import (
     check_unscaled,
     is_of_derivatives,
     rows_kept,
+    takes_gradients,
     without_derivatives,
 )
 from curvflow.tasks.numerics.derivatives.likelihoods import (
@@ -169,6 +170,7 @@ class Subject:
         settings: of the user.
         copies_inputs: whether calls get copies of a batch, as they write into it.
         copies_pairs: whether calls get copies of pairs, as they take complex numbers.
+        derives_own: whether calls take gradients by parameters, which require them.
         later: of a module whose layers are called while gradients are taken.
     """
 
@@ -185,6 +187,7 @@ class Subject:
     settings: Settings
     copies_inputs: bool = False
     copies_pairs: bool = False
+    derives_own: bool = False
     later: LaterCalls | None = None
 
     @property
@@ -278,6 +281,10 @@ class Subject:
         parts = parted(weights, self.shapes) if isinstance(weights, Tensor) else weights
         if self.copies_pairs:
             parts = [part.clone() if are_pairs(part) else part for part in parts]
+        if self.derives_own:
+            parts = [
+                p if p.requires_grad else p.detach().requires_grad_() for p in parts
+            ]
         by_name = dict(zip(self.names, parts, strict=True))
         named = {alias: by_name[name] for alias, name in self.aliases.items()}
         buffers = {name: b.clone() for name, b in self.called.named_buffers()}
@@ -550,8 +557,13 @@ def _with_copies(of: Subject) -> Subject:
     try:
         few = few_of(next(of.batches()))
         parts = [part.clone() for part in parted(of.weights, of.shapes)]
-        call = partial(replace(of, called=called).outputs, parts)
-        of = replace(of, copies_pairs=takes_pairs(partial(call, few)))
+
+        def call(batch: Batch = few) -> Tensor:
+            copies = replace(of, called=called, copies_inputs=batch is few)
+            return copies.outputs(parts, batch)
+
+        of = replace(of, derives_own=takes_gradients(call))
+        of = replace(of, copies_pairs=takes_pairs(call))
         return replace(of, copies_inputs=writes_into(call, few))
     # What is wrong with data or module is said by the checks behind.
     except Exception:
