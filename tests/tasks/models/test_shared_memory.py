@@ -44,6 +44,7 @@ WAYS = {
     "frozen": lambda net: put(net, "kept", net.first.weight.data, requires_grad=False),
     "frozen first": frozen_first,
     "one": lambda net: setattr(net.last, "weight", net.first.weight),
+    "one in a buffer": lambda net: net.register_buffer("kept", net.first.weight),
     "copy": lambda net: put(net.last, "weight", net.first.weight.t().clone()),
     "halves": halved,
     "columns": in_columns,
@@ -85,7 +86,9 @@ def test_parameters_that_share_memory_are_refused(how, names):
     assert names in str(raised.value)
 
 
-@pytest.mark.parametrize("how", ["one", "copy", "halves", "columns", "fixed"])
+@pytest.mark.parametrize(
+    "how", ["one", "one in a buffer", "copy", "halves", "columns", "fixed"]
+)
 def test_what_shares_no_trained_entry_is_taken(how):
     size = posed(how).network.num_parameters
     assert size == (15 if how == "one" else 24)

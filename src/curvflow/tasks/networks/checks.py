@@ -263,7 +263,8 @@ def check_own_memory(module: nn.Module) -> None:
 
 def _share(first: Tensor, second: Tensor) -> bool:
     """Return whether a parameter is trained and has entries of another tensor."""
-    if not first.requires_grad:
+    # Under two names it is one, a buffer among them or not.
+    if first is second or not first.requires_grad:
         return False
     entries = [_entries(tensor) for tensor in (first, second)]
     (start, end), (other_start, other_end) = ((e.min(), e.max()) for e in entries)
