@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from curvflow.errors import InputError, first_line
 from curvflow.schemas.kinds.shared.several_inputs import InputPart
 from curvflow.schemas.user_errors import before
 from curvflow.tasks.networks.draws import Drawn, Uniform
+from curvflow.tasks.networks.held_tensors import Home, held_tensors, put
 from curvflow.tasks.networks.network import ForwardPass
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
 from curvflow.tasks.numerics.derivatives.calls import arguments, tensor_of
@@ -67,26 +68,6 @@ class Observed:
 
     shapes: tuple[tuple[int, ...], ...] = ()
     moved: tuple[str, ...] = ()
-
-
-# Where a layer has what torch knows of.
-_OF_TORCH = ("_parameters", "_buffers", "_modules")
-
-
-class _Home(NamedTuple):
-    """A place of a tensor in a layer.
-
-    Attributes:
-        tensors: parameters or buffers of the layer, or a list or dictionary of it.
-        key: of the tensor among them.
-        name: first one of the tensor in the module.
-        tensor: the module's own.
-    """
-
-    tensors: Any
-    key: Any
-    name: str
-    tensor: Tensor
 
 
 class StackedModule:
@@ -539,7 +520,11 @@ class StackedModule:
         # What is traced takes no lock.
         once = nullcontext() if torch.compiler.is_compiling() else computed_once()
         drawn = nullcontext() if draw is None else Drawn(draw)
-        with once, drawn, self._put(tensors) if self._entries else nullcontext():
+        with (
+            once,
+            drawn,
+            put(self._entries, tensors) if self._entries else nullcontext(),
+        ):
             if (homes := self._homes) is None:
                 tensors |= {
                     name: tensors[first] for name, first in self.aliases.items()
@@ -584,7 +569,7 @@ class StackedModule:
         return arguments(self._module, {"inputs": several})
 
     @cached_property
-    def _homes(self) -> list[_Home] | None:
+    def _homes(self) -> list[Home] | None:
         """Holders of tensors, or None if a layer must be given new ones.
 
         Recurrent layers keep lists of their weights. To put tensors in their places by
@@ -601,46 +586,18 @@ class StackedModule:
         stores: list[dict[str, Any]] = [layer._parameters for layer in layers]
         stores += [layer._buffers for layer in layers]
         return [
-            _Home(tensors, key, names[id(given)], given)
+            Home(tensors, key, names[id(given)], given)
             for tensors in stores
             for key, given in tensors.items()
             if given is not None
         ]
 
     @cached_property
-    def _entries(self) -> list[_Home]:
-        """Statistics that layers hold a second time, in a list or dictionary."""
+    def _entries(self) -> list[Home]:
+        """Statistics that layers hold a second time."""
         named = self._buffers | dict(self._module.named_parameters())
-        kept = self.statistics.keys()
-        names = {id(tensor): name for name, tensor in named.items() if name in kept}
-        homes: list[_Home] = []
-        left: list[Any] = [vars(layer) for layer in self._module.modules()]
-        seen: set[int] = set()
-        while left:
-            store = left.pop()
-            if id(store) in seen:
-                continue
-            seen.add(id(store))
-            pairs = store.items() if isinstance(store, dict) else enumerate(store)
-            for key, value in pairs:
-                if isinstance(key, str) and key in _OF_TORCH:
-                    continue
-                if name := names.get(id(value), ""):
-                    homes.append(_Home(store, key, name, value))
-                elif type(value) in (list, dict):
-                    left.append(value)
-        return homes
-
-    @contextmanager
-    def _put(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-        """Put statistics into the lists and dictionaries of the layers as well."""
-        for store, key, name, _ in self._entries:
-            store[key] = tensors[name]
-        try:
-            yield
-        finally:
-            for store, key, _, tensor in self._entries:
-                store[key] = tensor
+        kept = {name: named[name] for name in self.statistics}
+        return held_tensors(self._module, kept)
 
     def _held(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         copies = dict(tensors)
