@@ -251,14 +251,14 @@ def check_own_memory(module: nn.Module) -> None:
     by_memory: dict[int, list[tuple[str, Tensor]]] = {}
     for name, tensor in (*trained, *frozen, *module.named_buffers()):
         if tensor.layout is torch.strided and tensor.numel():
-            others = by_memory.setdefault(tensor.untyped_storage().data_ptr(), [])
-            if shared := next((n for n, t in others if _share(t, tensor)), ""):
+            earlier = by_memory.setdefault(tensor.untyped_storage().data_ptr(), [])
+            if shared := next((n for n, t in earlier if _share(t, tensor)), ""):
                 raise InputError(
                     f"model: expected parameters in memory of their own, got '{name}' "
                     f"that shares that of '{shared}'. Copy it by clone(), or give both "
                     "names to one parameter, as by head.weight = table.weight."
                 )
-            others.append((name, tensor))
+            earlier.append((name, tensor))
 
 
 def _share(first: Tensor, second: Tensor) -> bool:

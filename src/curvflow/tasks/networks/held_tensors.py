@@ -33,7 +33,7 @@ class Home(NamedTuple):
 
 
 class _Cells:
-    """What a function has taken from around it, by number."""
+    """Values that a function has taken from around it, by number."""
 
     def __init__(self, cells: tuple[CellType, ...]) -> None:
         self._cells = cells
@@ -67,8 +67,8 @@ class _Defaults:
 def held_tensors(module: nn.Module, named: Mapping[str, Tensor]) -> list[Home]:
     """Return where layers hold tensors a second time, as they are or detached.
 
-    That is in lists, dictionaries, functions and partial functions of their own, and
-    in such within these.
+    That is in lists, dictionaries, functions and partial functions, and in such within
+    these.
 
     Args:
         module: whose layers are looked at.

@@ -293,9 +293,9 @@ class StackedModule:
             for is_trained in {False, any(self._trained.values())}
         )
 
-    def _take_copies_of(self, other: StackedModule) -> None:
-        self._copies_inputs, self._aligned = other._copies_inputs, other._aligned
-        self._derives_own = other._derives_own
+    def _take_copies_of(self, first: StackedModule) -> None:
+        self._copies_inputs, self._aligned = first._copies_inputs, first._aligned
+        self._derives_own = first._derives_own
 
     def check_calls(self, inputs: Tensor, made: Callable[[], nn.Module]) -> None:
         """Refuse a module whose calls are no functions of its weights.
@@ -335,14 +335,14 @@ class StackedModule:
                     is_whole=True,
                     frozen=frozen,
                 )
-            own = self.parameters | self.statistics
-            check_places("model", call, own)
+            registered = self.parameters | self.statistics
+            check_places("model", call, registered)
             seen = later_calls(
                 self._module,
                 "model",
                 partial(self._with, partial(outputs, self)),
                 leaves,
-                own,
+                registered,
             )
             later = later or seen
             check_memory(

@@ -626,11 +626,11 @@ def _build(
     if takes_integers:
         sizes["takes_integers"] = True
     # Only modules of the user's own have several inputs, and are tried on rows.
-    own: dict[str, Any] = {"parts": input_parts(several)} if several else {}
+    extra: dict[str, Any] = {"parts": input_parts(several)} if several else {}
     if rows is not None:
-        own["rows"] = rows.tensor()
+        extra["rows"] = rows.tensor()
     spec = parse_model(json.loads(model))
-    network = built_network(spec, input_shape, num_outputs, **sizes, **own)
+    network = built_network(spec, input_shape, num_outputs, **sizes, **extra)
     plain = {
         "model": json.loads(model),
         "loss": json.loads(loss) if loss[:1] == "{" else loss,

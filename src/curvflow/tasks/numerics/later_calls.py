@@ -20,7 +20,7 @@ class LaterCalls:
     """Puts the tensors of a call into a module again while its gradient is taken.
 
     A deep equilibrium, an adjoint of a differential equation and a reversible block
-    call layers in the backward of a function of their own. As the graphs of calls are
+    call layers in the backward of a function. As the graphs of calls are
     gone through one after another, each has its tensors.
     """
 
@@ -59,7 +59,7 @@ def later_calls(
     field: str,
     call: Callable[[LaterCalls | None], Call],
     leaves: Mapping[str, Tensor],
-    own: Mapping[str, Tensor],
+    registered: Mapping[str, Tensor],
     *,
     moves: bool = True,
 ) -> LaterCalls | None:
@@ -70,7 +70,7 @@ def later_calls(
         field: what it is called in messages.
         call: from what puts tensors there again, or nothing, to outputs at leaves.
         leaves: that stand for parameters, by name.
-        own: tensors of the module for which calls have others, by name.
+        registered: tensors of the module for which calls have others, by name.
         moves: whether these will have other values.
 
     Returns:
@@ -79,11 +79,11 @@ def later_calls(
     Raises:
         InputError: gradients are by the module's own tensors all the same.
     """
-    before = slopes_watched(call(None), leaves, own)
+    before = slopes_watched(call(None), leaves, registered)
     if not before.read:
         return None
     later = LaterCalls(module)
-    behind = slopes_watched(call(later), leaves, own)
+    behind = slopes_watched(call(later), leaves, registered)
     after = gradient_of(call(later), leaves)
     if behind.by and moves:
         raise InputError(

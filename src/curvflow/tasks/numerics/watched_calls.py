@@ -182,11 +182,11 @@ def slopes_watched(
         change = _Changed(chosen, keeps_graph=True)
         return _tried(partial(_within, change, slopes)), change.given
 
-    others, read = changed(tensors)
+    elsewhere, read = changed(tensors)
     if not read:
         return Slopes()
     values, by = _tried(slopes), ""
-    if _differ(values, others) and not _differ(values, _tried(slopes)):
+    if _differ(values, elsewhere) and not _differ(values, _tried(slopes)):
         by = next((n for n in read if _differ(values, changed([n])[0])), read[0])
     return Slopes(values, tuple(read), by)
 
@@ -194,8 +194,8 @@ def slopes_watched(
 def _slopes_of(call: Call, leaves: Mapping[str, Tensor]) -> Tensor:
     """Return the gradient of some sum of outputs by all leaves, (D,)."""
     with torch.enable_grad():
-        own = {name: leaf.detach().requires_grad_() for name, leaf in leaves.items()}
-        outputs = call(own)
+        roots = {name: leaf.detach().requires_grad_() for name, leaf in leaves.items()}
+        outputs = call(roots)
         assert isinstance(outputs, Tensor)
         along = torch.ones_like(outputs) + outputs.detach().real.tanh()
         # Within what has a public name, no function is watched.
@@ -204,11 +204,11 @@ def _slopes_of(call: Call, leaves: Mapping[str, Tensor]) -> Tensor:
             (along,),
             False,
             False,
-            tuple(own.values()),
+            tuple(roots.values()),
             allow_unreachable=True,
             accumulate_grad=False,
         )
-    pairs = zip(own.values(), slopes, strict=True)
+    pairs = zip(roots.values(), slopes, strict=True)
     return torch.cat(
         [torch.zeros_like(t).flatten() if s is None else s.flatten() for t, s in pairs]
     )

@@ -509,11 +509,11 @@ def _as_function(
         if not is_steady:
             return of
         parameters = dict(of.called.module.named_parameters())
-        own = {name: parameters[name] for name in of.names}
+        registered = {name: parameters[name] for name in of.names}
         if moves:
             call = partial(_outputs_of, of, of.called, few, named)
-            check_places("module", call, own)
-        of = replace(of, later=_later(of, few, named, own, moves=moves))
+            check_places("module", call, registered)
+        of = replace(of, later=_later(of, few, named, registered, moves=moves))
         at = partial(_outputs_of, of)
         check_memory(
             "module",
@@ -529,7 +529,7 @@ def _later(
     of: Subject,
     few: Batch,
     leaves: Mapping[str, Tensor],
-    own: Mapping[str, Tensor],
+    registered: Mapping[str, Tensor],
     *,
     moves: bool,
 ) -> LaterCalls | None:
@@ -538,7 +538,7 @@ def _later(
     def call(later: LaterCalls | None) -> Call:
         return partial(_outputs_of, replace(of, later=later), of.called, few)
 
-    return later_calls(of.called, "module", call, leaves, own, moves=moves)
+    return later_calls(of.called, "module", call, leaves, registered, moves=moves)
 
 
 def _outputs_of(
