@@ -33,7 +33,6 @@ from curvflow.tasks.numerics.derivatives.guards import (
     has_forward_derivatives,
     has_second_derivatives,
     refuse_gone,
-    takes_gradients,
 )
 from curvflow.tasks.numerics.derivatives.precision import (
     StepByStep,
@@ -49,7 +48,7 @@ from curvflow.tasks.numerics.watched_calls import (
     check_call,
     check_memory,
     check_places,
-    takes_pairs,
+    needs_of,
     writes_into,
 )
 
@@ -281,16 +280,18 @@ class StackedModule:
         Args:
             inputs: shape (N, ...).
         """
-        call = partial(self._outputs, self.parameters, statistics=self.statistics)
         constant = {name: p.detach() for name, p in self.parameters.items()}
-        at = partial(self._outputs, constant, inputs.clone(), is_trained=False)
-        self._derives_own = takes_gradients(partial(at, statistics=self.statistics))
-        if takes_pairs(partial(call, inputs.clone(), is_trained=False)):
-            pairs = (name for name, p in self.parameters.items() if are_pairs(p))
+        call = partial(self._outputs, constant, statistics=self.statistics)
+        needs = needs_of(partial(call, is_trained=False), inputs)
+        if needs.gradients:
+            self._derives_own = True
+            needs = needs_of(partial(call, is_trained=False), inputs)
+        if needs.pairs:
+            pairs = (name for name, p in constant.items() if are_pairs(p))
             self._aligned = tuple(pairs)
-        self._copies_inputs = any(
-            writes_into(partial(call, is_trained=is_trained), inputs)
-            for is_trained in {False, any(self._trained.values())}
+        self._copies_inputs = needs.inputs or (
+            any(self._trained.values())
+            and writes_into(partial(call, is_trained=True), inputs)
         )
 
     def _take_copies_of(self, first: StackedModule) -> None:
@@ -327,7 +328,7 @@ class StackedModule:
             )
             call = partial(outputs, self, leaves)
             with torch.random.fork_rng(devices=[]):
-                check_call(
+                takes_later = check_call(
                     self._module,
                     "model",
                     leaves,
@@ -337,14 +338,10 @@ class StackedModule:
                 )
             registered = self.parameters | self.statistics
             check_places("model", call, registered)
-            seen = later_calls(
-                self._module,
-                "model",
-                partial(self._with, partial(outputs, self)),
-                leaves,
-                registered,
-            )
-            later = later or seen
+            if takes_later:
+                at = partial(self._with, partial(outputs, self))
+                seen = later_calls(self._module, "model", at, leaves, registered)
+                later = later or seen
             check_memory(
                 "model",
                 partial(outputs, self),

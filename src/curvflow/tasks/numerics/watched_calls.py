@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from curvflow.errors import InputError, summary
 from curvflow.tasks.numerics.autograd_nodes import nodes_of
+from curvflow.tasks.numerics.derivatives.guards import is_of_own_gradient
 
 # From leaves that stand for parameters, by name, to outputs.
 Call = Callable[[Mapping[str, Tensor]], object]
@@ -38,7 +39,7 @@ def check_call(
     *,
     is_whole: bool,
     frozen: Mapping[str, Tensor] | None = None,
-) -> None:
+) -> bool:
     """Refuse a module whose call is no function of its weights.
 
     Args:
@@ -49,6 +50,10 @@ def check_call(
         call: returns the outputs at the leaves.
         is_whole: whether the leaves are all that is trained.
         frozen: further parameters, by name; none has been written into.
+
+    Returns:
+        Whether the module's own tensors are taken as gradients are: layers are called
+        in a backward written by hand.
 
     Raises:
         InputError: the call takes a parameter from elsewhere than its place, or what
@@ -67,11 +72,14 @@ def check_call(
             outputs = None
         _check_written(field, {**leaves, **(frozen or {})}, watch)
         if not isinstance(outputs, Tensor) or not outputs.requires_grad:
-            return
+            return False
         known = {id(leaf) for leaf in leaves.values()} | watch.made
         _check_leaves(module, field, leaves, outputs, known=known, is_whole=is_whole)
-        _derive(field, outputs, leaves)
+        named = dict(module.named_buffers()) | dict(module.named_parameters())
+        later = _Changed(named, _as_they_are)
+        _derive(field, outputs, leaves, later)
     _check_hooks(field, watch)
+    return bool(later.given)
 
 
 def check_memory(
@@ -179,7 +187,7 @@ def slopes_watched(
 
     def changed(names: Iterable[str]) -> tuple[object, list[str]]:
         chosen = {name: tensors[name] for name in names}
-        change = _Changed(chosen, keeps_graph=True)
+        change = _Changed(chosen, _moved)
         return _tried(partial(_within, change, slopes)), change.given
 
     elsewhere, read = changed(tensors)
@@ -197,28 +205,34 @@ def _slopes_of(call: Call, leaves: Mapping[str, Tensor]) -> Tensor:
         roots = {name: leaf.detach().requires_grad_() for name, leaf in leaves.items()}
         outputs = call(roots)
         assert isinstance(outputs, Tensor)
-        along = torch.ones_like(outputs) + outputs.detach().real.tanh()
-        # Within what has a public name, no function is watched.
-        slopes = Variable._execution_engine.run_backward(
-            (outputs,),
-            (along,),
-            False,
-            False,
-            tuple(roots.values()),
-            allow_unreachable=True,
-            accumulate_grad=False,
-        )
+        slopes = _slopes(outputs, roots.values())
     pairs = zip(roots.values(), slopes, strict=True)
     return torch.cat(
         [torch.zeros_like(t).flatten() if s is None else s.flatten() for t, s in pairs]
     )
 
 
+def _slopes(outputs: Tensor, leaves: Iterable[Tensor]) -> tuple[Tensor | None, ...]:
+    """Return the gradient of some sum of outputs by each leaf."""
+    along = torch.ones_like(outputs) + outputs.detach().real.tanh()
+    # Within what has a public name, no function is watched.
+    slopes: tuple[Tensor | None, ...] = Variable._execution_engine.run_backward(
+        (outputs,),
+        (along,),
+        False,
+        False,
+        tuple(leaves),
+        allow_unreachable=True,
+        accumulate_grad=False,
+    )
+    return slopes
+
+
 def _changing(
     call: Callable[[], object], outputs: object, tensors: Mapping[str, Tensor]
 ) -> list[str]:
     """Return which tensors a call is given, if the outputs depend on their values."""
-    change = _Changed(tensors)
+    change = _Changed(tensors, _other)
     changed = _tried(partial(_within, change, call))
     return change.given if _differ(outputs, changed) else []
 
@@ -236,10 +250,10 @@ class _Changed(TorchFunctionMode):
     """
 
     def __init__(
-        self, tensors: Mapping[str, Tensor], *, keeps_graph: bool = False
+        self, tensors: Mapping[str, Tensor], change: Callable[[Tensor], Tensor]
     ) -> None:
         super().__init__()
-        self._keeps_graph = keeps_graph
+        self._change = change
         real = {name: t for name, t in tensors.items() if t.is_floating_point()}
         self._names = {m: name for name, t in real.items() if (m := _memory(t))}
         self.given: list[str] = []
@@ -259,12 +273,18 @@ class _Changed(TorchFunctionMode):
             if (name := self._names.get(memory)) is None:
                 return leaf
             self.given += [] if name in self.given else [name]
-            return _moved(leaf) if self._keeps_graph else _other(leaf)
+            return self._change(leaf)
 
-        if func in _DERIVING:
-            # It takes tensors of a graph, whatever their values.
+        if func in _DERIVING or _tells_of_type(func, args):
+            # It takes tensors of a graph, or their form, whatever their values.
             return func(*args, **(kwargs or {}))
         return func(*tree_map(changed, args), **tree_map(changed, dict(kwargs or {})))
+
+
+def _tells_of_type(func: Any, args: tuple[Any, ...]) -> bool:
+    """Return whether a function is an attribute such as a device, and no values."""
+    is_attribute = getattr(func, "__name__", "") == "__get__"
+    return is_attribute and not isinstance(func(*args), Tensor)
 
 
 _DERIVING = (torch.autograd.grad, torch.autograd.backward, Tensor.backward)
@@ -348,6 +368,10 @@ def _moved(values: Tensor) -> Tensor:
     return moved
 
 
+def _as_they_are(values: Tensor) -> Tensor:
+    return values
+
+
 def _differ(first: object, second: object) -> bool:
     if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
         return False
@@ -380,18 +404,41 @@ def are_pairs(tensor: Tensor) -> bool:
     return tensor.shape[-1:] == (2,)
 
 
-def takes_pairs(call: Callable[[], object]) -> bool:
-    """Return whether a call takes pairs of real numbers for complex ones as they are.
+class Needs(NamedTuple):
+    """Properties of a call by which it gets copies.
 
-    They have to be at even places in memory, as tensors of a module are, and parts of a
-    vector of all weights may not.
+    Attributes:
+        inputs: it writes into its inputs.
+        pairs: it takes pairs of real numbers for complex ones as they are. They have to
+            be at even places in memory, as tensors of a module are, and parts of a
+            vector of all weights may not.
+        gradients: it takes gradients by parameters that require none.
+    """
+
+    inputs: bool
+    pairs: bool
+    gradients: bool
+
+
+def needs_of(call: Callable[[Any], object], inputs: Any) -> Needs:
+    """Return which copies a call needs, of which it gets all of its inputs here.
 
     Args:
-        call: of a module; it may fail.
+        call: of a module at weights that require no gradient; it may fail.
+        inputs: tensors, or lists and dictionaries of such.
     """
-    seen = _ComplexViews()
-    _tried(partial(_within, seen, call))
-    return seen.are_there
+    seen, failures = _ComplexViews(), []
+
+    def watched(copies: Any) -> object:
+        try:
+            return _within(seen, partial(call, copies))
+        # A module raises whatever it likes.
+        except Exception as error:
+            failures.append(error)
+            raise
+
+    is_written = writes_into(watched, inputs)
+    return Needs(is_written, seen.are_there, any(map(is_of_own_gradient, failures)))
 
 
 class _ComplexViews(TorchFunctionMode):
@@ -437,7 +484,7 @@ def check_loss(field: str, outputs: Tensor, call: Callable[[Tensor], object]) ->
         except Exception:
             return
         if isinstance(losses, Tensor) and losses.requires_grad:
-            _derive(field, losses, {"": leaf})
+            _derive(field, losses, {"": leaf}, watch)
     _check_hooks(field, watch)
 
 
@@ -567,16 +614,20 @@ def _check_leaves(
             )
 
 
-def _derive(field: str, outputs: Tensor, leaves: Mapping[str, Tensor]) -> None:
-    """Take gradients, of nothing but what hooks see of them.
+def _derive(
+    field: str,
+    outputs: Tensor,
+    leaves: Mapping[str, Tensor],
+    watch: TorchFunctionMode,
+) -> None:
+    """Take gradients, of nothing but what hooks and a watch see of them.
 
     Raises:
         InputError: what they need has been written into.
     """
-    derive = partial(torch.autograd.grad, allow_unused=True)
-    along = torch.ones_like(outputs) + outputs.detach().real.tanh()
     try:
-        derive(outputs, list(leaves.values()), along)
+        with watch:
+            _slopes(outputs, leaves.values())
     # What cannot be derived is named where derivatives are needed.
     except Exception as error:
         if "modified by an inplace operation" in str(error):

@@ -534,21 +534,6 @@ def is_of_own_gradient(error: BaseException) -> bool:
     return is_torch and any(words in str(error) for words in _OF_OWN_GRADIENT)
 
 
-def takes_gradients(call: Callable[[], object]) -> bool:
-    """Return whether a call takes gradients by weights that require none.
-
-    Args:
-        call: of a module at such weights; it may fail.
-    """
-    try:
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            call()
-    # A module raises whatever it likes, and is tried where its outputs are needed.
-    except Exception as error:
-        return is_of_own_gradient(error)
-    return False
-
-
 def without_derivatives(
     module: nn.Module,
     call: Callable[[], Tensor],

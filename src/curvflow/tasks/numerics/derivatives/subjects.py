@@ -37,7 +37,6 @@ from curvflow.tasks.numerics.derivatives.guards import (
     check_unscaled,
     is_of_derivatives,
     rows_kept,
-    takes_gradients,
     without_derivatives,
 )
 from curvflow.tasks.numerics.derivatives.likelihoods import (
@@ -63,8 +62,7 @@ from curvflow.tasks.numerics.watched_calls import (
     check_memory,
     check_places,
     instance_of,
-    takes_pairs,
-    writes_into,
+    needs_of,
 )
 
 
@@ -499,7 +497,7 @@ def _as_function(
     leaves = [part.detach().clone().requires_grad_() for part in parts]
     named = dict(zip(of.names, leaves, strict=True))
     with differentiable():
-        check_call(
+        takes_later = check_call(
             of.called.module,
             "module",
             named,
@@ -513,7 +511,8 @@ def _as_function(
         if moves:
             call = partial(_outputs_of, of, of.called, few, named)
             check_places("module", call, registered)
-        of = replace(of, later=_later(of, few, named, registered, moves=moves))
+        if takes_later:
+            of = replace(of, later=_later(of, few, named, registered, moves=moves))
         at = partial(_outputs_of, of)
         check_memory(
             "module",
@@ -558,13 +557,14 @@ def _with_copies(of: Subject) -> Subject:
         few = few_of(next(of.batches()))
         parts = [part.clone() for part in parted(of.weights, of.shapes)]
 
-        def call(batch: Batch = few) -> Tensor:
-            copies = replace(of, called=called, copies_inputs=batch is few)
-            return copies.outputs(parts, batch)
+        def call(batch: Batch) -> Tensor:
+            return replace(of, called=called).outputs(parts, batch)
 
-        of = replace(of, derives_own=takes_gradients(call))
-        of = replace(of, copies_pairs=takes_pairs(call))
-        return replace(of, copies_inputs=writes_into(call, few))
+        needs = needs_of(call, few)
+        if needs.gradients:
+            of = replace(of, derives_own=True)
+            needs = needs_of(call, few)
+        return replace(of, copies_pairs=needs.pairs, copies_inputs=needs.inputs)
     # What is wrong with data or module is said by the checks behind.
     except Exception:
         return of
