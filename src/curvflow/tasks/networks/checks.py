@@ -15,16 +15,13 @@ from curvflow.schemas.kinds.shared.several_inputs import InputPart
 from curvflow.schemas.user_errors import before
 from curvflow.tasks.networks.network import Network
 from curvflow.tasks.numerics.derivatives.differentiation_modes import has_reverse_mode
-from curvflow.tasks.numerics.derivatives.guards import (
-    OWN_GRADIENT,
-    is_of_own_gradient,
-)
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 from curvflow.tasks.numerics.derivatives.precision import (
     derivative_along,
     differentiable,
 )
 from curvflow.tasks.numerics.derivatives.slices import mean_gradient
+from curvflow.tasks.numerics.watched_calls import OWN_GRADIENT, is_of_own_gradient
 
 MODELS, SAMPLES = 2, 4
 

@@ -21,7 +21,6 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from curvflow.errors import InputError, summary
 from curvflow.tasks.numerics.autograd_nodes import nodes_of
-from curvflow.tasks.numerics.derivatives.guards import is_of_own_gradient
 
 # From leaves that stand for parameters, by name, to outputs.
 Call = Callable[[Mapping[str, Tensor]], object]
@@ -402,6 +401,17 @@ def writes_into(call: Callable[[Any], object], inputs: Any) -> bool:
 def are_pairs(tensor: Tensor) -> bool:
     """Return whether a tensor may hold real and imaginary parts side by side."""
     return tensor.shape[-1:] == (2,)
+
+
+# What torch says of a gradient taken within a module.
+_OF_OWN_GRADIENT = ("a second time", "requires_grad_()", "does not require grad")
+OWN_GRADIENT = "take a gradient of its own by create_graph=True in torch.enable_grad()"
+
+
+def is_of_own_gradient(error: BaseException) -> bool:
+    """Return whether torch has said that a module's own gradient stands in the way."""
+    is_torch = isinstance(error, RuntimeError)
+    return is_torch and any(words in str(error) for words in _OF_OWN_GRADIENT)
 
 
 class Needs(NamedTuple):
