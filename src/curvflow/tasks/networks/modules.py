@@ -313,10 +313,7 @@ class StackedModule:
         modes = {False, any(self._trained.values())}
         later: LaterCalls | None = None
         for is_trained in sorted(modes):
-            leaves = {
-                name: parameter.detach().clone().requires_grad_()
-                for name, parameter in self.parameters.items()
-            }
+            leaves = _leaves_of(self.parameters)
             frozen = {name: tensor.clone() for name, tensor in self.frozen.items()}
             # Copies, which share no memory with the module's own.
             kept = {name: tensor.clone() for name, tensor in self.statistics.items()}
@@ -744,6 +741,10 @@ def _drawn(forward_pass: ForwardPass, seen: Observed, models: int) -> list[Tenso
         return []
     drawn = [forward_pass.draw(shape) for shape in seen.shapes]
     return [d.expand(models, *d.shape[1:]) for d in drawn]
+
+
+def _leaves_of(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {n: t.detach().clone().requires_grad_() for n, t in tensors.items()}
 
 
 def _are_equal(first: Tensor, second: Tensor) -> bool:
