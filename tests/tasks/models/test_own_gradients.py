@@ -119,3 +119,49 @@ def test_the_library_says_what_to_do_where_a_graph_is_freed(operator):
     module, x = Slope(create_graph=False).double(), torch.randn(6, 3).double()
     with pytest.raises(InputError, match="create_graph=True"):
         operator(module, "cross_entropy", (x, torch.arange(6) % 3)) @ torch.ones(24)
+
+
+class BySelf(nn.Module):
+    """Outputs, and the gradient of an energy of each sample by a bias."""
+
+    def __init__(self, *, written=False):
+        super().__init__()
+        self.hidden, self.last = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.written = written
+
+    def forward(self, x):
+        with torch.enable_grad():
+            hidden = self.hidden(x).tanh()
+            if self.written:
+                return self.last(hidden) + 2 * hidden * (1 - hidden.square())
+            slopes = [
+                torch.autograd.grad(e, self.hidden.bias, create_graph=True)[0]
+                for e in hidden.square().sum(1)
+            ]
+        return self.last(hidden) + torch.stack(slopes)
+
+
+@pytest.mark.parametrize("seeds", [(0, 1), (1,)])
+def test_a_gradient_by_parameters_of_its_own_is_what_it_is_written_out(seeds):
+    several = []
+    for written in (False, True):
+        model = {"factory": f"{__name__}:BySelf", "kwargs": {"written": written}}
+        members = [train_member(blobs(), model=model, seed=s) for s in seeds]
+        several.append(train_all(members))
+    for ours, theirs in zip(*several, strict=True):
+        weights = [torch.as_tensor(fit.arrays["weights"]) for fit in (ours, theirs)]
+        torch.testing.assert_close(*weights, rtol=1e-9, atol=1e-12)
+        probes = [
+            member("probe.trace", {}, weights=weights_of(fit), data=blobs())
+            for fit in (ours, theirs)
+        ]
+        torch.testing.assert_close(*map(matrix_of, probes), rtol=1e-8, atol=1e-10)
+
+
+def test_the_library_takes_gradients_by_parameters_too():
+    torch.manual_seed(0)
+    net, written = BySelf().double(), BySelf(written=True).double()
+    written.load_state_dict(net.state_dict())
+    x, y = torch.randn(6, 3).double(), torch.arange(6) % 3
+    twin = dense_hessian(written, F.cross_entropy, x, y)
+    assert_operator_is(hessian(net, "cross_entropy", (x, y)), twin)

@@ -1,5 +1,7 @@
 """Modules whose calls are no functions of their weights, in the library and a study."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -208,7 +210,19 @@ class Elsewhere(nn.Module):
         self.held = {"w": [self.first.weight], "frozen": [self.frozen.weight]}
         frozen, shift = self.frozen.weight, self.shift
         self.held |= {"alias": self.first.weight.detach(), "buffer": [shift]}
-        self.made = {"frozen": lambda: frozen, "buffer": lambda: shift}
+        first, apart = frozen.detach(), partial(torch.clone)
+        apart.keywords["input"] = frozen
+        self.made = {
+            "frozen in a function": lambda: frozen,
+            "frozen in a default": lambda weight=frozen: weight,
+            "frozen in a keyword": lambda *, weight=frozen: weight,
+            "frozen in a partial": apart,
+            "frozen in an alias": lambda: first,
+            "frozen in a view": lambda row=first[0]: row,
+            "buffer in a function": lambda: [lambda: shift][0](),
+            "buffer in a default": lambda values=[shift]: values[0],
+            "buffer in a view": lambda part=shift[:2]: part,
+        }
         if self.how == "last":
             self.cache = float(self.first.weight.norm())
 
@@ -254,8 +268,8 @@ ELSEWHERE = {
     "no_grad": "first.weight",
     "detached": "first.weight",
     "alias": "first.weight",
-    "frozen": "frozen.weight",
-    "buffer": "shift",
+    "frozen in a view": "frozen.weight",
+    "buffer in a view": "shift",
 }
 KEPT = ["once", "evaluated", "last"]
 
@@ -271,8 +285,21 @@ def test_a_study_refuses_values_of_other_weights_than_those_of_the_call(how):
         pose(model, "auto", blobs())
 
 
-@pytest.mark.parametrize("kind", ["frozen", "buffer"])
-def test_constants_of_a_seed_are_those_of_their_places_in_lists_too(kind):
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        ("frozen", "in a list"),
+        ("frozen", "in a function"),
+        ("frozen", "in a default"),
+        ("frozen", "in a keyword"),
+        ("frozen", "in a partial"),
+        ("frozen", "in an alias"),
+        ("buffer", "in a list"),
+        ("buffer", "in a function"),
+        ("buffer", "in a default"),
+    ],
+)
+def test_constants_of_a_seed_are_those_of_their_places_elsewhere_too(kind, place):
     several = [
         train_all(
             [
@@ -287,7 +314,7 @@ def test_constants_of_a_seed_are_those_of_their_places_in_lists_too(kind):
                 for seed in (0, 1)
             ]
         )
-        for where in ("in a list", "in its place")
+        for where in (place, "in its place")
     ]
     for ours, theirs in zip(*several, strict=True):
         for name in ("weights", "train_loss"):

@@ -22,6 +22,7 @@ from curvflow.tasks.networks.problems import (
     OperatorInputs,
     Problem,
     data_shapes,
+    first_rows,
     load_samples,
     meta_inputs,
     read,
@@ -55,7 +56,8 @@ def network_text(member: Member) -> str:
 
 def problem_of(member: Member) -> Problem:
     """Return the network and the loss of a member's weights."""
-    return read(network_text(member))
+    data = member.inputs.get("data", ())
+    return read(network_text(member), partial(first_rows, data[0]) if data else None)
 
 
 def problem_key(member: Member) -> object:

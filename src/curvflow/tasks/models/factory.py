@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from curvflow.schemas.models.factory import FactoryModel
 from curvflow.schemas.user_errors import not_returned, place_of
 from curvflow.tasks.networks.checks import (
     check_network,
+    check_own_memory,
     output_shape,
     trial_inputs,
     trial_parts,
@@ -42,6 +43,7 @@ LACKING: dict[Derivatives, str] = {
 
 # What is told of a module that vmap cannot hold.
 APART = "networks are computed one after another, for vmap cannot hold them"
+LATER = "a backward calls layers"
 
 
 def build(
@@ -52,6 +54,7 @@ def build(
     *,
     takes_integers: bool = False,
     parts: Sequence[InputPart] = (),
+    rows: Tensor | None = None,
 ) -> Network:
     """Build the network that the user's function returns.
 
@@ -62,6 +65,7 @@ def build(
         tokens: outputs expected are (T, C); None for (C,).
         takes_integers: inputs are whole numbers.
         parts: of inputs that are several, side by side; none of one input.
+        rows: of inputs to try it on, (N, ...); None makes some up.
 
     Returns:
         The network. Buffers of real numbers that a `state_dict` holds, such as the
@@ -83,6 +87,7 @@ def build(
     module = made()
     _check_layers(module)
     _check_parameters(module)
+    check_own_memory(module)
     _check_gradients(module)
     _take_dense_gradients(module)
     trained = (p for p in module.parameters() if p.requires_grad)
@@ -90,26 +95,36 @@ def build(
     called = StackedModule(module, parts)
     network = _together(spec, called)
     first_W = torch.cat([_flat(called.parameters), network.first_statistics()])
-    x = trial_inputs(input_shape, takes_integers=takes_integers)
-    if parts:
-        x = trial_parts(parts, x)
+    x = _trial(input_shape, rows, takes_integers=takes_integers, parts=parts)
     shape = output_shape(num_outputs, tokens)
     check = partial(check_network, name=spec.factory, output_shape=shape)
-    called.find_writes(x[0])
+    called.find_copies(x[0])
     _check_scripted(called, x[0])
     called.check_calls(x[0], made)
-    try:
-        check(network, first_W, x)
-    except InputError as error:
-        if (cause := error.__cause__) is None:
-            raise
-        note = f"{spec.factory}: {APART} ({summary(cause)})"
+    check_first = partial(check, first_W=first_W, x=x)
+    if cause := LATER if called.is_called_later else _cause(check_first, network):
+        note = f"{spec.factory}: {APART} ({cause})"
         network = replace(network, forward=called.apart, note=note)
-        network = _apart(network, partial(check, first_W=first_W, x=x), called, x[0])
+        network = _apart(network, check_first, called, x[0])
     hooked = partial(network.outputs, first_W[None].float())
-    width = _count_activations(module, hooked, torch.zeros_like(x[:, :1]))
+    single = torch.zeros_like(x[:, :1]) if rows is None else x[:, :1]
+    width = _count_activations(module, hooked, single)
     shares = called.shares
     return replace(network, width=width, moves_statistics=bool(shares), shares=shares)
+
+
+def _trial(
+    input_shape: Sequence[int],
+    rows: Tensor | None,
+    *,
+    takes_integers: bool,
+    parts: Sequence[InputPart],
+) -> Tensor:
+    """Return inputs to try a module on, (1, N, ...)."""
+    if rows is not None:
+        return (rows if takes_integers else rows.float()).unsqueeze(0)
+    x = trial_inputs(input_shape, takes_integers=takes_integers)
+    return trial_parts(parts, x) if parts else x
 
 
 def _together(spec: FactoryModel, called: StackedModule) -> Network:
@@ -149,6 +164,21 @@ def _draws_statistics(spec: FactoryModel, called: StackedModule) -> bool:
     )
 
 
+def _cause(check: Callable[..., None], network: Network) -> str:
+    """Return why a network cannot be computed for many models at once, or "".
+
+    Raises:
+        InputError: it cannot be taken at all.
+    """
+    try:
+        check(network)
+    except InputError as error:
+        if (cause := error.__cause__) is None:
+            raise
+        return summary(cause)
+    return ""
+
+
 def _apart(
     network: Network,
     check: Callable[..., None],
@@ -157,28 +187,38 @@ def _apart(
 ) -> Network:
     """Return a network that is computed model by model, with what derivatives it has.
 
+    Where a backward calls layers, second ones are compared with differences.
+
     Raises:
         InputError: it cannot be called, or has no derivatives.
     """
+    failure: InputError | None = None
     try:
-        check(network)
+        if not called.is_called_later:
+            check(network)
+            return network
     except InputError as error:
         if error.__cause__ is None:
             raise
-        for derivatives, lacks in LACKING.items():
-            layer = called.layer_without_derivatives(inputs, derivatives=derivatives)
-            layer = layer or place_of(error.__cause__) or "a function"
-            fewer = replace(
-                network,
-                derivatives=derivatives,
-                lacking=layer,
-                note=f"{network.note}; {lacks.format(layer)}",
-            )
-            with suppress(InputError):
-                check(fewer)
-                return fewer
-        raise
-    return network
+        failure = error
+    place = "" if failure is None else place_of(cast("Exception", failure.__cause__))
+    for derivatives, lacks in LACKING.items():
+        layer = called.layer_without_derivatives(inputs, derivatives=derivatives)
+        layer = layer or place or "a function"
+        fewer = replace(
+            network,
+            derivatives=derivatives,
+            lacking=layer,
+            note=f"{network.note}; {lacks.format(layer)}",
+        )
+        try:
+            check(fewer)
+        except InputError as error:
+            failure = failure or error
+            continue
+        return fewer
+    assert failure is not None
+    raise failure
 
 
 def _make(spec: FactoryModel, generator: torch.Generator) -> nn.Module:

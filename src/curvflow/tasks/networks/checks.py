@@ -8,23 +8,20 @@ from contextlib import contextmanager
 from math import prod
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from curvflow.errors import InputError, summary
 from curvflow.schemas.kinds.shared.several_inputs import InputPart
 from curvflow.schemas.user_errors import before
 from curvflow.tasks.networks.network import Network
 from curvflow.tasks.numerics.derivatives.differentiation_modes import has_reverse_mode
-from curvflow.tasks.numerics.derivatives.guards import (
-    OWN_GRADIENT,
-    is_of_own_gradient,
-)
 from curvflow.tasks.numerics.derivatives.hessians import BatchedHessian
 from curvflow.tasks.numerics.derivatives.precision import (
     derivative_along,
     differentiable,
 )
 from curvflow.tasks.numerics.derivatives.slices import mean_gradient
+from curvflow.tasks.numerics.watched_calls import OWN_GRADIENT, is_of_own_gradient
 
 MODELS, SAMPLES = 2, 4
 
@@ -232,6 +229,53 @@ def _check_sameness(outputs: Tensor, again: Tensor, alone: Tensor) -> None:
             "outputs for a batch of one. Remove operations that mix the samples of a "
             "batch, or mix them in training alone (`if self.training`)."
         )
+
+
+def check_own_memory(module: nn.Module) -> None:
+    """Refuse parameters that share entries of memory with another tensor.
+
+    A step in a loop of one's own moves both at once, each by the gradient of both. In a
+    study each is moved by its own, as it is in torch behind a change of precision.
+
+    Args:
+        module: as the user's function returned it.
+
+    Raises:
+        InputError: one that is trained does; it is named with the other.
+    """
+    trained = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
+    frozen = [(n, p) for n, p in module.named_parameters() if not p.requires_grad]
+    by_memory: dict[int, list[tuple[str, Tensor]]] = {}
+    for name, tensor in (*trained, *frozen, *module.named_buffers()):
+        if tensor.layout is torch.strided and tensor.numel():
+            earlier = by_memory.setdefault(tensor.untyped_storage().data_ptr(), [])
+            if shared := next((n for n, t in earlier if _share(t, tensor)), ""):
+                raise InputError(
+                    f"model: expected parameters in memory of their own, got '{name}' "
+                    f"that shares that of '{shared}'. Copy it by clone(), or give both "
+                    "names to one parameter, as by head.weight = table.weight."
+                )
+            earlier.append((name, tensor))
+
+
+def _share(first: Tensor, second: Tensor) -> bool:
+    """Return whether a parameter is trained and has entries of another tensor."""
+    # Under two names it is one, a buffer among them or not.
+    if first is second or not first.requires_grad:
+        return False
+    entries = [_entries(tensor) for tensor in (first, second)]
+    (start, end), (other_start, other_end) = ((e.min(), e.max()) for e in entries)
+    if end < other_start or other_end < start:
+        return False
+    return bool(torch.isin(*entries).any())
+
+
+def _entries(tensor: Tensor) -> Tensor:
+    """Return the places of the entries of a tensor in its memory, flat."""
+    places = torch.tensor(int(tensor.storage_offset()))
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        places = places.unsqueeze(-1) + stride * torch.arange(size)
+    return places.flatten()
 
 
 def check_single_input(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from curvflow.errors import InputError, first_line
 from curvflow.schemas.kinds.shared.several_inputs import InputPart
 from curvflow.schemas.user_errors import before
 from curvflow.tasks.networks.draws import Drawn, Uniform
+from curvflow.tasks.networks.held_tensors import Home, held_tensors, put
 from curvflow.tasks.networks.network import ForwardPass
 from curvflow.tasks.networks.recorder import UseRecorder, stacked_uses
 from curvflow.tasks.numerics.derivatives.calls import arguments, tensor_of
@@ -39,11 +40,15 @@ from curvflow.tasks.numerics.derivatives.precision import (
     reroute,
     stops_respected,
 )
+from curvflow.tasks.numerics.later_calls import LaterCalls, later_calls
 from curvflow.tasks.numerics.recomputation import computed_once
 from curvflow.tasks.numerics.watched_calls import (
+    Call,
+    are_pairs,
     check_call,
     check_memory,
     check_places,
+    needs_of,
     writes_into,
 )
 
@@ -62,26 +67,6 @@ class Observed:
 
     shapes: tuple[tuple[int, ...], ...] = ()
     moved: tuple[str, ...] = ()
-
-
-# Where a layer has what torch knows of.
-_OF_TORCH = ("_parameters", "_buffers", "_modules")
-
-
-class _Home(NamedTuple):
-    """A place of a tensor in a layer.
-
-    Attributes:
-        tensors: parameters or buffers of the layer, or a list or dictionary of it.
-        key: of the tensor among them.
-        name: first one of the tensor in the module.
-        tensor: the module's own.
-    """
-
-    tensors: Any
-    key: Any
-    name: str
-    tensor: Tensor
 
 
 class StackedModule:
@@ -111,6 +96,9 @@ class StackedModule:
         }
         self._observed: dict[object, Observed] = {}
         self._copies_inputs = False
+        self._aligned: tuple[str, ...] = ()
+        self._derives_own = False
+        self._later: LaterCalls | None = None
 
     @cached_property
     def parameters(self) -> dict[str, Tensor]:
@@ -157,6 +145,11 @@ class StackedModule:
         rest = {*self.parameters, *self.statistics, *self.aliases}
         kept = self._module.state_dict()
         return {n: t for n, t in kept.items() if n not in rest and COUNT not in n}
+
+    @property
+    def is_called_later(self) -> bool:
+        """Layers are called while gradients are taken, by `check_calls`."""
+        return self._later is not None
 
     @property
     def shares(self) -> dict[str, float]:
@@ -277,17 +270,33 @@ class StackedModule:
         with torch.random.fork_rng(devices=[]):
             return is_scripted(lambda: self._call(self._held(tensors), x, None))
 
-    def find_writes(self, inputs: Tensor) -> None:
-        """See whether calls write into their inputs, and give them copies if so.
+    def find_copies(self, inputs: Tensor) -> None:
+        """See of which tensors calls need copies.
+
+        That is, of inputs that are written into, of pairs of numbers that are taken
+        for complex ones, which torch wants at even places, and of parameters by which
+        a gradient is taken in a call, so that they require one as those of a module.
 
         Args:
             inputs: shape (N, ...).
         """
-        call = partial(self._outputs, self.parameters, statistics=self.statistics)
-        self._copies_inputs = any(
-            writes_into(partial(call, is_trained=is_trained), inputs)
-            for is_trained in {False, any(self._trained.values())}
+        constant = {name: p.detach() for name, p in self.parameters.items()}
+        call = partial(self._outputs, constant, statistics=self.statistics)
+        needs = needs_of(partial(call, is_trained=False), inputs)
+        if needs.gradients:
+            self._derives_own = True
+            needs = needs_of(partial(call, is_trained=False), inputs)
+        if needs.pairs:
+            pairs = (name for name, p in constant.items() if are_pairs(p))
+            self._aligned = tuple(pairs)
+        self._copies_inputs = needs.inputs or (
+            any(self._trained.values())
+            and writes_into(partial(call, is_trained=True), inputs)
         )
+
+    def _take_copies_of(self, first: StackedModule) -> None:
+        self._copies_inputs, self._aligned = first._copies_inputs, first._aligned
+        self._derives_own = first._derives_own
 
     def check_calls(self, inputs: Tensor, made: Callable[[], nn.Module]) -> None:
         """Refuse a module whose calls are no functions of its weights.
@@ -300,13 +309,11 @@ class StackedModule:
             InputError: see `check_call`, `check_places` and `check_memory`.
         """
         twin = StackedModule(made(), self._parts)
-        twin._copies_inputs = self._copies_inputs
+        twin._take_copies_of(self)
         modes = {False, any(self._trained.values())}
+        later: LaterCalls | None = None
         for is_trained in sorted(modes):
-            leaves = {
-                name: parameter.detach().clone().requires_grad_()
-                for name, parameter in self.parameters.items()
-            }
+            leaves = _leaves_of(self.parameters)
             frozen = {name: tensor.clone() for name, tensor in self.frozen.items()}
             # Copies, which share no memory with the module's own.
             kept = {name: tensor.clone() for name, tensor in self.statistics.items()}
@@ -318,7 +325,7 @@ class StackedModule:
             )
             call = partial(outputs, self, leaves)
             with torch.random.fork_rng(devices=[]):
-                check_call(
+                takes_later = check_call(
                     self._module,
                     "model",
                     leaves,
@@ -326,7 +333,12 @@ class StackedModule:
                     is_whole=True,
                     frozen=frozen,
                 )
-            check_places("model", call, self.parameters | self.statistics)
+            registered = self.parameters | self.statistics
+            check_places("model", call, registered)
+            if takes_later:
+                at = partial(self._with, partial(outputs, self))
+                seen = later_calls(self._module, "model", at, leaves, registered)
+                later = later or seen
             check_memory(
                 "model",
                 partial(outputs, self),
@@ -336,6 +348,11 @@ class StackedModule:
                 ),
                 leaves,
             )
+        self._later = later
+
+    def _with(self, call: Call, later: LaterCalls | None) -> Call:
+        self._later = later
+        return call
 
     def _outputs(
         self,
@@ -468,13 +485,40 @@ class StackedModule:
         self, tensors: dict[str, Tensor], inputs: Tensor, draw: Uniform | None
     ) -> Tensor:
         """Return the outputs, and leave in `tensors` what buffers have become."""
+        if self._later is None:
+            return self._called(tensors, inputs, draw)
+        self._later.restore()
+        output = self._called(tensors, inputs, draw)
+        aliases = {name: tensors[first] for name, first in self.aliases.items()}
+        self._later.of(output, tensors | aliases)
+        return output
+
+    def _copies(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return parameters as a call needs them: at even places, with a gradient."""
+        copies = {name: tensors[name].clone() for name in self._aligned}
+        if self._derives_own:
+            for name in self.parameters:
+                if not tensors[name].requires_grad:
+                    given = copies.get(name, tensors[name])
+                    copies[name] = given.detach().requires_grad_()
+        return copies
+
+    def _called(
+        self, tensors: dict[str, Tensor], inputs: Tensor, draw: Uniform | None
+    ) -> Tensor:
+        """Return the same, of a call that is over when it returns."""
         if self._copies_inputs:
             inputs = inputs.clone()
+        tensors |= self._copies(tensors)
         args, named = self._arguments(inputs)
         # What is traced takes no lock.
         once = nullcontext() if torch.compiler.is_compiling() else computed_once()
         drawn = nullcontext() if draw is None else Drawn(draw)
-        with once, drawn, self._put(tensors) if self._entries else nullcontext():
+        with (
+            once,
+            drawn,
+            put(self._entries, tensors) if self._entries else nullcontext(),
+        ):
             if (homes := self._homes) is None:
                 tensors |= {
                     name: tensors[first] for name, first in self.aliases.items()
@@ -519,7 +563,7 @@ class StackedModule:
         return arguments(self._module, {"inputs": several})
 
     @cached_property
-    def _homes(self) -> list[_Home] | None:
+    def _homes(self) -> list[Home] | None:
         """Holders of tensors, or None if a layer must be given new ones.
 
         Recurrent layers keep lists of their weights. To put tensors in their places by
@@ -536,46 +580,18 @@ class StackedModule:
         stores: list[dict[str, Any]] = [layer._parameters for layer in layers]
         stores += [layer._buffers for layer in layers]
         return [
-            _Home(tensors, key, names[id(given)], given)
+            Home(tensors, key, names[id(given)], given)
             for tensors in stores
             for key, given in tensors.items()
             if given is not None
         ]
 
     @cached_property
-    def _entries(self) -> list[_Home]:
-        """Statistics that layers hold a second time, in a list or dictionary."""
+    def _entries(self) -> list[Home]:
+        """Statistics that layers hold a second time."""
         named = self._buffers | dict(self._module.named_parameters())
-        kept = self.statistics.keys()
-        names = {id(tensor): name for name, tensor in named.items() if name in kept}
-        homes: list[_Home] = []
-        left: list[Any] = [vars(layer) for layer in self._module.modules()]
-        seen: set[int] = set()
-        while left:
-            store = left.pop()
-            if id(store) in seen:
-                continue
-            seen.add(id(store))
-            pairs = store.items() if isinstance(store, dict) else enumerate(store)
-            for key, value in pairs:
-                if isinstance(key, str) and key in _OF_TORCH:
-                    continue
-                if name := names.get(id(value), ""):
-                    homes.append(_Home(store, key, name, value))
-                elif type(value) in (list, dict):
-                    left.append(value)
-        return homes
-
-    @contextmanager
-    def _put(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-        """Put statistics into the lists and dictionaries of the layers as well."""
-        for store, key, name, _ in self._entries:
-            store[key] = tensors[name]
-        try:
-            yield
-        finally:
-            for store, key, _, tensor in self._entries:
-                store[key] = tensor
+        kept = {name: named[name] for name in self.statistics}
+        return held_tensors(self._module, kept)
 
     def _held(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         copies = dict(tensors)
@@ -670,7 +686,9 @@ def _refusal_of(error: Exception) -> InputError | None:
 
 def _as_part(part: InputPart, piece: Tensor) -> Tensor:
     """Return one of several inputs in its own shape and type, (N, *shape)."""
-    shaped = piece.reshape(len(piece), *part.shape)
+    # In memory of its own, as a loader has it, for a module may ask for a view of it.
+    shaped = piece.clone(memory_format=torch.contiguous_format)
+    shaped = shaped.reshape(len(piece), *part.shape)
     if part.kind == "f":
         return shaped
     return shaped != 0 if part.kind == "b" else shaped.long()
@@ -723,6 +741,10 @@ def _drawn(forward_pass: ForwardPass, seen: Observed, models: int) -> list[Tenso
         return []
     drawn = [forward_pass.draw(shape) for shape in seen.shapes]
     return [d.expand(models, *d.shape[1:]) for d in drawn]
+
+
+def _leaves_of(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {n: t.detach().clone().requires_grad_() for n, t in tensors.items()}
 
 
 def _are_equal(first: Tensor, second: Tensor) -> bool:

@@ -291,14 +291,13 @@ def pose(model: AnyModel, loss: AnyLoss, data: NodeData) -> Problem:
         check_own_loss(text, output_shape(outputs, tokens), rows)
     takes_integers = model.takes_tokens and data["inputs"].dtype.kind == "i"
     if several := _several(data):
-        rows = Rows.of(data["inputs"][:TRIAL_ROWS])
-        return _of_several(plain, text, shapes, rows, several)
+        return _of_several(plain, text, shapes, first_rows(data), several)
     is_as_classes = not has_labels(targets) or outputs == int(data["num_classes"])
     if takes_integers and tokens and not is_as_classes:
         _check_vocabulary(model, outputs)
     if not (takes_integers and model.is_tried):
         return _build(plain, text, *shapes, takes_integers=takes_integers)
-    return _of_integers(plain, text, shapes, Rows.of(data["inputs"][:TRIAL_ROWS]))
+    return _of_integers(plain, text, shapes, first_rows(data))
 
 
 def _check_vocabulary(model: AnyModel, num_outputs: int) -> None:
@@ -396,7 +395,7 @@ def _of_integers(model: str, loss: str, shapes: Shapes, rows: Rows) -> Problem:
         InputError: it fails on rows of its data (int64), as they are and as numbers.
     """
     try:
-        problem = _build(model, loss, *shapes, takes_integers=True)
+        problem = _tried(model, loss, shapes, rows, takes_integers=True)
         _check_rows(problem, rows.tensor().unsqueeze(0))
     except InputError as error:
         try:
@@ -417,9 +416,34 @@ def _of_several(
     """
     x = rows.tensor()
     is_whole = not x.is_floating_point()
-    problem = _build(model, loss, *shapes, takes_integers=is_whole, several=several)
+    problem = _tried(
+        model, loss, shapes, rows, takes_integers=is_whole, several=several
+    )
     _check_rows(problem, x.unsqueeze(0) if is_whole else x.float().unsqueeze(0))
     return problem
+
+
+def _tried(model: str, loss: str, shapes: Shapes, rows: Rows, **sizes: Any) -> Problem:
+    """Build a problem by made-up inputs, or by rows where a module fails on those.
+
+    Lengths of zero, or a sentence without an end, are no inputs for some.
+
+    Returns:
+        The problem; `read` finds it by its text.
+
+    Raises:
+        InputError: it fails on both.
+    """
+    try:
+        return _build(model, loss, *shapes, **sizes)
+    except InputError:
+        problem = _build(model, loss, *shapes, rows=rows, **sizes)
+    _by_rows[problem.text] = problem
+    return problem
+
+
+# Problems, by their text, of modules that take no inputs that are made up.
+_by_rows: dict[str, Problem] = {}
 
 
 def _several(data: NodeData) -> str:
@@ -440,12 +464,12 @@ def _check_rows(problem: Problem, x: Tensor) -> None:
     )
 
 
-@lru_cache(maxsize=64)
-def read(text: str) -> Problem:
+def read(text: str, rows: Callable[[], Rows] | None = None) -> Problem:
     """Build the problem that `Problem.text` describes.
 
     Args:
         text: canonical JSON.
+        rows: returns rows of inputs, to try a module on that takes none made up.
 
     Returns:
         The problem.
@@ -453,6 +477,24 @@ def read(text: str) -> Problem:
     Raises:
         InputError: the model now has other parameters than when it was trained.
     """
+    if text in _by_rows:
+        return _by_rows[text]
+    try:
+        return _read(text)
+    except InputError:
+        shape = json.loads(text)["input_shape"]
+        problem = _read(text, rows() if rows else Rows.of(np.ones((1, *shape), int)))
+    _by_rows[text] = problem
+    return problem
+
+
+def first_rows(data: NodeData) -> Rows:
+    """Return the first rows of inputs, that modules are tried on."""
+    return Rows.of(data["inputs"][:TRIAL_ROWS])
+
+
+@lru_cache(maxsize=64)
+def _read(text: str, rows: Rows | None = None) -> Problem:
     plain = json.loads(text)
     problem = _build(
         _encode(plain["model"]),
@@ -463,6 +505,7 @@ def read(text: str) -> Problem:
         _listed_targets(plain),
         takes_integers=plain.get("takes_integers", False),
         several=_encode(plain[INPUT_PARTS]) if INPUT_PARTS in plain else "",
+        rows=rows,
     )
     if "statistics" not in plain and not problem.network.moves_statistics:
         problem = _with_constants(problem)
@@ -554,7 +597,8 @@ def built_network(
         input_shape: of one sample.
         num_outputs: C.
         sizes: of a model that takes tokens, `tokens`, the labels of a sample, and
-            `takes_integers`; of a module of several inputs, their `parts`.
+            `takes_integers`; of a module of several inputs, their `parts`; of one that
+            takes none made up, `rows` of inputs.
 
     Returns:
         The network.
@@ -582,15 +626,18 @@ def _build(
     *,
     takes_integers: bool = False,
     several: str = "",
+    rows: Rows | None = None,
 ) -> Problem:
     # Only models of sequences take tokens, or have labels for them.
     sizes: dict[str, Any] = {"tokens": tokens} if tokens is not None else {}
     if takes_integers:
         sizes["takes_integers"] = True
-    # Only modules of the user's own have several inputs.
-    parts = {"parts": input_parts(several)} if several else {}
+    # Only modules of the user's own have several inputs, and are tried on rows.
+    extra: dict[str, Any] = {"parts": input_parts(several)} if several else {}
+    if rows is not None:
+        extra["rows"] = rows.tensor()
     spec = parse_model(json.loads(model))
-    network = built_network(spec, input_shape, num_outputs, **sizes, **parts)
+    network = built_network(spec, input_shape, num_outputs, **sizes, **extra)
     plain = {
         "model": json.loads(model),
         "loss": json.loads(loss) if loss[:1] == "{" else loss,
@@ -625,7 +672,8 @@ def _usual_targets(loss: str, num_outputs: int, tokens: int | None) -> Targets:
 
 def forget() -> None:
     """Build all networks anew from now on, so that their factories are called."""
-    read.cache_clear()
+    _by_rows.clear()
+    _read.cache_clear()
     _build.cache_clear()
     _of_integers.cache_clear()
     _of_several.cache_clear()

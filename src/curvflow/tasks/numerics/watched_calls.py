@@ -11,10 +11,11 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import Variable
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -37,7 +38,7 @@ def check_call(
     *,
     is_whole: bool,
     frozen: Mapping[str, Tensor] | None = None,
-) -> None:
+) -> bool:
     """Refuse a module whose call is no function of its weights.
 
     Args:
@@ -48,6 +49,10 @@ def check_call(
         call: returns the outputs at the leaves.
         is_whole: whether the leaves are all that is trained.
         frozen: further parameters, by name; none has been written into.
+
+    Returns:
+        Whether the module's own tensors are taken as gradients are: layers are called
+        in a backward written by hand.
 
     Raises:
         InputError: the call takes a parameter from elsewhere than its place, or what
@@ -66,11 +71,14 @@ def check_call(
             outputs = None
         _check_written(field, {**leaves, **(frozen or {})}, watch)
         if not isinstance(outputs, Tensor) or not outputs.requires_grad:
-            return
+            return False
         known = {id(leaf) for leaf in leaves.values()} | watch.made
         _check_leaves(module, field, leaves, outputs, known=known, is_whole=is_whole)
-        _derive(field, outputs, leaves)
+        named = dict(module.named_buffers()) | dict(module.named_parameters())
+        later = _Changed(named, _as_they_are)
+        _derive(field, outputs, leaves, later)
     _check_hooks(field, watch)
+    return bool(later.given)
 
 
 def check_memory(
@@ -136,18 +144,101 @@ def check_places(
             )
 
 
+class Slopes(NamedTuple):
+    """A gradient, and which tensors functions took on the way to it.
+
+    Attributes:
+        values: of it, (D,); None if it cannot be taken, or nothing was read.
+        read: names of a module's own tensors that a function was given.
+        by: one of them, by whose values it is; "" of none.
+    """
+
+    values: object = None
+    read: tuple[str, ...] = ()
+    by: str = ""
+
+    def is_wrong(self, right: object) -> bool:
+        """Return whether another gradient is another, or could be taken alone."""
+        if self.values is None:
+            return right is not None
+        return _differ(self.values, right)
+
+
+def gradient_of(call: Call, leaves: Mapping[str, Tensor]) -> object:
+    """Return a gradient of outputs, (D,), or None if it cannot be taken."""
+    return _tried(partial(_slopes_of, call, leaves))
+
+
+def slopes_watched(
+    call: Call, leaves: Mapping[str, Tensor], tensors: Mapping[str, Tensor]
+) -> Slopes:
+    """Return a gradient of outputs, watched while it is taken.
+
+    A backward that is written by hand may call layers, or take their weights: at that
+    time, when the call is over, these have their own tensors again.
+
+    Args:
+        call: from leaves that stand for parameters to outputs.
+        leaves: by name.
+        tensors: the module's own, by name.
+    """
+    slopes = partial(_slopes_of, call, leaves)
+
+    def changed(names: Iterable[str]) -> tuple[object, list[str]]:
+        chosen = {name: tensors[name] for name in names}
+        change = _Changed(chosen, _moved)
+        return _tried(partial(_within, change, slopes)), change.given
+
+    elsewhere, read = changed(tensors)
+    if not read:
+        return Slopes()
+    values, by = _tried(slopes), ""
+    if _differ(values, elsewhere) and not _differ(values, _tried(slopes)):
+        by = next((n for n in read if _differ(values, changed([n])[0])), read[0])
+    return Slopes(values, tuple(read), by)
+
+
+def _slopes_of(call: Call, leaves: Mapping[str, Tensor]) -> Tensor:
+    """Return the gradient of some sum of outputs by all leaves, (D,)."""
+    with torch.enable_grad():
+        roots = {name: leaf.detach().requires_grad_() for name, leaf in leaves.items()}
+        outputs = call(roots)
+        assert isinstance(outputs, Tensor)
+        slopes = _slopes(outputs, roots.values())
+    pairs = zip(roots.values(), slopes, strict=True)
+    return torch.cat(
+        [torch.zeros_like(t).flatten() if s is None else s.flatten() for t, s in pairs]
+    )
+
+
+def _slopes(outputs: Tensor, leaves: Iterable[Tensor]) -> tuple[Tensor | None, ...]:
+    """Return the gradient of some sum of outputs by each leaf."""
+    along = torch.ones_like(outputs) + outputs.detach().real.tanh()
+    # Within what has a public name, no function is watched.
+    slopes: tuple[Tensor | None, ...] = Variable._execution_engine.run_backward(
+        (outputs,),
+        (along,),
+        False,
+        False,
+        tuple(leaves),
+        allow_unreachable=True,
+        accumulate_grad=False,
+    )
+    return slopes
+
+
 def _changing(
     call: Callable[[], object], outputs: object, tensors: Mapping[str, Tensor]
 ) -> list[str]:
     """Return which tensors a call is given, if the outputs depend on their values."""
-    change = _Changed(tensors)
-
-    def with_changes() -> object:
-        with change:
-            return call()
-
-    changed = _tried(with_changes)
+    change = _Changed(tensors, _other)
+    changed = _tried(partial(_within, change, call))
     return change.given if _differ(outputs, changed) else []
+
+
+def _within(mode: TorchFunctionMode, call: Callable[[], object]) -> object:
+    with mode:
+        return call()
 
 
 class _Changed(TorchFunctionMode):
@@ -157,8 +248,11 @@ class _Changed(TorchFunctionMode):
         given: names of those that a function has been given, each once.
     """
 
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self, tensors: Mapping[str, Tensor], change: Callable[[Tensor], Tensor]
+    ) -> None:
         super().__init__()
+        self._change = change
         real = {name: t for name, t in tensors.items() if t.is_floating_point()}
         self._names = {m: name for name, t in real.items() if (m := _memory(t))}
         self.given: list[str] = []
@@ -178,9 +272,21 @@ class _Changed(TorchFunctionMode):
             if (name := self._names.get(memory)) is None:
                 return leaf
             self.given += [] if name in self.given else [name]
-            return _other(leaf)
+            return self._change(leaf)
 
+        if func in _DERIVING or _tells_of_type(func, args):
+            # It takes tensors of a graph, or their form, whatever their values.
+            return func(*args, **(kwargs or {}))
         return func(*tree_map(changed, args), **tree_map(changed, dict(kwargs or {})))
+
+
+def _tells_of_type(func: Any, args: tuple[Any, ...]) -> bool:
+    """Return whether a function is an attribute such as a device, and no values."""
+    is_attribute = getattr(func, "__name__", "") == "__get__"
+    return is_attribute and not isinstance(func(*args), Tensor)
+
+
+_DERIVING = (torch.autograd.grad, torch.autograd.backward, Tensor.backward)
 
 
 def _memory(tensor: Tensor) -> int | None:
@@ -233,7 +339,11 @@ def _copied(tensor: Tensor) -> Tensor:
 
 
 def _tried(call: Callable[[], object]) -> object:
-    """Return outputs of equal draws, or None where a call fails."""
+    """Return outputs of equal draws, or None where a call fails.
+
+    Args:
+        call: returns them.
+    """
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         # That of no other device, which would not be put back.
         torch.default_generator.manual_seed(0)
@@ -247,9 +357,18 @@ def _tried(call: Callable[[], object]) -> object:
 
 def _other(values: Tensor) -> Tensor:
     """Return values (...) that differ from those given, without a graph."""
+    return _moved(values.detach())
+
+
+def _moved(values: Tensor) -> Tensor:
+    """Return the same by functions of the values given."""
     steps = torch.arange(values.numel(), device=values.device).reshape(values.shape)
-    moved: Tensor = 0.8 * values.detach() + 0.1 * (steps + 1.0).cos().to(values.dtype)
+    moved: Tensor = 0.8 * values + 0.1 * (steps + 1.0).cos().to(values.dtype)
     return moved
+
+
+def _as_they_are(values: Tensor) -> Tensor:
+    return values
 
 
 def _differ(first: object, second: object) -> bool:
@@ -279,6 +398,79 @@ def writes_into(call: Callable[[Any], object], inputs: Any) -> bool:
     return is_written or any(map(_differ, before, given))
 
 
+def are_pairs(tensor: Tensor) -> bool:
+    """Return whether a tensor may hold real and imaginary parts side by side."""
+    return tensor.shape[-1:] == (2,)
+
+
+# What torch says of a gradient taken within a module.
+_OF_OWN_GRADIENT = ("a second time", "requires_grad_()", "does not require grad")
+OWN_GRADIENT = "take a gradient of its own by create_graph=True in torch.enable_grad()"
+
+
+def is_of_own_gradient(error: BaseException) -> bool:
+    """Return whether torch has said that a module's own gradient stands in the way."""
+    is_torch = isinstance(error, RuntimeError)
+    return is_torch and any(words in str(error) for words in _OF_OWN_GRADIENT)
+
+
+class Needs(NamedTuple):
+    """Properties of a call by which it gets copies.
+
+    Attributes:
+        inputs: it writes into its inputs.
+        pairs: it takes pairs of real numbers for complex ones as they are. They have to
+            be at even places in memory, as tensors of a module are, and parts of a
+            vector of all weights may not.
+        gradients: it takes gradients by parameters that require none.
+    """
+
+    inputs: bool
+    pairs: bool
+    gradients: bool
+
+
+def needs_of(call: Callable[[Any], object], inputs: Any) -> Needs:
+    """Return which copies a call needs, of which it gets all of its inputs here.
+
+    Args:
+        call: of a module at weights that require no gradient; it may fail.
+        inputs: tensors, or lists and dictionaries of such.
+    """
+    seen, failures = _ComplexViews(), []
+
+    def watched(copies: Any) -> object:
+        try:
+            return _within(seen, partial(call, copies))
+        # A module raises whatever it likes.
+        except Exception as error:
+            failures.append(error)
+            raise
+
+    is_written = writes_into(watched, inputs)
+    return Needs(is_written, seen.are_there, any(map(is_of_own_gradient, failures)))
+
+
+class _ComplexViews(TorchFunctionMode):
+    """Notes whether pairs of real numbers are taken for complex ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.are_there = False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Call a function."""
+        is_to_complex = func is Tensor.view and any(map(_is_complex_type, args))
+        self.are_there |= is_to_complex or func is torch.view_as_complex
+        return func(*args, **(kwargs or {}))
+
+
+def _is_complex_type(given: object) -> bool:
+    return isinstance(given, torch.dtype) and given.is_complex
+
+
 def check_loss(field: str, outputs: Tensor, call: Callable[[Tensor], object]) -> None:
     """Refuse a loss that changes gradients by a hook.
 
@@ -302,7 +494,7 @@ def check_loss(field: str, outputs: Tensor, call: Callable[[Tensor], object]) ->
         except Exception:
             return
         if isinstance(losses, Tensor) and losses.requires_grad:
-            _derive(field, losses, {"": leaf})
+            _derive(field, losses, {"": leaf}, watch)
     _check_hooks(field, watch)
 
 
@@ -432,16 +624,20 @@ def _check_leaves(
             )
 
 
-def _derive(field: str, outputs: Tensor, leaves: Mapping[str, Tensor]) -> None:
-    """Take gradients, of nothing but what hooks see of them.
+def _derive(
+    field: str,
+    outputs: Tensor,
+    leaves: Mapping[str, Tensor],
+    watch: TorchFunctionMode,
+) -> None:
+    """Take gradients, of nothing but what hooks and a watch see of them.
 
     Raises:
         InputError: what they need has been written into.
     """
-    derive = partial(torch.autograd.grad, allow_unused=True)
-    along = torch.ones_like(outputs) + outputs.detach().real.tanh()
     try:
-        derive(outputs, list(leaves.values()), along)
+        with watch:
+            _slopes(outputs, leaves.values())
     # What cannot be derived is named where derivatives are needed.
     except Exception as error:
         if "modified by an inplace operation" in str(error):

@@ -30,6 +30,7 @@ from curvflow.tasks.numerics.derivatives.differentiation_modes import (
     parted,
 )
 from curvflow.tasks.numerics.derivatives.precision import differentiable, reroute
+from curvflow.tasks.numerics.watched_calls import OWN_GRADIENT, is_of_own_gradient
 
 Cause = Literal[
     "generator", "shuffle", "changing_data", "dropout", "batch_norm", "nondeterminism"
@@ -521,17 +522,6 @@ def is_of_derivatives(error: BaseException) -> bool:
     is_full = isinstance(error, torch.OutOfMemoryError)
     said = str(error).lower()
     return is_torch and not is_full and any(words in said for words in _LACKS)
-
-
-# What torch says of a gradient taken within a module.
-_OF_OWN_GRADIENT = ("a second time", "requires_grad_()", "does not require grad")
-OWN_GRADIENT = "take a gradient of its own by create_graph=True in torch.enable_grad()"
-
-
-def is_of_own_gradient(error: BaseException) -> bool:
-    """Return whether torch has said that a module's own gradient stands in the way."""
-    is_torch = isinstance(error, RuntimeError)
-    return is_torch and any(words in str(error) for words in _OF_OWN_GRADIENT)
 
 
 def without_derivatives(

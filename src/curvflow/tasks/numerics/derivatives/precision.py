@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -18,6 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import embedding, linear
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils.parametrizations import _WeightNorm
+from torch.nn.utils.parametrize import is_parametrized
 from torch.nn.utils.weight_norm import WeightNorm
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
@@ -270,6 +272,8 @@ def reroute(module: nn.Module) -> list[RemovableHandle]:
       a term. It is written out.
     - An embedding, or bags of it, whose gradient is that of some rows alone: products
       take all of it.
+    - A recurrent layer with a parametrization: it looks whether its weights are others
+      than before, and if so computes fewer of them anew, by which spectral norms move.
 
     Args:
         module: whose layers these are.
@@ -294,6 +298,9 @@ def reroute(module: nn.Module) -> list[RemovableHandle]:
         if is_norm and _contiguous not in layer._forward_pre_hooks.values():
             hook = layer.register_forward_pre_hook(_contiguous, with_kwargs=True)
             handles.append(hook)
+        is_watching = isinstance(layer, nn.RNNBase) and is_parametrized(layer)
+        if is_watching and _as_before not in layer._forward_pre_hooks.values():
+            handles.append(layer.register_forward_pre_hook(_as_before))
         if _is_norm_of_images(layer):
             handles.append(cast("RemovableHandle", _CalledInARow(layer)))
     return handles
@@ -364,6 +371,17 @@ class _WrittenOut:
         length, direction = self._length, self._direction
         del self._length, self._direction
         return _scaled(length, direction, cast("int", layer.dim))
+
+
+def _as_before(layer: nn.RNNBase, _: object) -> None:
+    """Let a recurrent layer take plain weights for those of its last call."""
+    # Of no public names, and compared at each call.
+    names, seen = layer._flat_weights_names, layer._flat_weight_refs
+    now = [layer._parameters.get(name) for name in names]
+    layer._flat_weight_refs = [
+        before if weight is None else weakref.ref(weight)
+        for before, weight in zip(seen, now, strict=True)
+    ]
 
 
 def _is_norm_of_images(layer: nn.Module) -> TypeGuard[_BatchNorm]:

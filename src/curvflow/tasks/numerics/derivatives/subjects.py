@@ -53,13 +53,16 @@ from curvflow.tasks.numerics.derivatives.precision import (
     reroute,
     stops_respected,
 )
+from curvflow.tasks.numerics.later_calls import LaterCalls, later_calls
 from curvflow.tasks.numerics.watched_calls import (
+    Call,
+    are_pairs,
     check_call,
     check_loss,
     check_memory,
     check_places,
     instance_of,
-    writes_into,
+    needs_of,
 )
 
 
@@ -164,6 +167,9 @@ class Subject:
         data: batches, to be read again and again.
         settings: of the user.
         copies_inputs: whether calls get copies of a batch, as they write into it.
+        copies_pairs: whether calls get copies of pairs, as they take complex numbers.
+        derives_own: whether calls take gradients by parameters, which require them.
+        later: of a module whose layers are called while gradients are taken.
     """
 
     called: _Called
@@ -178,6 +184,9 @@ class Subject:
     data: Any
     settings: Settings
     copies_inputs: bool = False
+    copies_pairs: bool = False
+    derives_own: bool = False
+    later: LaterCalls | None = None
 
     @property
     def sizes(self) -> list[int]:
@@ -268,6 +277,12 @@ class Subject:
     def outputs(self, weights: Tensor | Sequence[Tensor], batch: Batch) -> Tensor:
         """Return what the module computes of a batch at weights (D,), or parameters."""
         parts = parted(weights, self.shapes) if isinstance(weights, Tensor) else weights
+        if self.copies_pairs:
+            parts = [part.clone() if are_pairs(part) else part for part in parts]
+        if self.derives_own:
+            parts = [
+                p if p.requires_grad else p.detach().requires_grad_() for p in parts
+            ]
         by_name = dict(zip(self.names, parts, strict=True))
         named = {alias: by_name[name] for alias, name in self.aliases.items()}
         buffers = {name: b.clone() for name, b in self.called.named_buffers()}
@@ -276,11 +291,15 @@ class Subject:
         settings = self.settings
         drawing = {"dropout", "nondeterminism"} & set(settings.get("allow", ()))
         seed = settings.get("seed", 0) if drawing else None
+        if self.later is not None:
+            self.later.restore()
         with calm(self.called, seed), rows_kept(self.called.module):
             # Tied by hand: tying breaks a module that is used under two names (2.13).
             outputs: Tensor = functional_call(
                 self.called, (named, buffers), (batch,), tie_weights=False
             )
+        if self.later is not None:
+            self.later.of(outputs, named | buffers)
         return outputs
 
     def at(self, batch: Batch) -> Tensor:
@@ -445,23 +464,25 @@ def subject(
         settings,
     )
     allow, spare = settings.get("allow", ()), _spare(called, taken.names)
-    taken = replace(taken, copies_inputs=_writes(taken))
+    taken = _with_copies(taken)
     check(module, batches, taken.at, allow)
     is_steady = "nondeterminism" not in allow
-    _check_function(taken, spare, is_steady=is_steady, moves=moves)
-    return taken
+    return _as_function(taken, spare, is_steady=is_steady, moves=moves)
 
 
-def _check_function(
+def _as_function(
     of: Subject, spare: _Called, *, is_steady: bool, moves: bool
-) -> None:
-    """Refuse a module or a loss that is no function of its arguments.
+) -> Subject:
+    """Return a subject that is a function of its arguments, as it has to be called.
 
     Args:
         of: the module and its loss.
         spare: another instance of the module.
         is_steady: whether two calls have to agree.
         moves: whether it will be called at other weights.
+
+    Returns:
+        The subject.
 
     Raises:
         InputError: see `check_call`, `check_places`, `check_memory` and
@@ -476,7 +497,7 @@ def _check_function(
     leaves = [part.detach().clone().requires_grad_() for part in parts]
     named = dict(zip(of.names, leaves, strict=True))
     with differentiable():
-        check_call(
+        takes_later = check_call(
             of.called.module,
             "module",
             named,
@@ -484,11 +505,14 @@ def _check_function(
             is_whole=False,
         )
         if not is_steady:
-            return
+            return of
+        parameters = dict(of.called.module.named_parameters())
+        registered = {name: parameters[name] for name in of.names}
         if moves:
-            parameters = dict(of.called.module.named_parameters())
             call = partial(_outputs_of, of, of.called, few, named)
-            check_places("module", call, {name: parameters[name] for name in of.names})
+            check_places("module", call, registered)
+        if takes_later:
+            of = replace(of, later=_later(of, few, named, registered, moves=moves))
         at = partial(_outputs_of, of)
         check_memory(
             "module",
@@ -497,6 +521,23 @@ def _check_function(
             lambda: partial(at, _spare(of.called, of.names), few),
             named,
         )
+    return of
+
+
+def _later(
+    of: Subject,
+    few: Batch,
+    leaves: Mapping[str, Tensor],
+    registered: Mapping[str, Tensor],
+    *,
+    moves: bool,
+) -> LaterCalls | None:
+    """Return what a module needs whose layers are called as gradients are taken."""
+
+    def call(later: LaterCalls | None) -> Call:
+        return partial(_outputs_of, replace(of, later=later), of.called, few)
+
+    return later_calls(of.called, "module", call, leaves, registered, moves=moves)
 
 
 def _outputs_of(
@@ -506,18 +547,27 @@ def _outputs_of(
     return replace(of, called=called).outputs(list(leaves.values()), few)
 
 
-def _writes(of: Subject) -> bool:
-    """Return whether calls write into a batch, if that can be seen at one."""
+def _with_copies(of: Subject) -> Subject:
+    """Return a subject whose calls get copies, as far as is seen at a batch."""
     if iter(of.data) is of.data:
-        return False
+        return of
     # The module itself is not called before its checks.
     called = cast("_Called", instance_of(of.called, ()))
     try:
         few = few_of(next(of.batches()))
-        return writes_into(partial(replace(of, called=called).outputs, of.weights), few)
+        parts = [part.clone() for part in parted(of.weights, of.shapes)]
+
+        def call(batch: Batch) -> Tensor:
+            return replace(of, called=called).outputs(parts, batch)
+
+        needs = needs_of(call, few)
+        if needs.gradients:
+            of = replace(of, derives_own=True)
+            needs = needs_of(call, few)
+        return replace(of, copies_pairs=needs.pairs, copies_inputs=needs.inputs)
     # What is wrong with data or module is said by the checks behind.
     except Exception:
-        return False
+        return of
 
 
 def _spare(called: _Called, names: Collection[str]) -> _Called:
