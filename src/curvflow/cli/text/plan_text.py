@@ -277,7 +277,7 @@ def _failures(study: str, run: RunRecord) -> Iterator[str]:
 
 
 def _diverged(view: View) -> Iterator[str]:
-    """Yield one line on nodes that diverged by themselves, with the first's reason."""
+    """Yield a sentence on nodes that diverged by themselves: the first's reason."""
     # Loaded here, for a plan has no results.
     from curvflow.flows.results.convergence_counts import CAUSE
     from curvflow.schemas.records.receipts import DIVERGED
@@ -291,7 +291,7 @@ def _diverged(view: View) -> Iterator[str]:
     ]
     if nodes:
         more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
-        yield _shortened(f"diverged: {nodes[0][0]}{more}: {nodes[0][1]}")
+        yield _wrapped(_shortened(f"diverged: {nodes[0][0]}{more}: {nodes[0][1]}"))
 
 
 def _shortened(line: str) -> str:

@@ -60,21 +60,26 @@ def snapshot(repo: str, revision: str) -> Path:
             )
     files = folder / "snapshots" / commit
     if not (COMMIT.fullmatch(commit) and files.is_dir()):
-        references = (folder / "refs").rglob("*")
-        names = [
-            path.relative_to(folder / "refs").as_posix()
-            for path in references
-            if path.is_file()
-        ]
-        commits = [path.name for path in (folder / "snapshots").glob("*")]
-        if revision in names:
-            raise InputError(
-                f"expected the files of {repo} at {revision} in {hub}, got none of "
-                f"the commit {commit}. `{command}` brings them."
-            )
-        hint = nearest(revision, [*names, *commits])
-        raise InputError(
-            f"expected a revision of {repo} in {hub}, got {revision}, which is not "
-            f"there. {hint or 'It has none.'} `{command}` brings it."
-        )
+        raise InputError(f"{_not_there(folder, repo, revision, commit)} `{command}`.")
     return files
+
+
+def _not_there(folder: Path, repo: str, revision: str, commit: str) -> str:
+    """Return what a repository in the cache lacks, and how to get it."""
+    hub, references = folder.parent, folder / "refs"
+    names = [
+        path.relative_to(references).as_posix()
+        for path in references.rglob("*")
+        if path.is_file()
+    ]
+    if revision in names:
+        return (
+            f"expected the files of {repo} at {revision} in {hub}, got none of the "
+            f"commit {commit}. Bring them by"
+        )
+    commits = [path.name for path in (folder / "snapshots").glob("*")]
+    hint = nearest(revision, [*names, *commits])
+    return (
+        f"expected a revision of {repo} in {hub}, got {revision}, which is not there. "
+        f"{hint or 'It has none.'} Bring it by"
+    )

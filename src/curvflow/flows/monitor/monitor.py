@@ -152,11 +152,11 @@ class Monitor:
             settings=_settings(params, forward, size_of, allow),
         )
         self._is_in_loop = llc_in == "loop"
-        self._begin()
         self._open(store)
 
     def _open(self, store: str | Path | None) -> None:
         """Keep numbers in a folder, if one is named, and go on with what it has."""
+        self._begin()
         self._identity = self._probes.identity()
         if self._llc_at:
             self._identity["llc"] = described(self._llc)

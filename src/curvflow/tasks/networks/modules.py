@@ -323,21 +323,14 @@ class StackedModule:
                 statistics=kept | frozen,
                 is_trained=is_trained,
             )
-            call = partial(outputs, self, leaves)
+            call, at = partial(outputs, self, leaves), (self._module, "model", leaves)
             with torch.random.fork_rng(devices=[]):
-                takes_later = check_call(
-                    self._module,
-                    "model",
-                    leaves,
-                    call,
-                    is_whole=True,
-                    frozen=frozen,
-                )
+                takes_later = check_call(*at, call, is_whole=True, frozen=frozen)
             registered = self.parameters | self.statistics
             check_places("model", call, registered)
             if takes_later:
-                at = partial(self._with, partial(outputs, self))
-                seen = later_calls(self._module, "model", at, leaves, registered)
+                bare = partial(self._with, partial(outputs, self))
+                seen = later_calls(self._module, "model", bare, leaves, registered)
                 later = later or seen
             check_memory(
                 "model",
@@ -514,31 +507,15 @@ class StackedModule:
         # What is traced takes no lock.
         once = nullcontext() if torch.compiler.is_compiling() else computed_once()
         drawn = nullcontext() if draw is None else Drawn(draw)
-        with (
-            once,
-            drawn,
-            put(self._entries, tensors) if self._entries else nullcontext(),
-        ):
+        puts = put(self._entries, tensors) if self._entries else nullcontext()
+        with once, drawn, puts:
             if (homes := self._homes) is None:
-                tensors |= {
-                    name: tensors[first] for name, first in self.aliases.items()
-                }
-                # Ties are known: to look for them takes as long as a layer.
-                output: Tensor = tensor_of(
-                    functional_call(
-                        self._module, tensors, args, named, tie_weights=False
-                    )
-                )
-                if self._buffers:
-                    check_buffers(self._module, self._buffers, "model")
-                    emptied = (n for n in self._buffers if tensors[n] is None)
-                    refuse_gone(emptied, "model")
-                return output
+                return self._replaced(tensors, args, named)
             behind: dict[str, Tensor | None] = {}
             try:
                 for store, key, name, _ in homes:
                     store[key] = tensors[name]
-                output = tensor_of(self._module(*args, **named))
+                output: Tensor = tensor_of(self._module(*args, **named))
             finally:
                 if self._buffers:
                     behind = {name: store.get(key) for store, key, name, _ in homes}
@@ -549,6 +526,23 @@ class StackedModule:
             # A parameter is put back, and the next call is as the first.
             gone = (n for n, t in behind.items() if t is None and n in self._buffers)
             refuse_gone(gone, "model")
+        return output
+
+    def _replaced(
+        self,
+        tensors: dict[str, Tensor],
+        args: tuple[Any, ...],
+        named: dict[str, Any],
+    ) -> Tensor:
+        """Return the outputs of a call by torch's own way to give layers tensors."""
+        tensors |= {name: tensors[first] for name, first in self.aliases.items()}
+        # Ties are known: to look for them takes as long as a layer.
+        output: Tensor = tensor_of(
+            functional_call(self._module, tensors, args, named, tie_weights=False)
+        )
+        if self._buffers:
+            check_buffers(self._module, self._buffers, "model")
+            refuse_gone((n for n in self._buffers if tensors[n] is None), "model")
         return output
 
     def _arguments(self, inputs: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:

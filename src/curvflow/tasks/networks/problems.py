@@ -615,6 +615,12 @@ def built_network(
     return network
 
 
+def _sizes(tokens: int | None, *, takes_integers: bool) -> dict[str, Any]:
+    """Return what models of sequences alone have: labels of tokens, and integers."""
+    sizes: dict[str, Any] = {} if tokens is None else {"tokens": tokens}
+    return sizes | ({"takes_integers": True} if takes_integers else {})
+
+
 @lru_cache(maxsize=64)
 def _build(
     model: str,
@@ -628,10 +634,7 @@ def _build(
     several: str = "",
     rows: Rows | None = None,
 ) -> Problem:
-    # Only models of sequences take tokens, or have labels for them.
-    sizes: dict[str, Any] = {"tokens": tokens} if tokens is not None else {}
-    if takes_integers:
-        sizes["takes_integers"] = True
+    sizes = _sizes(tokens, takes_integers=takes_integers)
     # Only modules of the user's own have several inputs, and are tried on rows.
     extra: dict[str, Any] = {"parts": input_parts(several)} if several else {}
     if rows is not None:

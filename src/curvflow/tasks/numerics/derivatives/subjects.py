@@ -778,9 +778,10 @@ def chosen_parameters(
         InputError: a pattern fits none, or they cannot be taken together.
     """
     every = {n: p for n, p in module.named_parameters() if p.requires_grad}
+    patterns = None if patterns is None else list(patterns)
     _check_known(every)
     _check_any(every, patterns)
-    for pattern in () if patterns is None else patterns:
+    for pattern in patterns or ():
         if not any(fnmatchcase(name, pattern) for name in every):
             raise InputError(
                 f"params: expected names of parameters that require a gradient, got "
