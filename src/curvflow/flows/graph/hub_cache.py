@@ -60,12 +60,13 @@ def snapshot(repo: str, revision: str) -> Path:
             )
     files = folder / "snapshots" / commit
     if not (COMMIT.fullmatch(commit) and files.is_dir()):
-        raise InputError(f"{_not_there(folder, repo, revision, commit)} `{command}`.")
+        raise _not_there(folder, repo, revision, commit)
     return files
 
 
-def _not_there(folder: Path, repo: str, revision: str, commit: str) -> str:
+def _not_there(folder: Path, repo: str, revision: str, commit: str) -> InputError:
     """Return what a repository in the cache lacks, and how to get it."""
+    command = f"hf download {repo} --revision {revision}"
     hub, references = folder.parent, folder / "refs"
     names = [
         path.relative_to(references).as_posix()
@@ -73,13 +74,13 @@ def _not_there(folder: Path, repo: str, revision: str, commit: str) -> str:
         if path.is_file()
     ]
     if revision in names:
-        return (
+        return InputError(
             f"expected the files of {repo} at {revision} in {hub}, got none of the "
-            f"commit {commit}. Bring them by"
+            f"commit {commit}. `{command}` brings them."
         )
     commits = [path.name for path in (folder / "snapshots").glob("*")]
     hint = nearest(revision, [*names, *commits])
-    return (
+    return InputError(
         f"expected a revision of {repo} in {hub}, got {revision}, which is not there. "
-        f"{hint or 'It has none.'} Bring it by"
+        f"{hint or 'It has none.'} `{command}` brings it."
     )
