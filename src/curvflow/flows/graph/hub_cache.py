@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import NoReturn
 
 from curvflow.errors import InputError, nearest
 
@@ -60,12 +61,16 @@ def snapshot(repo: str, revision: str) -> Path:
             )
     files = folder / "snapshots" / commit
     if not (COMMIT.fullmatch(commit) and files.is_dir()):
-        raise _not_there(folder, repo, revision, commit)
+        _refuse_revision(folder, repo, revision, commit)
     return files
 
 
-def _not_there(folder: Path, repo: str, revision: str, commit: str) -> InputError:
-    """Return what a repository in the cache lacks, and how to get it."""
+def _refuse_revision(folder: Path, repo: str, revision: str, commit: str) -> NoReturn:
+    """Refuse a revision of which a repository in the cache lacks the files.
+
+    Raises:
+        InputError: always.
+    """
     command = f"hf download {repo} --revision {revision}"
     hub, references = folder.parent, folder / "refs"
     names = [
@@ -74,13 +79,13 @@ def _not_there(folder: Path, repo: str, revision: str, commit: str) -> InputErro
         if path.is_file()
     ]
     if revision in names:
-        return InputError(
+        raise InputError(
             f"expected the files of {repo} at {revision} in {hub}, got none of the "
             f"commit {commit}. `{command}` brings them."
         )
     commits = [path.name for path in (folder / "snapshots").glob("*")]
     hint = nearest(revision, [*names, *commits])
-    return InputError(
+    raise InputError(
         f"expected a revision of {repo} in {hub}, got {revision}, which is not there. "
         f"{hint or 'It has none.'} `{command}` brings it."
     )
