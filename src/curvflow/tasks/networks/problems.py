@@ -637,8 +637,7 @@ def _build(
     sizes = _sizes(tokens, takes_integers=takes_integers)
     # Only modules of the user's own have several inputs, and are tried on rows.
     extra: dict[str, Any] = {"parts": input_parts(several)} if several else {}
-    if rows is not None:
-        extra["rows"] = rows.tensor()
+    extra |= {} if rows is None else {"rows": rows.tensor()}
     spec = parse_model(json.loads(model))
     network = built_network(spec, input_shape, num_outputs, **sizes, **extra)
     plain = {
