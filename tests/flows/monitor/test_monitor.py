@@ -314,14 +314,7 @@ class Clock:
         return self.now
 
 
-@pytest.mark.parametrize(
-    ("cost", "every", "budget"), [(0.5, 10, 0.05), (2.0, 3, 0.2), (0.001, 7, 0.05)]
-)
-def test_measurements_keep_to_the_budget(cost, every, budget, monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(monitor_module, "perf_counter", clock)
-    monitor = monitored(small(), probes=["update_ratio"], every=every, budget=budget)
-
+def take_time(monitor, clock, cost, monkeypatch):
     def passing(seconds, compute):
         def timed():
             clock.now += seconds
@@ -333,6 +326,59 @@ def test_measurements_keep_to_the_budget(cost, every, budget, monkeypatch):
     for name, seconds in {"measure": cost, "pilot": cost / 8}.items():
         timed = passing(seconds, getattr(monitor._probes, name))
         monkeypatch.setattr(monitor._probes, name, timed)
+
+
+def drawn_loop(seed, monkeypatch, *, looks_at_all):
+    """Return what a monitor measured and counted in a loop of drawn steps."""
+    draw, clock = random.Random(seed), Clock()
+    monkeypatch.setattr(monitor_module, "perf_counter", clock)
+    every, budget = draw.randint(1, 12), draw.choice([None, 0.02, 0.1, 0.5])
+    named = draw.sample(range(1, 300), draw.choice([0, 0, 3]))
+    settings = {"probes": ["update_ratio"], "every": every, "budget": budget}
+    monitor = monitored(small(), llc_at=named, **settings)
+    take_time(monitor, clock, draw.choice([0.02, 0.3, 2.0]), monkeypatch)
+    monkeypatch.setattr(monitor._probes, "coefficient", lambda _: {"llc_mean": 1.0})
+    if looks_at_all:
+        monkeypatch.setattr(monitor, "_is_quiet", lambda: False)
+    seen = []
+    for _ in range(300):
+        clock.now += draw.choice([0.5, 1.0, 4.0])
+        match draw.randint(0, 60):
+            case 0:
+                monitor.measure()
+                step = None
+            case 1:
+                step = monitor.num_steps + draw.randint(-6, 9)
+            case 2:
+                monitor.load_state_dict(monitor.state_dict())
+                step = None
+            case _:
+                step = None
+        step = None if step is None else max(1, step)
+        seen.append((monitor.step(step=step), monitor.num_steps, monitor._postponed))
+    return seen, monitor.to_xarray()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_steps_that_are_passed_over_are_those_at_which_nothing_is_due(seed):
+    with pytest.MonkeyPatch.context() as patch:
+        quick, dataset = drawn_loop(seed, patch, looks_at_all=False)
+    with pytest.MonkeyPatch.context() as patch:
+        slow, expected = drawn_loop(seed, patch, looks_at_all=True)
+    assert quick == slow
+    assert dataset.identical(expected)
+    assert any(measured for measured, _, _ in quick)
+
+
+@pytest.mark.parametrize(
+    ("cost", "every", "budget"), [(0.5, 10, 0.05), (2.0, 3, 0.2), (0.001, 7, 0.05)]
+)
+def test_measurements_keep_to_the_budget(cost, every, budget, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(monitor_module, "perf_counter", clock)
+    monitor = monitored(small(), probes=["update_ratio"], every=every, budget=budget)
+
+    take_time(monitor, clock, cost, monkeypatch)
     counted = monitor_module.COUNTED * budget
     monitor.step()
     for step in range(2, 2001):

@@ -182,6 +182,8 @@ class Monitor:
         self.num_steps = self._seen = self._postponed = self._since = 0
         self._records, self._coefficients = Records("step"), Records("llc_step")
         self._is_pending = False
+        # Steps before this one are noted and nothing else, until that time.
+        self._quiet_until, self._affordable_at = 0, 0.0
         # Of a store, until a step or a measurement: whether weights are its last.
         self._has_last_weights: bool | None = None
         self._is_resumed = False
@@ -217,6 +219,8 @@ class Monitor:
             >>> monitor.step(step=1), monitor.step(step=2)  # the second is due
             (False, True)
         """
+        if step is None and self._is_quiet():
+            return False
         step = None if step is None else _whole("step", step)
         before = self.num_steps if self._began is not None else None
         if self._began is None:
@@ -238,7 +242,29 @@ class Monitor:
             self.measure(loss)
             return True
         self._postponed += is_due
+        self._rest()
         return False
+
+    def _is_quiet(self) -> bool:
+        """Note a step at which nothing can be due, as most are, and return whether."""
+        now = self.num_steps + 1
+        if now >= self._quiet_until:
+            return False
+        if self._is_pending and perf_counter() >= self._affordable_at:
+            return False
+        self.num_steps = now
+        return True
+
+    def _rest(self) -> None:
+        """Find the next step that may be due, and the time that affords one."""
+        steps = [step for step in self._llc_at if step > self.num_steps]
+        steps.append((self._seen + 1) * self.every)
+        self._quiet_until = 0 if self._requests.weights else min(steps)
+        if self._is_pending and self._budget is not None and self._began is not None:
+            needed = (self._spent + self._last_seconds) / (COUNTED * self._budget)
+            self._affordable_at = (
+                self._began + self._outside + needed - self._loop_before
+            )
 
     def measure(self, loss: Any = None) -> Mapping[str, Any]:
         """Measure now, whatever the budget.
@@ -275,6 +301,7 @@ class Monitor:
             row["update_steps"] = self.num_steps - self._since
         self._records.add(row)
         self._since, self._postponed, self._is_pending = self.num_steps, 0, False
+        self._quiet_until = 0
         self._keep()
         self._tell(row, self.num_steps)
         self._last_seconds = perf_counter() - began
@@ -617,7 +644,7 @@ class Monitor:
 
     def _resume_at(self, step: int) -> None:
         self.num_steps = self._since = step
-        self._seen = step // self.every
+        self._seen, self._quiet_until = step // self.every, 0
         self._began, self._outside = None, 0.0
 
     def _begin_again(self) -> None:
