@@ -352,6 +352,9 @@ def drawn_loop(seed, monkeypatch, *, looks_at_all):
             case 2:
                 monitor.load_state_dict(monitor.state_dict())
                 step = None
+            case 3:
+                monitor.every = draw.randint(1, 12)
+                step = None
             case _:
                 step = None
         step = None if step is None else max(1, step)

@@ -183,7 +183,7 @@ class Monitor:
         self._records, self._coefficients = Records("step"), Records("llc_step")
         self._is_pending = False
         # Steps before this one are noted and nothing else, until that time.
-        self._quiet_until, self._affordable_at = 0, 0.0
+        self._quiet_until, self._quiet_every, self._affordable_at = 0, 0, 0.0
         # Of a store, until a step or a measurement: whether weights are its last.
         self._has_last_weights: bool | None = None
         self._is_resumed = False
@@ -248,7 +248,7 @@ class Monitor:
     def _is_quiet(self) -> bool:
         """Note a step at which nothing can be due, as most are, and return whether."""
         now = self.num_steps + 1
-        if now >= self._quiet_until:
+        if now >= self._quiet_until or self.every != self._quiet_every:
             return False
         if self._is_pending and perf_counter() >= self._affordable_at:
             return False
@@ -260,6 +260,7 @@ class Monitor:
         steps = [step for step in self._llc_at if step > self.num_steps]
         steps.append((self._seen + 1) * self.every)
         self._quiet_until = 0 if self._requests.weights else min(steps)
+        self._quiet_every = self.every
         if self._is_pending and self._budget is not None and self._began is not None:
             needed = (self._spent + self._last_seconds) / (COUNTED * self._budget)
             self._affordable_at = (

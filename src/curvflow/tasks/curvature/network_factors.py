@@ -54,9 +54,8 @@ from curvflow.tasks.registry import Machine
 # width of a network.
 GRAPH_SHARE, ROOT_SHARE = 0.75, 0.25
 
-# Bytes that a pass of one model may take, and how many of those of products, where a
-# network has a bound of its own: of few samples the moments of many columns are more
-# work than all else.
+# Bytes of activations of one model, unless its network has a bound, and how much more a
+# pass may take: of few samples the moments of many columns are more work than all else.
 PASS_BYTES, PASSES = 1 << 25, 2
 
 # Forms whose columns are random, and the stream that they are drawn from.

@@ -72,9 +72,8 @@ MOST_READ = 4096
 # Rows of targets at most among which those are sought that a loss is tried on.
 MOST_SEEN = 4096
 
-# Bytes that the activations of one model may take in one pass over the data: of a
-# quarter of it, passes of few rows of ten 784-256-256-10 take 1.4 times as long, and of
-# transformers 1.3 times.
+# Bytes that the activations of one model may take in one pass over the data. Measured
+# by `benchmarks.passes`: by passes of a quarter of it most networks take twice as long.
 PASS_BYTES = 1 << 27
 
 # The same for all models of one pass on a CPU. Measured at 40 networks of 64-16-10:
